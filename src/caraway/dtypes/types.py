@@ -1,0 +1,203 @@
+"""The data types as plain values: what every layer below the decorators speaks.
+
+Users write Python annotations; `caraway.dtypes.annotations` turns them into these. They are frozen, hashable and equal
+by value.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class IntType:
+    """Signed 64-bit integer."""
+
+
+@dataclass(frozen=True, slots=True)
+class FloatType:
+    """IEEE double."""
+
+
+@dataclass(frozen=True, slots=True)
+class BoolType:
+    """Truth value."""
+
+
+@dataclass(frozen=True, slots=True)
+class StringType:
+    """UTF-8 text."""
+
+
+@dataclass(frozen=True, slots=True)
+class BytesType:
+    """Binary string."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatetimeType:
+    """Instant, int64 microseconds since the epoch, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class DateType:
+    """Calendar day, days since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecimalType:
+    """Fixed-point number with `scale` fractional digits, 28 digits in all."""
+
+    scale: int
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingType:
+    """Vector of exactly `dim` doubles."""
+
+    dim: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """Homogeneous sequence."""
+
+    of: "DataType"
+
+
+@dataclass(frozen=True, slots=True)
+class MapType:
+    """Map from text to `of`."""
+
+    of: "DataType"
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """Record with named fields, in order."""
+
+    name: str
+    fields: tuple[tuple[str, "DataType"], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionalType:
+    """`of` or null. Never nested: `optional()` collapses."""
+
+    of: "DataType"
+
+
+@dataclass(frozen=True, slots=True)
+class BetweenType:
+    """Number within bounds; `of` is int or float."""
+
+    of: IntType | FloatType
+    minimum: int | float
+    maximum: int | float
+    strict_min: bool = False
+    strict_max: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfType:
+    """Value out of a list; `of` is int or str."""
+
+    of: IntType | StringType
+    options: tuple[int, ...] | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RegexType:
+    """Text that matches `pattern` as a whole."""
+
+    pattern: str
+
+
+DataType = (
+    IntType
+    | FloatType
+    | BoolType
+    | StringType
+    | BytesType
+    | DatetimeType
+    | DateType
+    | DecimalType
+    | EmbeddingType
+    | ListType
+    | MapType
+    | StructType
+    | OptionalType
+    | BetweenType
+    | OneOfType
+    | RegexType
+)
+
+INT = IntType()
+FLOAT = FloatType()
+BOOL = BoolType()
+STRING = StringType()
+BYTES = BytesType()
+DATETIME = DatetimeType()
+DATE = DateType()
+
+
+def optional(dtype: DataType) -> OptionalType:
+    """Return `dtype` as an optional; an optional stays as it is."""
+    return dtype if isinstance(dtype, OptionalType) else OptionalType(dtype)
+
+
+def strip_optional(dtype: DataType) -> DataType:
+    """Return the type inside an optional, any other as it is."""
+    return dtype.of if isinstance(dtype, OptionalType) else dtype
+
+
+def is_optional(dtype: DataType) -> bool:
+    """Tell whether null is a value of `dtype`."""
+    return isinstance(dtype, OptionalType)
+
+
+def base_type(dtype: DataType) -> DataType:
+    """Return the type without optionality and restriction: that of the stored value."""
+    inner = strip_optional(dtype)
+    match inner:
+        case BetweenType() | OneOfType():
+            return inner.of
+        case RegexType():
+            return STRING
+        case _:
+            return inner
+
+
+def type_name(dtype: DataType) -> str:
+    """Spell a type as a user writes it, for messages."""
+    match dtype:
+        case IntType():
+            return "int"
+        case FloatType():
+            return "float"
+        case BoolType():
+            return "bool"
+        case StringType():
+            return "str"
+        case BytesType():
+            return "bytes"
+        case DatetimeType():
+            return "datetime"
+        case DateType():
+            return "date"
+        case DecimalType(scale):
+            return f"Decimal[{scale}]"
+        case EmbeddingType(dim):
+            return f"Embedding[{dim}]"
+        case ListType(of):
+            return f"List[{type_name(of)}]"
+        case MapType(of):
+            return f"Dict[str, {type_name(of)}]"
+        case StructType(name, _):
+            return name
+        case OptionalType(of):
+            return f"Optional[{type_name(of)}]"
+        case BetweenType(of, low, high, strict_low, strict_high):
+            return f"between({type_name(of)}, {low}, {high}, {strict_low}, {strict_high})"
+        case OneOfType(of, options):
+            return f"oneof({type_name(of)}, {list(options)})"
+        case RegexType(pattern):
+            return f"regex({pattern!r})"

@@ -1,0 +1,87 @@
+"""The tree of Caraway's exceptions.
+
+    CarawayError                     everything that Caraway raises on purpose
+    ├── DefinitionError              a decorator or operator was used wrongly (also a ValueError)
+    ├── DefinitionTypeError          the same, where Python's own convention is a TypeError
+    ├── CommitError                  a set of definitions that can't be committed (also a ValueError)
+    ├── InvalidInputError            a row, request or value that doesn't fit (also a ValueError)
+    ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
+    ├── ConflictError                the state of the deployment forbids it
+    ├── ExtractorError               a user's function failed or returned the wrong thing
+    ├── RemoteError                  the server answered with an error
+    └── UnavailableError             a part that is needed doesn't answer; trying again may help
+
+`code` is stable and meant for programs; the HTTP status of each lies in `caraway.server`.
+"""
+
+from typing import ClassVar
+
+
+class CarawayError(Exception):
+    """Base of all errors raised on purpose; `code` is stable, the text is for people."""
+
+    code: ClassVar[str] = "error"
+
+
+class DefinitionError(CarawayError, ValueError):
+    """A definition is wrong; raised at the line of the decorator or operator."""
+
+    code = "invalid_definition"
+
+
+class DefinitionTypeError(CarawayError, TypeError):
+    """A definition is wrong in a type; raised at the line of the decorator or operator."""
+
+    code = "invalid_definition_type"
+
+
+class CommitError(CarawayError, ValueError):
+    """Definitions that are fine each by itself can't be committed together."""
+
+    code = "invalid_commit"
+
+
+class InvalidInputError(CarawayError, ValueError):
+    """A row, a request body or a value doesn't fit what was declared."""
+
+    code = "invalid_input"
+
+
+class UnknownEntityError(CarawayError, KeyError):
+    """A dataset, featureset, feature or endpoint that doesn't exist."""
+
+    code = "unknown_entity"
+
+    def __str__(self) -> str:
+        """Give the text as it is: KeyError would quote it."""
+        return str(self.args[0]) if self.args else ""
+
+
+class ConflictError(CarawayError):
+    """What is asked for contradicts what is there already."""
+
+    code = "conflict"
+
+
+class ExtractorError(CarawayError):
+    """An extractor raised, or returned something else than it declared."""
+
+    code = "extractor_failed"
+
+
+class RemoteError(CarawayError):
+    """The server refused a request; carries its HTTP status and code."""
+
+    code = "remote"
+
+    def __init__(self, message: str, *, status: int, remote_code: str = "") -> None:
+        """Keep the HTTP status and the server's error code beside the text."""
+        super().__init__(message)
+        self.status = status
+        self.remote_code = remote_code
+
+
+class UnavailableError(CarawayError):
+    """A part of the deployment doesn't answer at the moment."""
+
+    code = "unavailable"

@@ -1,0 +1,181 @@
+"""What a commit consists of: datasets and featuresets as frozen values.
+
+The authoring packages build these; the data plane knows nothing else. On the wire they are protobuf
+(`caraway.graph.wire`).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import Node
+from caraway.graph.operators import Operator
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Owner, description and flags: never part of a definition's identity."""
+
+    owner: str = ""
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    deprecated: bool = False
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldSpec:
+    """A column of a dataset."""
+
+    name: str
+    dtype: DataType
+    key: bool = False
+    timestamp: bool = False
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexSpec:
+    """Which lookups a dataset serves: at now (online), at any time (offline)."""
+
+    online: bool
+    offline: bool
+
+
+class Cdc(StrEnum):
+    """How the rows of a source are to be read."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    DEBEZIUM = "debezium"
+    NATIVE = "native"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WebhookSource:
+    """Rows that clients post to `endpoint` of the webhook `name`. `disorder_us` bounds how late rows come."""
+
+    name: str
+    endpoint: str
+    disorder_us: int
+    cdc: Cdc
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineSpec:
+    """A pipeline: its input datasets and its operator tree."""
+
+    name: str
+    inputs: tuple[str, ...]
+    operator: Operator
+    env: tuple[str, ...] = ()
+    source_code: str = ""
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetSpec:
+    """A dataset: schema, index, sources and pipelines."""
+
+    name: str
+    version: int
+    history_us: int
+    fields: tuple[FieldSpec, ...]
+    index: IndexSpec | None
+    sources: tuple[WebhookSource, ...] = ()
+    pipelines: tuple[PipelineSpec, ...] = ()
+    metadata: Metadata = field(default_factory=Metadata)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Names of the key fields, in declared order."""
+        return tuple(f.name for f in self.fields if f.key)
+
+    @property
+    def timestamp(self) -> str:
+        """Name of the timestamp field."""
+        return next(f.name for f in self.fields if f.timestamp)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureSpec:
+    """A feature of a featureset."""
+
+    name: str
+    dtype: DataType
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupExtractor:
+    """`output` is `dataset.field` for the keys in `inputs` (full names, in the order of the dataset's keys)."""
+
+    name: str
+    dataset: str
+    field: str
+    inputs: tuple[str, ...]
+    output: str
+    default: object = None
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasExtractor:
+    """`output` is another feature, `default` where that is null."""
+
+    name: str
+    input: str
+    output: str
+    default: object = None
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionExtractor:
+    """`output` is an expression; its columns are bare names of features of the same featureset (`inputs`, full names)."""
+
+    name: str
+    expr: Node
+    inputs: tuple[str, ...]
+    output: str
+    env: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonExtractor:
+    """`outputs` are computed by a user's function from `inputs`; `datasets` are those it may look up.
+
+    `pickled` is the function by value (cloudpickle), `source_code` its text.
+    """
+
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    datasets: tuple[str, ...]
+    version: int
+    source_code: str
+    pickled: bytes
+    env: tuple[str, ...] = ()
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+Extractor = LookupExtractor | AliasExtractor | ExpressionExtractor | PythonExtractor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeaturesetSpec:
+    """A featureset: features and extractors. All feature references in extractors are full names (`Set.feature`)."""
+
+    name: str
+    features: tuple[FeatureSpec, ...]
+    extractors: tuple[Extractor, ...]
+    metadata: Metadata = field(default_factory=Metadata)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """Everything that a branch holds."""
+
+    datasets: tuple[DatasetSpec, ...] = ()
+    featuresets: tuple[FeaturesetSpec, ...] = ()

@@ -1,0 +1,121 @@
+"""The physical plan of a graph: topics, jobs and indexes, as plain data.
+
+`caraway.plan.planner` makes it from a graph; engine, index, ingest and query read it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from caraway.dtypes.types import DataType
+from caraway.graph.operators import AggregateSpec, Operator
+from caraway.graph.specs import WebhookSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column of a record or of a dataset."""
+
+    name: str
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSchema:
+    """What the records of a topic hold (docs/records.md): `keys` make the Kafka key, `columns` the row.
+
+    `columns` are all columns without the time stamp, keys first; `fingerprint` (32 bit) goes into each record.
+    """
+
+    keys: tuple[Column, ...]
+    columns: tuple[Column, ...]
+    timestamp: str
+    fingerprint: int
+
+
+class TopicKind(StrEnum):
+    """What the records of a topic are."""
+
+    EVENTS = "events"
+    VERSIONS = "versions"
+    CONTRIBUTIONS = "contributions"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPlan:
+    """The topic of a dataset."""
+
+    dataset: str
+    name: str
+    kind: TopicKind
+    schema: RecordSchema
+    disorder_us: int
+
+
+class IndexKind(StrEnum):
+    """How a dataset is indexed."""
+
+    VERSIONS = "versions"
+    AGGREGATE = "aggregate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPlan:
+    """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
+
+    `revised` tells that records may be revised (a join or changelog comes before), so that the place of each id is kept. `aggregates` is
+    empty for versions. `fields` are the dataset's columns, keys first, time stamp last.
+    """
+
+    dataset: str
+    asset: bytes
+    kind: IndexKind
+    topic: str
+    schema: RecordSchema
+    revised: bool
+    aggregates: tuple[AggregateSpec, ...]
+    fields: tuple[Column, ...]
+
+
+class JobMode(StrEnum):
+    """How Spark runs a job."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A streaming job: a pipeline from the topics of its inputs to the topic of its dataset.
+
+    `inputs` maps dataset names, as in the operator tree, to topics. `output` is the topic written. `horizon_us` bounds the state that is
+    kept for corrections.
+    """
+
+    job_id: str
+    dataset: str
+    pipeline: str
+    operator: Operator
+    inputs: tuple[TopicPlan, ...]
+    output: TopicPlan
+    mode: JobMode
+    mode_reason: str
+    horizon_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestPlan:
+    """Rows of a webhook endpoint go to `topic`."""
+
+    source: WebhookSource
+    topic: TopicPlan
+    fields: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GraphPlan:
+    """All that must run for a graph."""
+
+    topics: tuple[TopicPlan, ...] = ()
+    jobs: tuple[JobPlan, ...] = ()
+    indexes: tuple[IndexPlan, ...] = ()
+    ingests: tuple[IngestPlan, ...] = ()

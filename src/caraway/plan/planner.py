@@ -1,0 +1,234 @@
+"""From a graph to its physical plan: a pure function.
+
+Names carry the content: a topic, job or index is named after its dataset and the hash of the dataset's definition and of
+everything before it. The same definition therefore finds its data again, a changed one starts afresh beside it.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from graphlib import TopologicalSorter
+
+from caraway.dtypes.types import DataType, type_name
+from caraway.graph.operators import (
+    Aggregate,
+    AggregateSpec,
+    Assign,
+    Drop,
+    Filter,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Rename,
+    Select,
+)
+from caraway.graph.schemas import Schema, schema_of
+from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
+from caraway.graph.wire import dataset_fingerprint
+from caraway.plan.model import (
+    Column,
+    GraphPlan,
+    IndexKind,
+    IndexPlan,
+    IngestPlan,
+    JobMode,
+    JobPlan,
+    RecordSchema,
+    TopicKind,
+    TopicPlan,
+)
+
+# Digits of the content hash in a name: 48 bits tell the versions of one dataset apart with ease.
+NAME_DIGITS = 12
+# Kafka allows 249 characters of [a-zA-Z0-9._-] in a topic's name; the rest of the name takes about 25.
+MAX_DATASET_NAME = 200
+REAL_TIME_REASON = "all of its steps are expressions or operators that run row by row"
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A dataset with what its descendants need to know of it."""
+
+    spec: DatasetSpec
+    content: bytes
+    topic: TopicPlan
+    revised: bool
+    horizon_us: int
+
+    @cached_property
+    def label(self) -> str:
+        """Name with the content hash: the name of its topic's tail and of its job."""
+        return f"{_safe(self.spec.name)}.{self.content.hex()[:NAME_DIGITS]}"
+
+
+def plan_graph(graph: Graph) -> GraphPlan:
+    """Plan all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
+    specs = {spec.name: spec for spec in graph.datasets}
+    planned: dict[str, _Planned] = {}
+    for name in _order(specs):
+        planned[name] = _plan_dataset(specs[name], specs, planned)
+    in_order = [planned[spec.name] for spec in graph.datasets]
+    return GraphPlan(
+        topics=tuple(p.topic for p in in_order),
+        jobs=tuple(_job(p, pipeline, planned) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
+        indexes=tuple(_index(p) for p in in_order if _is_indexed(p.spec)),
+        ingests=tuple(
+            IngestPlan(source=source, topic=p.topic, fields=_fields(p.spec))
+            for p in in_order
+            for source in p.spec.sources
+        ),
+    )
+
+
+def inputs_of(operator: Operator) -> tuple[str, ...]:
+    """Name the datasets that an operator tree reads, each once, in order of appearance."""
+    match operator:
+        case Input():
+            names: tuple[str, ...] = (operator.dataset,)
+        case Join():
+            names = (*inputs_of(operator.left), operator.right)
+        case Filter() | Assign() | Select() | Drop() | Rename() | Latest() | Aggregate():
+            names = inputs_of(operator.of)
+    return tuple(dict.fromkeys(names))
+
+
+def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:
+    """Order datasets so that each comes after its inputs."""
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for spec in specs.values():
+        pipeline = _pipeline(spec)
+        sorter.add(spec.name, *(inputs_of(pipeline.operator) if pipeline else ()))
+    return list(sorter.static_order())
+
+
+def _pipeline(spec: DatasetSpec) -> PipelineSpec | None:
+    """Return the one pipeline that is active: a commit carries those that its environment selects."""
+    return spec.pipelines[0] if spec.pipelines else None
+
+
+def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: Mapping[str, _Planned]) -> _Planned:
+    pipeline = _pipeline(spec)
+    if pipeline is None:
+        content = _digest(dataset_fingerprint(spec))
+        kind = TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS
+        schema = _record_schema(spec, spec.keys, {f.name: f.dtype for f in spec.fields if not f.timestamp})
+        disorder = max((s.disorder_us for s in spec.sources), default=0)
+        revised, horizon = False, disorder
+    else:
+        parents = [planned[name] for name in inputs_of(pipeline.operator)]
+        content = _digest(dataset_fingerprint(spec), *(parent.content for parent in parents))
+        kind, schema = _output(spec, pipeline.operator, specs)
+        disorder = max(parent.topic.disorder_us for parent in parents)
+        revised = _revises(pipeline.operator, specs) or any(parent.revised for parent in parents)
+        horizon = max(parent.horizon_us for parent in parents)
+    topic = TopicPlan(
+        dataset=spec.name,
+        name=f"caraway.{_safe(spec.name)}.{content.hex()[:NAME_DIGITS]}",
+        kind=kind,
+        schema=schema,
+        disorder_us=disorder,
+    )
+    return _Planned(spec=spec, content=content, topic=topic, revised=revised, horizon_us=horizon)
+
+
+def _output(
+    spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]
+) -> tuple[TopicKind, RecordSchema]:
+    """Tell what the records of a derived dataset are: contributions for an aggregate, its own rows else."""
+    if isinstance(operator, Aggregate):
+        before = schema_of(operator.of, specs)
+        used = dict.fromkeys(a.of for a in operator.aggregates if _reads_column(a))
+        types = {name: _type_in(before, name) for name in (*operator.keys, *used) if name is not None}
+        return TopicKind.CONTRIBUTIONS, _record_schema(spec, operator.keys, types)
+    types = {f.name: f.dtype for f in spec.fields if not f.timestamp}
+    return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _record_schema(spec, spec.keys, types)
+
+
+def _reads_column(aggregate: AggregateSpec) -> bool:
+    return aggregate.of is not None
+
+
+def _type_in(schema: Schema, name: str) -> DataType:
+    return schema.keys[name] if name in schema.keys else schema.values[name]
+
+
+def _revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
+    """Tell whether the output of `operator` can take back what it has sent (docs/records.md)."""
+    match operator:
+        case Input():
+            return False
+        case Join():
+            return True
+        case Aggregate():
+            return bool(schema_of(operator.of, specs).keys) or _revises(operator.of, specs)
+        case Filter() | Assign() | Select() | Drop() | Rename() | Latest():
+            return _revises(operator.of, specs)
+
+
+def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned]) -> JobPlan:
+    return JobPlan(
+        job_id=planned.label,
+        dataset=planned.spec.name,
+        pipeline=pipeline.name,
+        operator=pipeline.operator,
+        inputs=tuple(by_name[name].topic for name in inputs_of(pipeline.operator)),
+        output=planned.topic,
+        mode=JobMode.REAL_TIME,
+        mode_reason=REAL_TIME_REASON,
+        horizon_us=planned.horizon_us,
+    )
+
+
+def _is_indexed(spec: DatasetSpec) -> bool:
+    return spec.index is not None and (spec.index.online or spec.index.offline)
+
+
+def _index(planned: _Planned) -> IndexPlan:
+    pipeline = _pipeline(planned.spec)
+    operator = pipeline.operator if pipeline else None
+    aggregates = operator.aggregates if isinstance(operator, Aggregate) else ()
+    return IndexPlan(
+        dataset=planned.spec.name,
+        asset=_digest(b"index", planned.content)[:8],
+        kind=IndexKind.AGGREGATE if aggregates else IndexKind.VERSIONS,
+        topic=planned.topic.name,
+        schema=planned.topic.schema,
+        revised=planned.revised,
+        aggregates=aggregates,
+        fields=_fields(planned.spec),
+    )
+
+
+def _fields(spec: DatasetSpec) -> tuple[Column, ...]:
+    """Give the dataset's columns: keys, values, time stamp."""
+    ranked = sorted(spec.fields, key=lambda f: (not f.key, f.timestamp))
+    return tuple(Column(name=f.name, dtype=f.dtype) for f in ranked)
+
+
+def _record_schema(spec: DatasetSpec, keys: tuple[str, ...], types: Mapping[str, DataType]) -> RecordSchema:
+    names = (*keys, *(name for name in types if name not in keys))
+    columns = tuple(Column(name=name, dtype=types[name]) for name in names)
+    text = "\n".join([",".join(keys), spec.timestamp, *(f"{c.name}: {type_name(c.dtype)}" for c in columns)])
+    return RecordSchema(
+        keys=columns[: len(keys)],
+        columns=columns,
+        timestamp=spec.timestamp,
+        fingerprint=int.from_bytes(_digest(text.encode())[:4]),
+    )
+
+
+def _digest(*parts: bytes) -> bytes:
+    """Hash `parts`, each with its length, so that no two lists of parts run together."""
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(len(part).to_bytes(8))
+        digest.update(part)
+    return digest.digest()
+
+
+def _safe(name: str) -> str:
+    """Spell a dataset's name with the characters that a topic's name may have."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_DATASET_NAME]
