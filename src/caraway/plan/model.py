@@ -42,13 +42,18 @@ class TopicKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
-    """The topic of a dataset."""
+    """The topic of a dataset.
+
+    `revised`: its records may be revised or made void, because a join or changelog comes before; a job that reads it turns a row
+    which fails a filter into `void` instead of dropping it.
+    """
 
     dataset: str
     name: str
     kind: TopicKind
     schema: RecordSchema
     disorder_us: int
+    revised: bool = False
 
 
 class IndexKind(StrEnum):

@@ -55,7 +55,6 @@ class _Planned:
     spec: DatasetSpec
     content: bytes
     topic: TopicPlan
-    revised: bool
     horizon_us: int
 
     @cached_property
@@ -122,7 +121,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         content = _digest(dataset_fingerprint(spec), *(parent.content for parent in parents))
         kind, schema = _output(spec, pipeline.operator, specs)
         disorder = max(parent.topic.disorder_us for parent in parents)
-        revised = _revises(pipeline.operator, specs) or any(parent.revised for parent in parents)
+        revised = _revises(pipeline.operator, specs) or any(parent.topic.revised for parent in parents)
         horizon = max(parent.horizon_us for parent in parents)
     topic = TopicPlan(
         dataset=spec.name,
@@ -130,8 +129,9 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         kind=kind,
         schema=schema,
         disorder_us=disorder,
+        revised=revised,
     )
-    return _Planned(spec=spec, content=content, topic=topic, revised=revised, horizon_us=horizon)
+    return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
 
 
 def _output(
@@ -196,7 +196,7 @@ def _index(planned: _Planned) -> IndexPlan:
         kind=IndexKind.AGGREGATE if aggregates else IndexKind.VERSIONS,
         topic=planned.topic.name,
         schema=planned.topic.schema,
-        revised=planned.revised,
+        revised=planned.topic.revised,
         aggregates=aggregates,
         fields=_fields(planned.spec),
     )
