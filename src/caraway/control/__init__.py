@@ -1,0 +1,6 @@
+"""The only way to change a Caraway: commits."""
+
+from caraway.control.model import CommitRequest, CommitResult
+from caraway.control.service import CommitService
+
+__all__ = ["CommitRequest", "CommitResult", "CommitService"]

@@ -1,0 +1,104 @@
+"""A commit, from the bytes of a request to the branch's new head."""
+
+import hashlib
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
+
+from caraway.control.merge import merge
+from caraway.control.model import CommitRequest, CommitResult
+from caraway.control.summary import Change, summarize
+from caraway.errors import CommitError
+from caraway.graph.specs import Graph
+from caraway.graph.validation import validate
+from caraway.graph.wire import decode_commit, decode_graph, encode_graph
+from caraway.plan.model import TopicPlan
+from caraway.plan.planner import plan_graph
+from caraway.state import Head, NewCommit, StateReader, StateWriter, connect
+from caraway.topics.admin import ensure_topics
+
+# Stands before the hash, so that another way of hashing can be told from this one.
+FINGERPRINT_SCHEME = "graph-1"
+
+
+class Heads(Protocol):
+    """What a commit must know of the state."""
+
+    def head(self, branch: str) -> Head:
+        """Give a branch's newest commit and graph."""
+
+
+class Commits(Protocol):
+    """Where a commit is written."""
+
+    def publish(self, commit: NewCommit) -> None:
+        """Write a commit and move its branch, all or nothing."""
+
+
+class CommitService:
+    """Makes commits. Safe to be used by several threads and several servers at once."""
+
+    def __init__(self, heads: Heads, commits: Commits, make_topics: Callable[[Sequence[TopicPlan]], None]) -> None:
+        """Read `heads`, write `commits`; `make_topics` creates those that are missing and may be called again."""
+        self._heads = heads
+        self._commits = commits
+        self._make_topics = make_topics
+
+    @classmethod
+    def connect(cls, postgres_url: str, bootstrap_servers: str) -> Self:
+        """Make the service for a Postgres and a Kafka; nothing is opened yet."""
+        engine = connect(postgres_url)
+
+        def make_topics(topics: Sequence[TopicPlan]) -> None:
+            ensure_topics(bootstrap_servers, topics)
+
+        return cls(StateReader(engine), StateWriter(engine), make_topics)
+
+    def commit(self, request: CommitRequest) -> CommitResult:
+        """Make (or preview) a commit.
+
+        The order makes it safe to crash anywhere: topics come first, and one without a commit does no harm; the commit
+        and its jobs are one transaction, after which engines and servers find them.
+
+        Raises:
+            InvalidInputError: The payload isn't a commit.
+            CommitError: The definitions don't fit each other or what the branch holds.
+            UnknownEntityError: There is no such branch.
+            ConflictError: Somebody else committed to the branch meanwhile.
+            UnavailableError: Postgres or Kafka doesn't answer.
+        """
+        given = decode_commit(request.payload)
+        head = self._heads.head(request.branch)
+        before = decode_graph(head.graph) if head.commit_id else Graph()
+        after = merge(before, given.graph, incremental=request.incremental)
+        validate(after)
+        change = Change(before=before, after=after, plan_before=plan_graph(before), plan_after=plan_graph(after))
+        if not request.backfill:
+            _refuse_backfill(change)
+        summary = summarize(change, preview=request.preview)
+        if request.preview:
+            return CommitResult(commit_id=None, summary=summary, plan=change.plan_after)
+        self._make_topics(change.plan_after.topics)
+        encoded = encode_graph(after)
+        commit = NewCommit(
+            id=uuid.uuid4().hex,
+            branch=request.branch,
+            parent=head.commit_id,
+            message=given.message,
+            author=request.author,
+            graph=encoded,
+            fingerprint=f"{FINGERPRINT_SCHEME}:{hashlib.sha256(encoded).hexdigest()}",
+            summary=summary,
+            jobs=change.plan_after.jobs,
+        )
+        self._commits.publish(commit)
+        return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
+
+
+def _refuse_backfill(change: Change) -> None:
+    if change.new_jobs:
+        names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in change.new_jobs)
+        raise CommitError(
+            f"backfill=False was asked for, but this would have to be computed anew: {names}. "
+            "Commit with backfill=True, or leave these definitions as they are."
+        )

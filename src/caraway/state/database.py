@@ -1,0 +1,64 @@
+"""Connections that outlive a restart of Postgres."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from caraway.errors import UnavailableError
+
+# An embedded Postgres is back some 2 s after it was killed, a local one after a restart within ten.
+PATIENCE_SECONDS = 20.0
+CONNECT_TIMEOUT_SECONDS = 5
+# A server answers at most a few commits and reports at once; the rest of the load never touches Postgres.
+POOL_SIZE = 4
+
+T = TypeVar("T")
+
+
+def connect(url: str) -> sa.Engine:
+    """Make an engine for a Postgres URL in any of its spellings; nothing is opened yet."""
+    address = sa.make_url(url).set(drivername="postgresql+psycopg")
+    return sa.create_engine(
+        address,
+        pool_pre_ping=True,
+        pool_size=POOL_SIZE,
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
+    )
+
+
+def is_outage(error: BaseException) -> bool:
+    """Tell whether an error means that Postgres is away, so that the same call may succeed later."""
+    if isinstance(error, OperationalError | InterfaceError):
+        return True
+    return isinstance(error, DBAPIError) and error.connection_invalidated
+
+
+def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float = PATIENCE_SECONDS) -> T:
+    """Run an idempotent operation again and again while Postgres is away.
+
+    Args:
+        operation: Must be safe to run again when an earlier run may have succeeded unnoticed.
+        what: What is being done, for the error.
+        patience_seconds: How long to go on trying.
+
+    Raises:
+        UnavailableError: Postgres was away for too long.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception(is_outage),
+        wait=wait_exponential(multiplier=0.05, max=1.0),
+        stop=stop_after_delay(patience_seconds),
+        reraise=True,
+    )
+    try:
+        return retrying(operation)
+    except DBAPIError as error:
+        if not is_outage(error):
+            raise
+        reason = str(error.orig).strip()
+        raise UnavailableError(
+            f"could not {what}: Postgres has not answered for {patience_seconds:g} s ({reason})"
+        ) from error

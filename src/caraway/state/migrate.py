@@ -1,0 +1,78 @@
+"""Bringing the schema of the state to this version."""
+
+import time
+from importlib.resources import as_file, files
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from caraway.errors import UnavailableError
+from caraway.state.database import connect, is_outage, patiently
+
+# Any constant that no other program uses in this database; these are the bytes of "caraway".
+LOCK_KEY = int.from_bytes(b"caraway")
+POLL_SECONDS = 0.2
+
+
+def migrate(url: str) -> None:
+    """Bring the schema to the newest version; of several processes that try at once, one does it and the others wait.
+
+    Raises:
+        UnavailableError: Postgres doesn't answer.
+    """
+    engine = connect(url)
+    try:
+        patiently(lambda: _upgrade(engine), what="set up the tables")
+    finally:
+        engine.dispose()
+
+
+def is_migrated(engine: sa.Engine) -> bool:
+    """Tell whether the schema is that of this version."""
+    with as_file(files("caraway.state") / "migrations") as folder, engine.connect() as connection:
+        newest = ScriptDirectory.from_config(_config(str(folder))).get_current_head()
+        return MigrationContext.configure(connection).get_current_revision() == newest
+
+
+def wait_until_migrated(url: str, *, timeout_seconds: float) -> None:
+    """Wait until another process has run `migrate`.
+
+    Raises:
+        UnavailableError: It has not within `timeout_seconds`.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    engine = connect(url)
+    reason = "the tables have not been set up; the server does that when it starts"
+    try:
+        while time.monotonic() < deadline:
+            try:
+                if is_migrated(engine):
+                    return
+            except sa.exc.DBAPIError as error:
+                if not is_outage(error):
+                    raise
+                reason = f"Postgres doesn't answer ({str(error.orig).strip()})"
+            time.sleep(POLL_SECONDS)
+    finally:
+        engine.dispose()
+    raise UnavailableError(f"waited {timeout_seconds:g} s for the state in Postgres: {reason}")
+
+
+def _upgrade(engine: sa.Engine) -> None:
+    with as_file(files("caraway.state") / "migrations") as folder, engine.begin() as connection:
+        # Held until the transaction ends, so that a crash in the middle releases it and leaves nothing half done.
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
+        config = _config(str(folder))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _config(folder: str) -> Config:
+    config = Config()
+    # Alembic reads % as the start of an interpolation.
+    config.set_main_option("script_location", folder.replace("%", "%%"))
+    config.set_main_option("path_separator", "os")
+    return config
