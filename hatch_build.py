@@ -32,7 +32,9 @@ JAVA_RELEASE = 17
 # A jar's entries get this date, so that the same sources give the same bytes.
 JAR_DATE = (1980, 1, 1, 0, 0, 0)
 
-GENERATED_IMPORT = re.compile(r"^(?:from (?P<package>[\w.]+) )?import (?P<module>\w+_pb2)(?P<alias> as \w+)?$", re.MULTILINE)
+GENERATED_IMPORT = re.compile(
+    r"^(?:from (?P<package>[\w.]+) )?import (?P<module>\w+_pb2)(?P<alias> as \w+)?$", re.MULTILINE
+)
 
 NO_JDK = f"""\
 Caraway compiles a small Java library and found no JDK (Java {JAVA_RELEASE} or newer, with javac).
@@ -111,7 +113,7 @@ def compile_java(*, force: bool = False) -> None:
         output.mkdir()
         options = ["--release", str(JAVA_RELEASE), "-encoding", "UTF-8", "-Xlint:all,-processing,-serial,-classfile"]
         command = [_javac(), *options, "-nowarn", "-cp", str(jars), "-d", str(classes), *map(str, sources)]
-        if subprocess.run(command, check=False).returncode != 0:  # noqa: S603 (our own command line)
+        if subprocess.run(command, check=False).returncode != 0:
             message = "javac refused the sources in jvm/src; its messages stand above."
             raise BuildError(message)
         with zipfile.ZipFile(output / "caraway-jvm.jar", "w", zipfile.ZIP_DEFLATED) as jar:

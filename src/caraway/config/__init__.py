@@ -1,1 +1,23 @@
-"""Caraway."""
+"""Settings of a deployment: from the environment, a file in the data folder, or defaults."""
+
+from caraway.config.errors import ConfigurationError
+from caraway.config.settings import (
+    JarsSettings,
+    KafkaSettings,
+    PostgresSettings,
+    ServerSettings,
+    Settings,
+    SparkSettings,
+    load_settings,
+)
+
+__all__ = [
+    "ConfigurationError",
+    "JarsSettings",
+    "KafkaSettings",
+    "PostgresSettings",
+    "ServerSettings",
+    "Settings",
+    "SparkSettings",
+    "load_settings",
+]

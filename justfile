@@ -1,0 +1,39 @@
+# The steps of CI, each by itself. `./run setup` makes the environment; after that `uv run just <recipe>`, or `./run just <recipe>`.
+
+python := ".venv/bin/python"
+
+# List the recipes.
+default:
+    @just --list
+
+# Compile proto/ and jvm/ in place.
+build *options:
+    {{python}} hatch_build.py {{options}}
+
+# Lint, format, types, layers: everything that reads code without running it.
+check:
+    .venv/bin/ruff check .
+    .venv/bin/ruff format --check .
+    .venv/bin/mypy
+    .venv/bin/lint-imports --no-logo
+
+# Put imports in order, format, and mend what ruff can mend.
+fix:
+    .venv/bin/ruff check --fix .
+    .venv/bin/ruff format .
+
+# The fast tier: no JVM, no services.
+test-fast *options:
+    {{python}} -m pytest tests/unit {{options}}
+
+# Everything, with real Postgres, Kafka and Spark.
+test *options:
+    {{python}} -m pytest {{options}}
+
+# Run the benchmarks and print their figures.
+bench *options:
+    {{python}} -m bench {{options}}
+
+# Bring the lock up to date with pyproject.toml.
+lock *options:
+    uv lock {{options}}

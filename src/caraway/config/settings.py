@@ -1,0 +1,223 @@
+"""The settings, their defaults and where they are read from.
+
+From strongest to weakest: arguments of `load_settings`, environment variables (`CARAWAY_KAFKA__HEAP_MB` sets
+`kafka.heap_mb`), `caraway.toml` in the data folder, defaults.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+    TomlConfigSettingsSource,
+)
+from typing_extensions import override
+
+from caraway.config.errors import ConfigurationError
+
+ENV_PREFIX = "CARAWAY_"
+ENV_DELIMITER = "__"
+FILE_NAME = "caraway.toml"
+DEFAULT_DATA_DIR = Path("caraway-data")
+
+
+def _absolute(path: Path) -> Path:
+    # Parts are started in other working directories, so a relative path must be settled once.
+    return path.expanduser().absolute()
+
+
+def _postgres_url(url: str) -> str:
+    if urlsplit(url).scheme not in {"postgresql", "postgres"}:
+        raise ValueError("must look like postgresql://user:password@host:5432/database")
+    return url
+
+
+def _spark_master(master: str) -> str:
+    if not master.startswith(("local", "spark://", "yarn", "k8s://")):
+        raise ValueError("must be local[N], spark://host:port, yarn or k8s://…")
+    return master
+
+
+FolderPath = Annotated[Path, AfterValidator(_absolute)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(_Section):
+    """The event log.
+
+    Attributes:
+        bootstrap_servers: Brokers as `host:port,host:port`; None starts an embedded broker.
+        partitions: Partitions of a new dataset topic; 1 is right for one machine.
+        heap_mb: Java heap of the embedded broker, in MiB.
+    """
+
+    bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
+    partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
+    heap_mb: Annotated[int, Field(ge=128)] = 384
+
+
+class PostgresSettings(_Section):
+    """The metadata.
+
+    Attributes:
+        url: `postgresql://user:password@host:port/database`; None starts an embedded server.
+    """
+
+    url: Annotated[str, AfterValidator(_postgres_url)] | None = None
+
+
+class SparkSettings(_Section):
+    """The engine.
+
+    Attributes:
+        master: Spark master. Real-time mode needs a slot for every task of every job at once, and an idle task
+            costs next to nothing: hence many more slots than cores.
+        driver_memory: Java heap of the driver, such as `1g`.
+        checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a
+            second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
+        jars: Jars of the Kafka connector; the stack fills this in for the parts that it starts.
+    """
+
+    master: Annotated[str, AfterValidator(_spark_master)] = "local[256]"
+    driver_memory: MemorySize = "1g"
+    checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 60
+    jars: tuple[FolderPath, ...] = ()
+
+
+class ServerSettings(_Section):
+    """The HTTP server.
+
+    Attributes:
+        host: Address to listen on; the default is reachable from this machine only.
+        port: Port to listen on; None or 0 chooses a free one and remembers it.
+    """
+
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Port | None = None
+
+    @property
+    def url(self) -> str | None:
+        """Where a client on this machine finds the server, once the port is known."""
+        if not self.port:
+            return None
+        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 (reads it, binds nothing)
+        return f"http://{host}:{self.port}"
+
+
+class JarsSettings(_Section):
+    """Where the Java libraries come from.
+
+    Attributes:
+        ivy_settings: An Ivy settings file that names your mirror; None uses Maven Central.
+    """
+
+    ivy_settings: FolderPath | None = None
+
+
+class Settings(BaseSettings):
+    """All settings of one deployment; frozen.
+
+    Attributes:
+        data_dir: Folder of all that a deployment keeps.
+        cache_dir: Folder of what can be fetched again (jars), shared by deployments.
+        log_level: How much the parts write into their logs.
+    """
+
+    model_config = SettingsConfigDict(
+        frozen=True,
+        extra="forbid",
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter=ENV_DELIMITER,
+        env_ignore_empty=True,
+        nested_model_default_partial_update=True,
+    )
+
+    data_dir: FolderPath = Field(default=DEFAULT_DATA_DIR, validate_default=True)
+    cache_dir: FolderPath = Field(default=Path("~/.cache/caraway"), validate_default=True)
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    kafka: KafkaSettings = KafkaSettings()
+    postgres: PostgresSettings = PostgresSettings()
+    spark: SparkSettings = SparkSettings()
+    server: ServerSettings = ServerSettings()
+    jars: JarsSettings = JarsSettings()
+
+    @classmethod
+    @override
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        # The file lies in the data folder, so that folder has to be known first.
+        data_dir = init_settings().get("data_dir") or env_settings().get("data_dir") or DEFAULT_DATA_DIR
+        file = _absolute(Path(data_dir)) / FILE_NAME
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
+
+    def environment(self) -> dict[str, str]:
+        """Give the variables that make `load_settings` in another process return these settings."""
+        return dict(_flat(self.model_dump(mode="json"), ENV_PREFIX))
+
+
+def load_settings(data_dir: Path | None = None) -> Settings:
+    """Read the settings.
+
+    Args:
+        data_dir: The data folder, if it is chosen by an argument of the command.
+
+    Raises:
+        ConfigurationError: A value is wrong or a setting unknown; the text names all of them and their variables.
+    """
+    chosen: dict[str, Any] = {} if data_dir is None else {"data_dir": data_dir}
+    try:
+        return Settings(**chosen)
+    except ValidationError as error:
+        lines = [_explain(problem["loc"], problem["msg"], problem.get("input")) for problem in error.errors()]
+        raise ConfigurationError("\n".join(lines)) from error
+    except SettingsError as error:
+        # An environment variable of a list or a section that isn't JSON.
+        raise ConfigurationError(f"{error}. Lists and sections are written as JSON.") from error
+    except (ValueError, OSError) as error:
+        raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error
+
+
+def _explain(location: tuple[int | str, ...], message: str, value: object) -> str:
+    names = [str(part) for part in location if isinstance(part, str)]
+    setting = ".".join(names)
+    variable = ENV_PREFIX + ENV_DELIMITER.join(names).upper()
+    if message == "Extra inputs are not permitted":
+        return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
+    reason = message.removeprefix("Value error, ")
+    # A URL may carry a password, which has no place in a message.
+    current = "" if names[-1:] == ["url"] else f"; it is {value!r}"
+    return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
+
+
+def _flat(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for name, value in values.items():
+        key = prefix + name.upper()
+        match value:
+            case None:
+                continue
+            case dict():
+                yield from _flat(value, key + ENV_DELIMITER)
+            case list():
+                yield key, _JSON.dump_json(value).decode()
+            case _:
+                yield key, str(value)
+
+
+_JSON: TypeAdapter[list[Any]] = TypeAdapter(list[Any])
