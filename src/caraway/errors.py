@@ -3,7 +3,9 @@
     CarawayError                     everything that Caraway raises on purpose
     ├── DefinitionError              a decorator or operator was used wrongly (also a ValueError)
     ├── DefinitionTypeError          the same, where Python's own convention is a TypeError
+    ├── InvalidExprException         an expression is built or used in a way that Python can't mean
     ├── CommitError                  a set of definitions that can't be committed (also a ValueError)
+    ├── CommitTypeError              the same, where Python's own convention is a TypeError
     ├── InvalidInputError            a row, request or value that doesn't fit (also a ValueError)
     ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
     ├── ConflictError                the state of the deployment forbids it
@@ -35,10 +37,22 @@ class DefinitionTypeError(CarawayError, TypeError):
     code = "invalid_definition_type"
 
 
+class InvalidExprException(CarawayError):  # noqa: N818 (the public API's name)
+    """An expression is built or used wrongly: as a truth value, with a bad argument, left incomplete."""
+
+    code = "invalid_expression"
+
+
 class CommitError(CarawayError, ValueError):
     """Definitions that are fine each by itself can't be committed together."""
 
     code = "invalid_commit"
+
+
+class CommitTypeError(CarawayError, TypeError):
+    """Definitions can't be committed together for a reason that the API reports as a TypeError."""
+
+    code = "invalid_commit_type"
 
 
 class InvalidInputError(CarawayError, ValueError):

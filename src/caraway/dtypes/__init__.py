@@ -1,1 +1,19 @@
+"""Data types, windows and durations: what stands in annotations."""
 
+from caraway.dtypes.restrictions import Decimal, Embedding, between, oneof, regex
+from caraway.dtypes.structs import Window, struct
+from caraway.dtypes.windows import Continuous, Hopping, Session, Tumbling
+
+__all__ = [
+    "Continuous",
+    "Decimal",
+    "Embedding",
+    "Hopping",
+    "Session",
+    "Tumbling",
+    "Window",
+    "between",
+    "oneof",
+    "regex",
+    "struct",
+]

@@ -5,6 +5,18 @@ by value.
 """
 
 from dataclasses import dataclass
+from typing import Any, Optional
+
+
+class Annotation:
+    """A type that users write as a value, such as `Decimal[2]`: lets `Decimal[2] | None` stand for an optional."""
+
+    __slots__ = ()
+
+    def __or__(self, other: object) -> Any:  # noqa: ANN401 (a form of `typing`)
+        return Optional[self] if other is None or other is type(None) else NotImplemented
+
+    __ror__ = __or__
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +55,14 @@ class DateType:
 
 
 @dataclass(frozen=True, slots=True)
-class DecimalType:
+class DecimalType(Annotation):
     """Fixed-point number with `scale` fractional digits, 28 digits in all."""
 
     scale: int
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddingType:
+class EmbeddingType(Annotation):
     """Vector of exactly `dim` doubles."""
 
     dim: int
@@ -86,7 +98,7 @@ class OptionalType:
 
 
 @dataclass(frozen=True, slots=True)
-class BetweenType:
+class BetweenType(Annotation):
     """Number within bounds; `of` is int or float."""
 
     of: IntType | FloatType
@@ -97,7 +109,7 @@ class BetweenType:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOfType:
+class OneOfType(Annotation):
     """Value out of a list; `of` is int or str."""
 
     of: IntType | StringType
@@ -105,7 +117,7 @@ class OneOfType:
 
 
 @dataclass(frozen=True, slots=True)
-class RegexType:
+class RegexType(Annotation):
     """Text that matches `pattern` as a whole."""
 
     pattern: str

@@ -1,0 +1,180 @@
+"""From Python annotations to data types and back."""
+
+import types
+import typing
+from collections.abc import Mapping
+from datetime import date, datetime
+from typing import Any, Optional, Union
+
+import numpy as np
+import pandas as pd
+
+from caraway.dtypes.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    Annotation,
+    BetweenType,
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DatetimeType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    OneOfType,
+    OptionalType,
+    RegexType,
+    StringType,
+    StructType,
+    optional,
+)
+from caraway.errors import DefinitionError, DefinitionTypeError
+
+# A class made by `@struct` carries its type under this name.
+STRUCT_ATTRIBUTE = "__caraway_struct__"
+
+VALID_TYPES = (
+    "int, float, bool, str, bytes, datetime, date, Decimal[n], Embedding[n], List[T], Dict[str, T], Optional[T], "
+    "a @struct class, between, oneof, regex"
+)
+
+_SIMPLE: dict[Any, DataType] = {
+    int: INT,
+    np.int64: INT,
+    pd.Int64Dtype: INT,
+    float: FLOAT,
+    np.float64: FLOAT,
+    pd.Float64Dtype: FLOAT,
+    bool: BOOL,
+    pd.BooleanDtype: BOOL,
+    str: STRING,
+    np.str_: STRING,
+    pd.StringDtype: STRING,
+    bytes: BYTES,
+    np.bytes_: BYTES,
+    datetime: DATETIME,
+    np.datetime64: DATETIME,
+    date: DATE,
+}
+_PANDAS: dict[DataType, Any] = {
+    INT: pd.Int64Dtype,
+    FLOAT: pd.Float64Dtype,
+    BOOL: pd.BooleanDtype,
+    STRING: pd.StringDtype,
+}
+_PYTHON: dict[DataType, Any] = {
+    INT: int,
+    FLOAT: float,
+    BOOL: bool,
+    STRING: str,
+    BYTES: bytes,
+    DATETIME: datetime,
+    DATE: date,
+}
+
+# The class that `@struct` made for a type, so that values can be given back as its instances.
+_struct_classes: dict[StructType, type] = {}
+
+
+def dtype_of(annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+    """Turn an annotation into its data type.
+
+    Raises:
+        DefinitionTypeError: The annotation is no type that a column may have.
+        DefinitionError: It is one in a form that isn't supported: a union of two types, keys that aren't str.
+    """
+    if isinstance(annotation, Annotation):
+        return typing.cast("DataType", annotation)
+    if isinstance(annotation, pd.api.extensions.ExtensionDtype):
+        annotation = type(annotation)
+    origin = typing.get_origin(annotation)
+    if origin is not None:
+        return _generic(annotation, origin, typing.get_args(annotation))
+    if isinstance(annotation, type):
+        if annotation in _SIMPLE:
+            return _SIMPLE[annotation]
+        struct = annotation.__dict__.get(STRUCT_ATTRIBUTE)
+        if isinstance(struct, StructType):
+            return struct
+    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {VALID_TYPES}")
+
+
+def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN401 (an annotation is any object)
+    """Turn a data type into the annotation that a user would write; `pandas` gives dtype classes for primitives."""
+    match dtype:
+        case IntType() | FloatType() | BoolType() | StringType():
+            return (_PANDAS if pandas else _PYTHON)[dtype]
+        case BytesType() | DatetimeType() | DateType():
+            return _PYTHON[dtype]
+        case DecimalType() | EmbeddingType() | BetweenType() | OneOfType() | RegexType():
+            return dtype
+        case ListType(of):
+            return list[annotation_of(of)]  # type: ignore[misc]
+        case MapType(of):
+            return dict[str, annotation_of(of)]  # type: ignore[misc]
+        case OptionalType(of):
+            return Optional[annotation_of(of, pandas=pandas)]  # noqa: UP045 (built at run time)
+        case StructType():
+            return struct_class(dtype) or dtype
+
+
+def register_struct(dtype: StructType, cls: type) -> None:
+    """Remember the class of a struct type; the latest definition of equal types counts."""
+    _struct_classes[dtype] = cls
+
+
+def struct_class(dtype: StructType) -> type | None:
+    """Return the class that `@struct` made for a type, if this process defined one."""
+    return _struct_classes.get(dtype)
+
+
+def own_annotations(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the annotations of the class body itself, strings evaluated as far as they can be.
+
+    Args:
+        cls: The class.
+        namespace: Names that string annotations may refer to besides those of the class's module.
+    """
+    raw: dict[str, Any] = cls.__dict__.get("__annotations__", {})
+    return {name: evaluated(value, namespace) for name, value in raw.items()}
+
+
+def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401 (an annotation is any object)
+    """Evaluate an annotation that is a string; leave what can't be evaluated for `dtype_of` to refuse."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, dict(namespace))  # noqa: S307 (the user's own annotation, as `typing` does it)
+    except Exception:  # noqa: BLE001 (a name that isn't defined yet, or any other code)
+        return annotation
+
+
+def spell(annotation: Any) -> str:  # noqa: ANN401 (an annotation is any object)
+    """Spell an annotation for a message."""
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return annotation.__name__
+    return str(annotation).replace("typing.", "")
+
+
+def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  # noqa: ANN401
+    if origin is Union or origin is types.UnionType:
+        inner = [arg for arg in args if arg is not type(None)]
+        if len(inner) != 1 or len(inner) == len(args):
+            raise DefinitionError(f"{spell(annotation)}: a union is only possible with None, as in Optional[int]")
+        return optional(dtype_of(inner[0]))
+    if origin is list:
+        return ListType(dtype_of(args[0]))
+    if origin is dict:
+        if args[0] not in (str, np.str_, pd.StringDtype):
+            raise DefinitionError(f"{spell(annotation)}: the keys of a Dict are str, not {spell(args[0])}")
+        return MapType(dtype_of(args[1]))
+    raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {VALID_TYPES}")

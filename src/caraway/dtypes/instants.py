@@ -1,0 +1,109 @@
+"""Instants and days: from anything that denotes one to integers, and back.
+
+An instant is int microseconds since 1970-01-01 UTC, a day is int days since then.
+"""
+
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from email.utils import parsedate_to_datetime
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from caraway.errors import InvalidInputError
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_DAY = date(1970, 1, 1)
+US_PER_DAY = 86_400_000_000
+# What fits into int64 nanoseconds, in seconds: the first unit whose value lies within is taken for a bare number.
+MAX_SECONDS = 9_223_372_036
+US = timedelta(microseconds=1)
+
+
+def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
+    """Turn a datetime, date, ISO or RFC 2822 string or epoch number into microseconds since the epoch.
+
+    A value without a zone is UTC. The unit of a number is the first of s, ms, us, ns in which it lies in 1677–2262.
+
+    Raises:
+        InvalidInputError: The value denotes no instant.
+    """
+    if isinstance(value, str):
+        return _parse(value)
+    if isinstance(value, pd.Timestamp):
+        value = value.to_pydatetime(warn=False)
+    if isinstance(value, datetime):
+        return ((value.replace(tzinfo=UTC) if value.tzinfo is None else value) - EPOCH) // US
+    if isinstance(value, bool):
+        raise InvalidInputError(f"expected datetime, found bool {value!r}")
+    if isinstance(value, (int, np.integer)):
+        return _from_number(int(value))
+    if isinstance(value, (float, np.floating, Decimal)) and isfinite(value):
+        return _from_number(int(value))
+    if isinstance(value, np.datetime64) and not np.isnat(value):
+        return int(value.astype("datetime64[us]").astype(np.int64))
+    if isinstance(value, date):
+        return (value - EPOCH_DAY).days * US_PER_DAY
+    raise InvalidInputError(f"expected datetime, found {type(value).__name__} {value!r}")
+
+
+def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
+    """Turn a date, datetime or ISO string into days since the epoch.
+
+    Raises:
+        InvalidInputError: The value denotes no day.
+    """
+    if isinstance(value, (datetime, np.datetime64)):
+        return instant_us(value) // US_PER_DAY
+    if isinstance(value, date):
+        return (value - EPOCH_DAY).days
+    if isinstance(value, str):
+        try:
+            return (date.fromisoformat(value) - EPOCH_DAY).days
+        except ValueError:
+            raise InvalidInputError(f'expected date as YYYY-MM-DD, found "{value}"') from None
+    raise InvalidInputError(f"expected date, found {type(value).__name__} {value!r}")
+
+
+def to_datetime(us: int) -> datetime:
+    """Give an instant as a datetime in UTC."""
+    return EPOCH + timedelta(microseconds=us)
+
+
+def to_date(days: int) -> date:
+    """Give a day as a date."""
+    return EPOCH_DAY + timedelta(days=days)
+
+
+def iso_instant(us: int) -> str:
+    """Spell an instant as ISO 8601 in UTC, with microseconds where there are any."""
+    return to_datetime(us).replace(tzinfo=None).isoformat() + "Z"
+
+
+def _parse(text: str) -> int:
+    digits = text.strip()
+    if digits.removeprefix("-").isdecimal():
+        return _from_number(int(digits))
+    try:
+        parsed = datetime.fromisoformat(digits)
+    except ValueError:
+        try:
+            parsed = parsedate_to_datetime(digits)
+        except (ValueError, TypeError, IndexError):
+            raise InvalidInputError(f'expected datetime (ISO 8601), found "{text}"') from None
+    return ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+
+
+def _from_number(number: int) -> int:
+    size = abs(number)
+    if size <= MAX_SECONDS:
+        return number * 1_000_000
+    if size <= MAX_SECONDS * 1_000:
+        return number * 1_000
+    if size <= MAX_SECONDS * 1_000_000:
+        return number
+    if size < 2**63:
+        return number // 1_000
+    raise InvalidInputError(f"expected datetime, found {number}, which is out of range as an epoch offset")

@@ -1,0 +1,129 @@
+"""The types that users write as values: `between`, `oneof`, `regex`, `Decimal[n]`, `Embedding[n]`.
+
+Each gives the type itself, so that equal types are equal and can stand in `Optional[...]` and `List[...]`.
+"""
+
+import re
+from typing import Any
+
+from caraway.dtypes.types import (
+    FLOAT,
+    INT,
+    STRING,
+    BetweenType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    OneOfType,
+    RegexType,
+)
+from caraway.errors import DefinitionError, DefinitionTypeError
+
+MAX_DECIMAL_SCALE = 28
+
+
+class Decimal:
+    """Type of fixed-point numbers: `Decimal[2]` has two fractional digits."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> "Decimal":
+        """Refuse to be called.
+
+        Raises:
+            DefinitionTypeError: Always; the scale goes into brackets.
+        """
+        del args, kwargs
+        raise DefinitionTypeError("Decimal is a type: write Decimal[2], not Decimal(2)")
+
+    def __class_getitem__(cls, scale: int) -> Any:  # noqa: ANN401 (stands in annotations)
+        if not _is_int(scale) or not 1 <= scale <= MAX_DECIMAL_SCALE:
+            raise DefinitionTypeError(f"Decimal[{scale!r}]: the scale is an int from 1 to {MAX_DECIMAL_SCALE}")
+        return DecimalType(scale)
+
+
+class Embedding:
+    """Type of vectors: `Embedding[8]` has eight floats."""
+
+    def __new__(cls, *args: object, **kwargs: object) -> "Embedding":
+        """Refuse to be called.
+
+        Raises:
+            DefinitionTypeError: Always; the dimension goes into brackets.
+        """
+        del args, kwargs
+        raise DefinitionTypeError("Embedding is a type: write Embedding[8], not Embedding(8)")
+
+    def __class_getitem__(cls, dim: int) -> Any:  # noqa: ANN401 (stands in annotations)
+        if not _is_int(dim) or dim < 1:
+            raise DefinitionTypeError(f"Embedding[{dim!r}]: the dimension is a positive int")
+        return EmbeddingType(dim)
+
+
+def between(
+    dtype: type,
+    min: float,  # noqa: A002 (the API's name)
+    max: float,  # noqa: A002 (the API's name)
+    strict_min: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
+    strict_max: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
+) -> Any:  # noqa: ANN401 (stands in annotations)
+    """Restrict int or float to an interval, closed unless `strict_min` or `strict_max` opens an end.
+
+    Raises:
+        DefinitionTypeError: `dtype` is neither int nor float, or a bound doesn't fit it.
+        DefinitionError: `min` is greater than `max`.
+    """
+    base: IntType | FloatType
+    if dtype is int:
+        base, allowed = INT, (int,)
+    elif dtype is float:
+        base, allowed = FLOAT, (int, float)  # type: ignore[assignment]
+    else:
+        raise DefinitionTypeError(f"between: the type is int or float, not {_spelled(dtype)}")
+    for bound in (min, max):
+        if isinstance(bound, bool) or not isinstance(bound, allowed):
+            raise DefinitionTypeError(f"between({dtype.__name__}, …): bound {bound!r} is not {dtype.__name__}")
+    if min > max:
+        raise DefinitionError(f"between({dtype.__name__}, {min}, {max}): min is greater than max")
+    low, high = (float(min), float(max)) if dtype is float else (min, max)
+    return BetweenType(base, low, high, bool(strict_min), bool(strict_max))
+
+
+def oneof(dtype: type, options: list[Any]) -> Any:  # noqa: ANN401 (stands in annotations)
+    """Restrict int or str to some values.
+
+    Raises:
+        DefinitionTypeError: `dtype` is neither int nor str, or an option isn't exactly of it.
+        DefinitionError: There are no options.
+    """
+    if dtype is not int and dtype is not str:
+        raise DefinitionTypeError(f"oneof: the type is int or str, not {_spelled(dtype)}")
+    for option in options:
+        if type(option) is not dtype:
+            raise DefinitionTypeError(f"oneof({dtype.__name__}, …): option {option!r} is not {dtype.__name__}")
+    if not options:
+        raise DefinitionError(f"oneof({dtype.__name__}, []): there are no options")
+    return OneOfType(INT if dtype is int else STRING, tuple(options))
+
+
+def regex(pattern: str) -> Any:  # noqa: ANN401 (stands in annotations)
+    """Restrict str to values that match `pattern` as a whole.
+
+    Raises:
+        DefinitionTypeError: `pattern` is no string.
+        DefinitionError: `pattern` is no regular expression.
+    """
+    if not isinstance(pattern, str):
+        raise DefinitionTypeError(f"regex: the pattern is a str, not {_spelled(type(pattern))}")
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise DefinitionError(f"regex({pattern!r}): {error}") from None
+    return RegexType(pattern)
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _spelled(dtype: object) -> str:
+    return dtype.__name__ if isinstance(dtype, type) else repr(dtype)

@@ -1,0 +1,89 @@
+"""Records with named fields: the `@struct` decorator, and the predefined `Window`."""
+
+import dataclasses
+import inspect
+import sys
+import typing
+from datetime import datetime
+from typing import Any, TypeVar, dataclass_transform
+
+from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell
+from caraway.dtypes.types import StructType
+from caraway.errors import DefinitionError, DefinitionTypeError
+
+META_ATTRIBUTE = "__caraway_meta__"
+
+T = TypeVar("T")
+
+
+@dataclass_transform(eq_default=True)
+def struct(cls: type[T]) -> type[T]:
+    """Turn an annotated class into a record type.
+
+    Raises:
+        DefinitionTypeError: The class defines a function, or a field has a type that a struct can't hold.
+        DefinitionError: A field has a default, or the class carries `@meta`.
+    """
+    name = cls.__name__
+    if META_ATTRIBUTE in cls.__dict__:
+        raise DefinitionError(f"struct {name}: @meta goes on datasets, featuresets, fields and features, not on structs")
+    frame = sys._getframe(1)  # noqa: SLF001 (local names in string annotations)
+    namespace = {**vars(sys.modules[cls.__module__]), **frame.f_locals} if cls.__module__ in sys.modules else {}
+    annotations = own_annotations(cls, namespace)
+    for attribute, value in cls.__dict__.items():
+        if attribute in annotations:
+            raise DefinitionError(f"struct {name}: field {attribute} has a default; the fields of a struct have none")
+        if inspect.isfunction(value) or isinstance(value, (staticmethod, classmethod)):
+            raise DefinitionTypeError(f"struct {name}: function {attribute} is not allowed; a struct has fields only")
+    fields = tuple((field, _field_type(name, field, annotation)) for field, annotation in annotations.items())
+    made = dataclasses.dataclass(eq=False)(cls)
+    dtype = StructType(name, fields)
+    setattr(made, STRUCT_ATTRIBUTE, dtype)
+    made.__eq__ = _equal  # type: ignore[assignment, method-assign]
+    made.__hash__ = object.__hash__  # type: ignore[method-assign]
+    made.as_json = _as_json  # type: ignore[attr-defined]
+    register_struct(dtype, made)
+    return made
+
+
+def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: ANN401 (an annotation is any object)
+    if isinstance(annotation, (str, typing.ForwardRef)) or any(
+        isinstance(arg, (str, typing.ForwardRef)) for arg in typing.get_args(annotation)
+    ):
+        raise DefinitionTypeError(f"struct {struct_name}: field {field} refers to {spell(annotation)}, which isn't defined")
+    try:
+        return dtype_of(annotation)
+    except DefinitionTypeError as error:
+        raise DefinitionTypeError(f"struct {struct_name}: field {field}: {error}") from None
+    except DefinitionError as error:
+        raise DefinitionError(f"struct {struct_name}: field {field}: {error}") from None
+
+
+def _equal(self: Any, other: object) -> bool:  # noqa: ANN401
+    """Compare by fields; the classes need not be the same."""
+    return all(
+        hasattr(other, f.name) and getattr(self, f.name) == getattr(other, f.name) for f in dataclasses.fields(self)
+    ) and hasattr(type(other), STRUCT_ATTRIBUTE)
+
+
+def _as_json(self: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Give the fields as a dict, nested structs likewise."""
+    return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401
+    if hasattr(type(value), STRUCT_ATTRIBUTE):
+        return _as_json(value)
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value
+
+
+@struct
+class Window:
+    """A span of time: `begin` is in it, `end` is not."""
+
+    begin: datetime
+    end: datetime
