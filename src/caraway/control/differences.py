@@ -1,14 +1,14 @@
 """What differs between two definitions of one entity: the reason why a version must be raised.
 
-Only what is part of a definition is compared: metadata, index flags and sources may change freely. Expressions and
-operators are compared as values, so that a pipeline that was merely reformatted is the same.
+Only what is part of a definition is compared: metadata and index flags may change freely. Expressions and operators are
+compared as values, so that a pipeline that was merely reformatted is the same.
 """
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from caraway.dtypes.types import type_name
-from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec, PythonExtractor
+from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec, PythonExtractor, WebhookSource
 
 # A pipeline's or function's text is shown from its first differing line on, no more than this many lines of it.
 SHOWN_LINES = 3
@@ -39,6 +39,7 @@ def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference,
             )
         )
     found += _field_differences(old.fields, new.fields)
+    found += _source_differences(old.sources, new.sources)
     found += _pipeline_differences(old.pipelines, new.pipelines)
     return tuple(found)
 
@@ -68,6 +69,16 @@ def _field_differences(old: tuple[FieldSpec, ...], new: tuple[FieldSpec, ...]) -
     if not found and tuple(before) != tuple(after):
         found.append(Difference(what="order of the fields", old=_listed(tuple(before)), new=_listed(tuple(after))))
     return found
+
+
+def _source_differences(old: tuple[WebhookSource, ...], new: tuple[WebhookSource, ...]) -> list[Difference]:
+    before = {f"{s.name}/{s.endpoint}": _spelled_source(s) for s in old}
+    after = {f"{s.name}/{s.endpoint}": _spelled_source(s) for s in new}
+    return [
+        Difference(what=f"source {name!r}", old=before.get(name, ABSENT), new=after.get(name, ABSENT))
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) != after.get(name)
+    ]
 
 
 def _pipeline_differences(old: tuple[PipelineSpec, ...], new: tuple[PipelineSpec, ...]) -> list[Difference]:
@@ -107,6 +118,10 @@ def _excerpt(lines: list[str]) -> str:
 def _spelled(f: FieldSpec) -> str:
     role = " (key)" if f.key else " (timestamp)" if f.timestamp else ""
     return type_name(f.dtype) + role
+
+
+def _spelled_source(source: WebhookSource) -> str:
+    return f"webhook with cdc {source.cdc}, disorder {timedelta(microseconds=source.disorder_us)}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

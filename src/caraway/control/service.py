@@ -45,12 +45,12 @@ class CommitService:
         self._make_topics = make_topics
 
     @classmethod
-    def connect(cls, postgres_url: str, bootstrap_servers: str) -> Self:
-        """Make the service for a Postgres and a Kafka; nothing is opened yet."""
+    def connect(cls, postgres_url: str, bootstrap_servers: str, *, partitions: int = 1) -> Self:
+        """Make the service for a Postgres and a Kafka; nothing is opened yet. New topics get `partitions`."""
         engine = connect(postgres_url)
 
         def make_topics(topics: Sequence[TopicPlan]) -> None:
-            ensure_topics(bootstrap_servers, topics)
+            ensure_topics(bootstrap_servers, [topic.name for topic in topics], partitions)
 
         return cls(StateReader(engine), StateWriter(engine), make_topics)
 
