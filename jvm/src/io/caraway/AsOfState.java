@@ -1,0 +1,113 @@
+package io.caraway;
+
+import java.util.Arrays;
+import java.util.function.Consumer;
+
+/** The as-of join of the rows of one join key (docs/records.md): both sides in order of time, and what follows from each arrival. */
+final class AsOfState {
+  /**
+   * What to join.
+   *
+   * @param horizon how late a record may come, in microseconds
+   * @param low how much older than the left row a match may be, in microseconds; negative: any
+   * @param high how much younger, in microseconds
+   * @param inner whether a left row without a match is void
+   */
+  record Rule(long horizon, long low, long high, boolean inner) implements java.io.Serializable {}
+
+  /** An output record: the left one with what it matches, {@code right} null if nothing. */
+  record Joined(int op, Version left, byte[] rev, byte[] right) {}
+
+  private final Rule rule;
+  private final SortedPages lefts;
+  private final SortedPages rights;
+  private final Frontier leftFrontier;
+  private final Frontier rightFrontier;
+
+  AsOfState(Rule rule, SortedPages lefts, SortedPages rights, Frontier leftFrontier, Frontier rightFrontier) {
+    this.rule = rule;
+    this.lefts = lefts;
+    this.rights = rights;
+    this.leftFrontier = leftFrontier;
+    this.rightFrontier = rightFrontier;
+  }
+
+  void left(Version row, Consumer<Joined> out) {
+    byte[] key = row.key();
+    byte[] known = lefts.get(key);
+    if (!row.replaces(known == null ? null : Version.decode(key, known))) {
+      return;
+    }
+    boolean trim = lefts.put(key, row.encode());
+    if (row.op() == Version.VOID) {
+      // It depends on nothing here, and must not outweigh the same revision of the row under another join key.
+      out.accept(new Joined(Version.VOID, row, row.revision(0), null));
+    } else {
+      byte[] match = match(Version.before(rights, Version.at(row.time() + rule.high + 1)), row.time());
+      boolean absent = rule.inner && match == null;
+      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(rights.mark()), match));
+    }
+    leftFrontier.advance(row.time());
+    if (trim) {
+      // Both sides' frontiers count: a table that rarely changes must not keep all rows of a stream for ever.
+      long margin = rule.horizon + rule.high;
+      long bound = Math.max(leftFrontier.settledBefore(margin), rightFrontier.settledBefore(margin));
+      if (bound > Long.MIN_VALUE) {
+        lefts.removeBelow(Version.at(bound));
+      }
+    }
+  }
+
+  void right(Version row, long offset, Consumer<Joined> out) {
+    rights.setMark(Math.max(rights.mark(), offset + 1));
+    byte[] key = row.key();
+    byte[] known = rights.get(key);
+    Version replaced = known == null ? null : Version.decode(key, known);
+    if (!row.replaces(replaced)) {
+      return;
+    }
+    boolean trim = rights.put(key, row.encode());
+    Version previous = Version.before(rights, key);
+    Version old = replaced != null && replaced.op() != Version.VOID ? replaced : previous;
+    correct(row.time(), old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
+    rightFrontier.advance(row.time());
+    if (trim) {
+      long bound = leftFrontier.settledBefore(rule.horizon + rule.high);
+      if (bound > Long.MIN_VALUE) {
+        Version.trim(rights, bound);
+      }
+    }
+  }
+
+  /** Corrects the left rows that see the right side from {@code time} to the next version: {@code old} gives way to {@code now}. */
+  private void correct(long time, Version old, Version now, Version next, Consumer<Joined> out) {
+    byte[] from = Version.at(time - rule.high);
+    byte[] to = next == null ? new byte[] {-1, -1, -1, -1, -1, -1, -1, -1, -1} : Version.at(next.time() - rule.high);
+    if (rule.low >= 0) {
+      // Rows that are too young for both are not touched.
+      long youngest = Math.max(old == null ? Long.MIN_VALUE : old.time(), now == null ? Long.MIN_VALUE : now.time());
+      byte[] end = youngest == Long.MIN_VALUE ? from : Version.at(youngest + rule.low + 1);
+      to = Arrays.compareUnsigned(end, to) < 0 ? end : to;
+    }
+    for (SortedPages.Entry entry : lefts.range(from, to)) {
+      Version left = Version.decode(entry);
+      byte[] before = match(old, left.time());
+      byte[] after = match(now, left.time());
+      if (left.op() == Version.VOID || Arrays.equals(before, after)) {
+        continue;
+      }
+      byte[] rev = left.revision(rights.mark());
+      if (before != null || !rule.inner) {
+        out.accept(new Joined(Version.VOID, left, rev, before));
+      }
+      if (after != null || !rule.inner) {
+        out.accept(new Joined(left.op(), left, rev, after));
+      }
+    }
+  }
+
+  private byte[] match(Version candidate, long time) {
+    boolean holds = candidate != null && candidate.op() == Version.PUT && (rule.low < 0 || candidate.time() >= time - rule.low);
+    return holds ? candidate.row() : null;
+  }
+}

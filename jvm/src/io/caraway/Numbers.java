@@ -1,0 +1,59 @@
+package io.caraway;
+
+import static org.apache.spark.sql.functions.udf;
+
+import java.math.BigDecimal;
+import java.math.MathContext;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.types.DataTypes;
+
+/** What Spark's own functions spell otherwise than the expression language. */
+public final class Numbers {
+  private static final int MAX_PLAIN_EXPONENT = 16;
+  private static final int MIN_PLAIN_EXPONENT = -4;
+
+  private Numbers() {}
+
+  /** Returns double -> its shortest text that reads back as the same double: 1.0, 1e20, 1e-7, -0.0, inf. */
+  public static UserDefinedFunction text() {
+    UDF1<Double, String> text = number -> number == null ? null : text(number);
+    return udf(text, DataTypes.StringType);
+  }
+
+  static String text(double number) {
+    if (Double.isNaN(number)) {
+      return "nan";
+    }
+    String sign = Double.doubleToRawLongBits(number) < 0 ? "-" : "";
+    double size = Math.abs(number);
+    if (Double.isInfinite(size)) {
+      return sign + "inf";
+    }
+    if (size == 0) {
+      return sign + "0.0";
+    }
+    BigDecimal shortest = shortest(size);
+    String digits = shortest.unscaledValue().toString();
+    int exponent = digits.length() - 1 - shortest.scale();
+    if (exponent >= MAX_PLAIN_EXPONENT || exponent < MIN_PLAIN_EXPONENT) {
+      String fraction = digits.length() > 1 ? "." + digits.substring(1) : "";
+      return sign + digits.charAt(0) + fraction + "e" + exponent;
+    }
+    String plain = shortest.toPlainString();
+    return sign + (plain.indexOf('.') < 0 ? plain + ".0" : plain);
+  }
+
+  /** Rounds the exact value to ever more digits until it reads back; before JDK 19 Double.toString may give too many. */
+  private static BigDecimal shortest(double size) {
+    BigDecimal exact = new BigDecimal(size);
+    // Any normal double of up to 15 digits survives rounding to 15, and then only has zeros to strip.
+    for (int digits = size < Double.MIN_NORMAL ? 1 : 15; digits < 17; digits++) {
+      BigDecimal rounded = exact.round(new MathContext(digits));
+      if (rounded.doubleValue() == size) {
+        return rounded.stripTrailingZeros();
+      }
+    }
+    return exact.round(new MathContext(17)).stripTrailingZeros();
+  }
+}

@@ -1,0 +1,337 @@
+package io.caraway;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+
+/**
+ * A sorted map of byte strings kept in numbered pages: a B+ tree.
+ *
+ * <p>Spark's map state can be read by exact key only. Keyed by page number it holds this tree, so that a hot key with millions of rows
+ * costs a few pages a row. Pages are read once and written once between {@link #flush}es.
+ */
+final class SortedPages {
+  /** Where pages are kept. */
+  interface Store {
+    /** Returns the page, or null if there is none. */
+    byte[] get(long page);
+
+    void put(long page, byte[] bytes);
+
+    void remove(long page);
+  }
+
+  record Entry(byte[] key, byte[] value) {}
+
+  private static final class Page {
+    final boolean leaf;
+    List<Entry> entries;
+
+    Page(boolean leaf, List<Entry> entries) {
+      this.leaf = leaf;
+      this.entries = entries;
+    }
+  }
+
+  // A page is rewritten as a whole for each row that it takes: some 30 rows of 100 bytes keep that cheap and the tree flat.
+  private static final int PAGE_BYTES = 4096;
+  private static final int ENTRY_OVERHEAD = 8;
+  private static final int HEADER_BYTES = 17;
+  private static final long ROOT = 0;
+
+  private final Store store;
+  private final Map<Long, Page> pages = new HashMap<>();
+  private final Set<Long> dirty = new HashSet<>();
+  private boolean loaded;
+  // Both live in the root page.
+  private long nextPage = ROOT + 1;
+  private long mark;
+
+  SortedPages(Store store) {
+    this.store = store;
+  }
+
+  /** Returns a number that is kept beside the entries, 0 at first. */
+  long mark() {
+    page(ROOT);
+    return mark;
+  }
+
+  void setMark(long value) {
+    if (mark() != value) {
+      mark = value;
+      dirty.add(ROOT);
+    }
+  }
+
+  /** Returns the value of {@code key}, or null. */
+  byte[] get(byte[] key) {
+    Entry entry = lower(key, true, ROOT);
+    return entry != null && Arrays.equals(entry.key, key) ? entry.value : null;
+  }
+
+  /** Returns the greatest entry below {@code key}, or null. */
+  Entry lower(byte[] key) {
+    return lower(key, false, ROOT);
+  }
+
+  /** Returns the least entry above {@code key}, or null. */
+  Entry higher(byte[] key) {
+    return higher(key, ROOT);
+  }
+
+  /** Returns the entries from {@code from} to below {@code to}, in order. */
+  List<Entry> range(byte[] from, byte[] to) {
+    List<Entry> found = new ArrayList<>();
+    range(from, to, ROOT, found);
+    return found;
+  }
+
+  /** Sets the value of {@code key}, and tells whether it is time to remove what is old: the root is small, or a page was split. */
+  boolean put(byte[] key, byte[] value) {
+    Entry right = put(key, value, ROOT);
+    if (right == null) {
+      return page(ROOT).leaf;
+    }
+    Page root = page(ROOT);
+    long left = nextPage++;
+    write(left, new Page(root.leaf, root.entries));
+    Entry first = new Entry(root.entries.get(0).key, number(left));
+    write(ROOT, new Page(false, new ArrayList<>(List.of(first, right))));
+    return true;
+  }
+
+  /** Removes all entries below {@code key}. */
+  void removeBelow(byte[] key) {
+    removeBelow(key, ROOT);
+    Page root = page(ROOT);
+    while (!root.leaf && root.entries.size() <= 1) {
+      if (root.entries.isEmpty()) {
+        root = new Page(true, new ArrayList<>());
+      } else {
+        long child = child(root, 0);
+        root = page(child);
+        drop(child);
+      }
+      write(ROOT, root);
+    }
+  }
+
+  /** Writes the pages that have changed. */
+  void flush() {
+    for (long number : dirty) {
+      Page page = pages.get(number);
+      if (page == null) {
+        store.remove(number);
+      } else {
+        store.put(number, encode(page));
+      }
+    }
+    dirty.clear();
+  }
+
+  private Entry lower(byte[] key, boolean inclusive, long number) {
+    Page page = page(number);
+    int at = index(page, key, inclusive);
+    if (page.leaf) {
+      return at < 0 ? null : page.entries.get(at);
+    }
+    // The first separator may be above what its child holds, and a child may have lost its least entries.
+    for (int i = Math.max(at, 0); i >= 0; i--) {
+      Entry found = lower(key, inclusive, child(page, i));
+      if (found != null) {
+        return found;
+      }
+    }
+    return null;
+  }
+
+  private Entry higher(byte[] key, long number) {
+    Page page = page(number);
+    int at = index(page, key, true);
+    if (page.leaf) {
+      return at + 1 < page.entries.size() ? page.entries.get(at + 1) : null;
+    }
+    for (int i = Math.max(at, 0); i < page.entries.size(); i++) {
+      Entry found = higher(key, child(page, i));
+      if (found != null) {
+        return found;
+      }
+    }
+    return null;
+  }
+
+  private void range(byte[] from, byte[] to, long number, List<Entry> found) {
+    Page page = page(number);
+    if (page.leaf) {
+      for (int i = index(page, from, false) + 1; i < page.entries.size(); i++) {
+        Entry entry = page.entries.get(i);
+        if (Arrays.compareUnsigned(entry.key, to) >= 0) {
+          return;
+        }
+        found.add(entry);
+      }
+      return;
+    }
+    for (int i = Math.max(index(page, from, true), 0); i < page.entries.size(); i++) {
+      if (i > 0 && Arrays.compareUnsigned(page.entries.get(i).key, to) >= 0) {
+        return;
+      }
+      range(from, to, child(page, i), found);
+    }
+  }
+
+  /** Puts an entry below page {@code number}; returns the separator of a new right sibling if the page had to be split. */
+  private Entry put(byte[] key, byte[] value, long number) {
+    Page page = page(number);
+    int at = index(page, key, true);
+    Entry added = new Entry(key, value);
+    if (!page.leaf) {
+      int i = Math.max(at, 0);
+      added = put(key, value, child(page, i));
+      if (added == null) {
+        return null;
+      }
+      page.entries.add(i + 1, added);
+    } else if (at >= 0 && Arrays.equals(page.entries.get(at).key, key)) {
+      page.entries.set(at, added);
+    } else {
+      page.entries.add(at + 1, added);
+    }
+    dirty.add(number);
+    if (size(page) <= PAGE_BYTES || page.entries.size() < 4) {
+      return null;
+    }
+    // Rows mostly come in order: a split at the end leaves a full page behind instead of a half full one.
+    boolean appended = page.entries.get(page.entries.size() - 1) == added;
+    int middle = appended ? page.entries.size() - 1 : page.entries.size() / 2;
+    List<Entry> moved = new ArrayList<>(page.entries.subList(middle, page.entries.size()));
+    page.entries = new ArrayList<>(page.entries.subList(0, middle));
+    long right = nextPage++;
+    dirty.add(ROOT);
+    write(right, new Page(page.leaf, moved));
+    return new Entry(moved.get(0).key, number(right));
+  }
+
+  private void removeBelow(byte[] key, long number) {
+    Page page = page(number);
+    int below = page.leaf ? index(page, key, false) + 1 : Math.max(index(page, key, true), 0);
+    if (!page.leaf) {
+      for (int i = 0; i < below; i++) {
+        removeAll(child(page, i));
+      }
+    }
+    if (below > 0) {
+      page.entries = new ArrayList<>(page.entries.subList(below, page.entries.size()));
+      dirty.add(number);
+    }
+    if (!page.leaf) {
+      long boundary = child(page, 0);
+      removeBelow(key, boundary);
+      if (page(boundary).entries.isEmpty()) {
+        page.entries.remove(0);
+        dirty.add(number);
+        drop(boundary);
+      }
+    }
+  }
+
+  private void removeAll(long number) {
+    Page page = page(number);
+    if (!page.leaf) {
+      for (int i = 0; i < page.entries.size(); i++) {
+        removeAll(child(page, i));
+      }
+    }
+    drop(number);
+  }
+
+  /** Returns the index of the last entry below {@code key} (or equal, if {@code inclusive}), -1 if there is none. */
+  private static int index(Page page, byte[] key, boolean inclusive) {
+    int low = 0;
+    int high = page.entries.size();
+    while (low < high) {
+      int middle = (low + high) >>> 1;
+      int order = Arrays.compareUnsigned(page.entries.get(middle).key, key);
+      if (order < 0 || (inclusive && order == 0)) {
+        low = middle + 1;
+      } else {
+        high = middle;
+      }
+    }
+    return low - 1;
+  }
+
+  private static int size(Page page) {
+    int size = HEADER_BYTES;
+    for (Entry entry : page.entries) {
+      size += ENTRY_OVERHEAD + entry.key.length + entry.value.length;
+    }
+    return size;
+  }
+
+  private Page page(long number) {
+    Page page = pages.get(number);
+    if (page == null) {
+      byte[] bytes = number == ROOT && loaded ? null : store.get(number);
+      page = bytes == null ? new Page(true, new ArrayList<>()) : decode(number, bytes);
+      pages.put(number, page);
+      loaded |= number == ROOT;
+    }
+    return page;
+  }
+
+  private void write(long number, Page page) {
+    pages.put(number, page);
+    dirty.add(number);
+  }
+
+  private void drop(long number) {
+    pages.put(number, null);
+    dirty.add(number);
+  }
+
+  private static long child(Page page, int index) {
+    return ByteBuffer.wrap(page.entries.get(index).value).getLong();
+  }
+
+  private static byte[] number(long number) {
+    return ByteBuffer.allocate(Long.BYTES).putLong(number).array();
+  }
+
+  private byte[] encode(Page page) {
+    ByteBuffer out = ByteBuffer.allocate(size(page));
+    out.put((byte) (page.leaf ? 1 : 0)).putLong(nextPage).putLong(mark);
+    for (Entry entry : page.entries) {
+      out.putInt(entry.key.length).put(entry.key).putInt(entry.value.length).put(entry.value);
+    }
+    return out.array();
+  }
+
+  private Page decode(long number, byte[] bytes) {
+    ByteBuffer in = ByteBuffer.wrap(bytes);
+    boolean leaf = in.get() == 1;
+    long storedNext = in.getLong();
+    long storedMark = in.getLong();
+    if (number == ROOT) {
+      nextPage = storedNext;
+      mark = storedMark;
+    }
+    List<Entry> entries = new ArrayList<>();
+    while (in.hasRemaining()) {
+      entries.add(new Entry(take(in), take(in)));
+    }
+    return new Page(leaf, entries);
+  }
+
+  private static byte[] take(ByteBuffer in) {
+    byte[] bytes = new byte[in.getInt()];
+    in.get(bytes);
+    return bytes;
+  }
+}

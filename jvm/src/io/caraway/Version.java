@@ -1,0 +1,85 @@
+package io.caraway;
+
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+
+/** A record as the operators hold it: where it stands in time, what it does, its encoded row. */
+record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
+  static final int PUT = 1;
+  static final int VOID = 0;
+  static final int DELETE = -1;
+
+  private static final int HEADER_BYTES = 1 + Long.BYTES + 1;
+
+  /** Returns the least key of a time: all records at that time lie from here on. */
+  static byte[] at(long time) {
+    // With the sign flipped, bytes in order are times in order.
+    return ByteBuffer.allocate(Long.BYTES).putLong(time ^ Long.MIN_VALUE).array();
+  }
+
+  /** Returns the key under which this record is kept: by time, then by id, so that the later of two at one time wins. */
+  byte[] key() {
+    return ByteBuffer.allocate(Long.BYTES + id.length).putLong(time ^ Long.MIN_VALUE).put(id).array();
+  }
+
+  byte[] encode() {
+    return ByteBuffer.allocate(HEADER_BYTES + rev.length + row.length)
+        .put((byte) op).putLong(ingested).put((byte) rev.length).put(rev).put(row).array();
+  }
+
+  static Version decode(byte[] key, byte[] value) {
+    ByteBuffer in = ByteBuffer.wrap(value);
+    int op = in.get();
+    long ingested = in.getLong();
+    byte[] rev = new byte[in.get() & 0xff];
+    in.get(rev);
+    byte[] row = new byte[in.remaining()];
+    in.get(row);
+    long time = ByteBuffer.wrap(key).getLong() ^ Long.MIN_VALUE;
+    return new Version(op, time, ingested, Arrays.copyOfRange(key, Long.BYTES, key.length), rev, row);
+  }
+
+  static Version decode(SortedPages.Entry entry) {
+    return entry == null ? null : decode(entry.key(), entry.value());
+  }
+
+  /** Returns the newest version that is not void below {@code key}, or null. */
+  static Version before(SortedPages versions, byte[] key) {
+    Version found = decode(versions.lower(key));
+    while (found != null && found.op == VOID) {
+      found = decode(versions.lower(found.key()));
+    }
+    return found;
+  }
+
+  /** Returns the oldest version that is not void above {@code key}, or null. */
+  static Version after(SortedPages versions, byte[] key) {
+    Version found = decode(versions.higher(key));
+    while (found != null && found.op == VOID) {
+      found = decode(versions.higher(found.key()));
+    }
+    return found;
+  }
+
+  /** Drops what can't hold at {@code bound} or later any more: all that is older than the version that holds there. */
+  static void trim(SortedPages versions, long bound) {
+    Version holds = before(versions, at(bound));
+    if (holds != null) {
+      versions.removeBelow(holds.key());
+    }
+  }
+
+  /** Tells whether this record replaces another one of the same identity: by a greater revision, or as a put after a void. */
+  boolean replaces(Version other) {
+    if (other == null) {
+      return true;
+    }
+    int order = Arrays.compareUnsigned(rev, other.rev);
+    return order > 0 || (order == 0 && op != VOID && other.op == VOID);
+  }
+
+  /** Returns this record's revision with a suffix: how much of the other input its output has seen. */
+  byte[] revision(long seen) {
+    return ByteBuffer.allocate(rev.length + Long.BYTES).put(rev).putLong(seen).array();
+  }
+}

@@ -1,0 +1,76 @@
+"""Records and rows to and from their bytes, by the functions of `io.caraway.RowCodec`."""
+
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import types as spark
+
+from caraway.plan.model import RecordSchema
+from caraway.spark.java import call_java, jvm_of
+from caraway.spark.types import row_type
+
+# What a record carries beside its row. No Python identifier has a "$", so no user's column has one of these names.
+OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
+META = (OP, TIME, INGESTED, ID, REV, OFFSET)
+
+PUT, VOID, DELETE = 1, 0, -1
+
+
+def name(column: str) -> Column:
+    """Return the column with exactly this name: Spark would read a dot or a dollar sign in it otherwise."""
+    return F.col(f"`{column}`")
+
+
+class Codec:
+    """The codec functions of one Spark session."""
+
+    def __init__(self, session: SparkSession) -> None:
+        """Use the classes on the class path of `session`'s JVM."""
+        self._codec = jvm_of(session).io.caraway.RowCodec
+
+    def decode_records(self, kafka: DataFrame, schema: RecordSchema) -> DataFrame:
+        """Turn Kafka's columns into the record's: meta columns, and the row's columns under their names.
+
+        A row that is null (of a void or delete) gives null columns. Reading a record of another schema fails the query.
+        """
+        row = _row(schema)
+        decode = self._codec.recordDecoder(row.json(), schema.fingerprint)
+        record = call_java(decode, F.col("value"), F.col("partition"), F.col("offset")).alias("r")
+        parts = ("op", "time", "ingested", "id", "rev")
+        columns = {field.name: F.col(f"r.row.`{field.name}`") for field in row.fields}
+        if schema.keys:
+            # A void or delete may have no row; its key is Kafka's then.
+            keys = _key_row(schema)
+            key = self.decode_row(F.when(F.col("r.row").isNull(), F.col("key")), keys)
+            columns |= {f.name: F.coalesce(columns[f.name], key.getField(f.name)) for f in keys.fields}
+        return kafka.select(record, F.col("key"), F.col("offset")).select(
+            *(F.col(f"r.{part}").alias(f"${part}") for part in parts),
+            F.col("offset").alias(OFFSET),
+            *(column.alias(column_name) for column_name, column in columns.items()),
+        )
+
+    def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
+        """Turn meta columns and the columns of `schema` into Kafka's `key` and `value`; the key is null without key columns."""
+        encode = self._codec.recordEncoder(_row(schema).json(), schema.fingerprint)
+        columns = F.struct(*(name(column.name) for column in schema.columns))
+        value = call_java(encode, name(OP), name(TIME), name(INGESTED), name(ID), name(REV), columns)
+        keys = _key_row(schema)
+        key = self.encode_row(keys, [name(f.name) for f in keys.fields]) if schema.keys else F.lit(None).cast("binary")
+        return rows.select(key.alias("key"), value.alias("value"))
+
+    def encode_row(self, row: spark.StructType, columns: Iterable[Column]) -> Column:
+        """Return the MessagePack array of `columns`, which have the types of `row`."""
+        return call_java(self._codec.rowEncoder(row.json()), F.struct(*columns))
+
+    def decode_row(self, column: Column, row: spark.StructType) -> Column:
+        """Return the struct whose columns `encode_row` wrote into `column`."""
+        return call_java(self._codec.rowDecoder(row.json()), column)
+
+
+def _row(schema: RecordSchema) -> spark.StructType:
+    return row_type((column.name, column.dtype) for column in schema.columns)
+
+
+def _key_row(schema: RecordSchema) -> spark.StructType:
+    return row_type((column.name, column.dtype) for column in schema.keys)

@@ -1,0 +1,117 @@
+"""The Spark session of an engine: settings that were measured (docs/spark.md), and a JVM that stays small."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+# What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit at all for the rest.
+_CODE_CACHE = "96m"
+_METASPACE = "320m"
+_DIRECT_MEMORY = "128m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSettings:
+    """What a session needs to know.
+
+    Attributes:
+        master: Spark master; in local mode with a slot for every task of every job at once.
+        driver_memory: Java heap of the driver, such as `1g`.
+        jars: All jars beside Spark's own: the Kafka connector, Caraway's.
+        scratch: Folder for files that die with the session.
+        shuffle_partitions: Tasks of a stateful operator; a checkpoint can't be read with another number.
+    """
+
+    master: str
+    driver_memory: str
+    jars: Sequence[Path]
+    scratch: Path
+    shuffle_partitions: int = 1
+
+    @property
+    def local(self) -> bool:
+        """Whether Spark runs inside the driver's process."""
+        return self.master.startswith("local")
+
+
+def caraway_jar() -> Path:
+    """Return the jar of `jvm/`, which the package build compiles.
+
+    Raises:
+        FileNotFoundError: The package was not built: reinstall it.
+    """
+    jar = Path(str(files("caraway").joinpath("_jars/caraway-jvm.jar")))
+    if not jar.is_file():
+        raise FileNotFoundError(f"{jar} is missing: `uv sync` builds it in a checkout, and a wheel has it")
+    return jar
+
+
+def open_session(settings: SessionSettings) -> SparkSession:
+    """Start a JVM and a session in it; takes some seconds."""
+    settings.scratch.mkdir(parents=True, exist_ok=True)
+    # Workers must run this very interpreter; glibc would give each of the many threads an arena of its own.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    if settings.local:
+        # Spark would look up the machine's name otherwise, and listen on all addresses.
+        os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    builder = SparkSession.builder.appName("caraway").master(settings.master)
+    for key, value in spark_conf(settings).items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
+    """Return Spark's configuration."""
+    jars = [str(jar) for jar in settings.jars]
+    class_path = ":".join(jars)
+    return {
+        # On spark.jars they are sent to executors, and on the class paths they are there before the first class is loaded.
+        "spark.jars": ",".join(jars),
+        "spark.driver.extraClassPath": class_path,
+        **({} if settings.local else {"spark.executor.extraClassPath": class_path}),
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": " ".join(_java_options(settings)),
+        "spark.local.dir": str(settings.scratch),
+        "spark.sql.warehouse.dir": str(settings.scratch / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.caseSensitive": "true",
+        # Errors of single values are the expression compiler's affair; a job must not fail because one integer is divided by zero.
+        "spark.sql.ansi.enabled": "false",
+        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        # The streaming shuffle holds its buffers for 50 ms by default; this is what makes stateful jobs fast.
+        "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # One checkpoint serves both modes only with this format, and only if it has been so from the first batch on.
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        # Progress of the last batches is kept for each query; two are looked at.
+        "spark.sql.streaming.numRecentProgressUpdates": "2",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
+    }
+
+
+def _java_options(settings: SessionSettings) -> list[str]:
+    # The serial collector takes the least memory, and with a heap of this size it pauses no longer than the others on two cores.
+    return [
+        "-XX:+UseSerialGC",
+        f"-XX:ReservedCodeCacheSize={_CODE_CACHE}",
+        f"-XX:MaxMetaspaceSize={_METASPACE}",
+        f"-XX:MaxDirectMemorySize={_DIRECT_MEMORY}",
+        "-Xss512k",
+        "-XX:+ExitOnOutOfMemoryError",
+        f"-Dlog4j2.configurationFile={files('caraway.spark').joinpath('log4j2.properties')}",
+        # RocksDB's and Snappy's native libraries are unpacked here, and stay behind when the JVM is killed.
+        f"-Djava.io.tmpdir={settings.scratch}",
+    ]

@@ -1,0 +1,139 @@
+"""Operator trees to streams (docs/records.md says what each step does with op, id and rev)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import singledispatch
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.graph.operators import Aggregate, Assign, Drop, Filter, Input, Join, Latest, Rename, Select
+from caraway.plan.model import TopicPlan
+from caraway.spark.codec import DELETE, META, OP, PUT, VOID, Codec, name
+from caraway.spark.expressions import compile_as, compile_node
+from caraway.spark.stateful import as_of_join, keyed_changelog
+from caraway.spark.stream import Stream
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inputs:
+    """What the leaves of an operator tree read.
+
+    Attributes:
+        session: The Spark session.
+        topics: The topic of each dataset by name.
+        frames: Kafka's columns of each topic, by the dataset's name.
+        job_id: Name of the job; the state of its operators is kept apart by it.
+        horizon_us: How late a record may come and still correct what depends on it, in microseconds.
+    """
+
+    session: SparkSession
+    topics: Mapping[str, TopicPlan]
+    frames: Mapping[str, DataFrame]
+    job_id: str
+    horizon_us: int
+
+    def read(self, dataset: str) -> Stream:
+        """Return the decoded records of a dataset."""
+        topic = self.topics[dataset]
+        return Stream(
+            frame=Codec(self.session).decode_records(self.frames[dataset], topic.schema),
+            keys=tuple(column.name for column in topic.schema.keys),
+            columns={column.name: column.dtype for column in topic.schema.columns},
+            timestamp=topic.schema.timestamp,
+            revised=topic.revised,
+        )
+
+
+@singledispatch
+def compile_step(step: object, inputs: Inputs) -> Stream:
+    """Compile an operator tree, which has been validated, to the stream of its output."""
+    raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.job_id}")
+
+
+@compile_step.register
+def _(step: Input, inputs: Inputs) -> Stream:
+    return inputs.read(step.dataset)
+
+
+@compile_step.register
+def _(step: Filter, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    # The row of a void or delete may be null, and such a record passes anyway.
+    passes = F.coalesce(compile_node(step.predicate, before.scope()), F.lit(False))  # noqa: FBT003 (a value)
+    if not before.keys and not before.revised:
+        return replace(before, frame=before.frame.filter(passes))
+    failed = DELETE if before.keys else VOID
+    op = F.when((name(OP) == PUT) & ~passes, F.lit(failed)).otherwise(name(OP))
+    return replace(before, frame=before.frame.withColumn(OP, op))
+
+
+@compile_step.register
+def _(step: Assign, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    scope = before.scope()
+    assigned = {column.name: column for column in step.columns}
+    kept = [name(column) for column in before.columns if column not in assigned]
+    new = [compile_as(column.expr, column.dtype, scope).alias(column.name) for column in step.columns]
+    types = {**before.columns, **{column.name: column.dtype for column in step.columns}}
+    return replace(before, frame=before.frame.select(*before.meta(), *kept, *new), columns=types)
+
+
+@compile_step.register
+def _(step: Select, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    return _keep(before, {*before.keys, *step.columns})
+
+
+@compile_step.register
+def _(step: Drop, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    return _keep(before, {*before.columns} - {*step.columns})
+
+
+@compile_step.register
+def _(step: Rename, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    new = {column: column for column in (*before.columns, before.timestamp)}
+    for old, renamed in step.pairs:
+        # Pairs hold one after the other, so a later one sees the names that an earlier one gave.
+        new = {column: renamed if current == old else current for column, current in new.items()}
+    renamed_columns = [name(column).alias(new[column]) for column in before.columns]
+    return replace(
+        before,
+        frame=before.frame.select(*before.meta(), *renamed_columns),
+        keys=tuple(new[key] for key in before.keys),
+        columns={new[column]: dtype for column, dtype in before.columns.items()},
+        timestamp=new[before.timestamp],
+    )
+
+
+@compile_step.register
+def _(step: Join, inputs: Inputs) -> Stream:
+    left = compile_step(step.left, inputs)
+    return as_of_join(
+        left, inputs.read(step.right), step, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us
+    )
+
+
+@compile_step.register
+def _(step: Latest, inputs: Inputs) -> Stream:
+    # Each row is a version of its group from its time on, and the newest version of a key is what a reader finds.
+    return replace(compile_step(step.of, inputs), keys=step.keys)
+
+
+@compile_step.register
+def _(step: Aggregate, inputs: Inputs) -> Stream:
+    before = compile_step(step.of, inputs)
+    if before.keys:
+        before = keyed_changelog(
+            before, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us
+        )
+    used = [a.of for a in step.aggregates if a.of is not None]
+    return replace(_keep(before, {*step.keys, *used}), keys=step.keys)
+
+
+def _keep(before: Stream, columns: set[str]) -> Stream:
+    kept = {column: dtype for column, dtype in before.columns.items() if column in columns}
+    frame = before.frame.select(*(name(column) for column in META), *(name(column) for column in kept))
+    return replace(before, frame=frame, columns=kept)

@@ -1,0 +1,56 @@
+"""Data types as Spark stores them.
+
+Instants stay int64 microseconds and days stay integers, as in records (docs/records.md): nothing is converted on the way
+through a job, and only calendar functions make a Spark timestamp, for a moment. Decimals travel as text.
+"""
+
+from collections.abc import Iterable
+
+from pyspark.sql import types as spark
+
+from caraway.dtypes.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DatetimeType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+    base_type,
+)
+
+
+def spark_type(dtype: DataType) -> spark.DataType:
+    """Return the Spark type that holds values of `dtype`; optionality and restrictions don't show in it."""
+    match base_type(dtype):
+        case IntType() | DatetimeType() | DateType():
+            return spark.LongType()
+        case FloatType():
+            return spark.DoubleType()
+        case BoolType():
+            return spark.BooleanType()
+        case StringType() | DecimalType():
+            return spark.StringType()
+        case BytesType():
+            return spark.BinaryType()
+        case EmbeddingType():
+            return spark.ArrayType(spark.DoubleType())
+        case ListType(of):
+            return spark.ArrayType(spark_type(of))
+        case MapType(of):
+            return spark.MapType(spark.StringType(), spark_type(of))
+        case StructType(_, fields):
+            return row_type(fields)
+        case other:
+            raise AssertionError(f"base_type gave {other}")
+
+
+def row_type(columns: Iterable[tuple[str, DataType]]) -> spark.StructType:
+    """Return the Spark struct of `columns`, given as pairs of name and type."""
+    return spark.StructType([spark.StructField(name, spark_type(dtype)) for name, dtype in columns])
