@@ -88,11 +88,12 @@ class RemoteError(CarawayError):
 
     code = "remote"
 
-    def __init__(self, message: str, *, status: int, remote_code: str = "") -> None:
-        """Keep the HTTP status and the server's error code beside the text."""
+    def __init__(self, message: str, *, status: int, remote_code: str = "", body: object = None) -> None:
+        """Keep the HTTP status, the server's error code and the whole answer beside the text."""
         super().__init__(message)
         self.status = status
         self.remote_code = remote_code
+        self.body = body
 
 
 class UnavailableError(CarawayError):
