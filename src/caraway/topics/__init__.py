@@ -1,1 +1,21 @@
+"""The Kafka topics of the datasets: the records on them, making topics, writing to them (docs/records.md)."""
 
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import DELETE, FORMAT, PUT, VOID, Record, RecordCodec
+from caraway.topics.identity import ID_BYTES, position_id, position_of
+from caraway.topics.producer import TopicItem, TopicWriter
+
+__all__ = [
+    "DELETE",
+    "FORMAT",
+    "ID_BYTES",
+    "PUT",
+    "VOID",
+    "Record",
+    "RecordCodec",
+    "TopicItem",
+    "TopicWriter",
+    "ensure_topics",
+    "position_id",
+    "position_of",
+]

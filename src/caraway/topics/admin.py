@@ -1,0 +1,84 @@
+"""Making the topics."""
+
+import time
+from collections.abc import Iterable
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from caraway.errors import UnavailableError
+from caraway.topics.connection import client_config, kafka_logger
+
+# Topics are the truth: indexes, archives and new jobs are built from them, so nothing in them ever expires.
+TOPIC_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+POLL_S = 0.05
+
+
+def ensure_topics(
+    bootstrap_servers: str,
+    names: Iterable[str],
+    partitions: int,
+    *,
+    replication_factor: int = 1,
+    timeout_s: float = 30.0,
+) -> None:
+    """Create the topics that don't exist yet and wait until all have leaders; those that exist stay as they are.
+
+    Args:
+        bootstrap_servers: The broker, "host:port".
+        names: Names of the topics.
+        partitions: How many partitions a new topic gets.
+        replication_factor: How many brokers keep a new topic.
+        timeout_s: How long to wait for the broker and for the leaders, in seconds.
+
+    Raises:
+        UnavailableError: The broker can't be reached, refuses, or has no leaders in time.
+    """
+    wanted = set(names)
+    if not wanted:
+        return
+    admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+    deadline = time.monotonic() + timeout_s
+    missing = wanted - _with_leaders(admin, bootstrap_servers, deadline)
+    if missing:
+        _create(admin, sorted(missing), partitions, replication_factor, deadline)
+    while missing := wanted - _with_leaders(admin, bootstrap_servers, deadline):
+        if time.monotonic() > deadline:
+            raise UnavailableError(f"the topics {', '.join(sorted(missing))} have no leader after {timeout_s:g} s")
+        time.sleep(POLL_S)
+
+
+def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -> set[str]:
+    """Name the topics all of whose partitions can be written and read."""
+    try:
+        topics = admin.list_topics(timeout=max(0.1, deadline - time.monotonic())).topics
+    except KafkaException as error:
+        raise UnavailableError(
+            f"no Kafka broker answers at {bootstrap_servers} ({_reason(error)}). Is it running?"
+        ) from error
+    return {
+        name
+        for name, topic in topics.items()
+        if topic.error is None and topic.partitions and all(p.leader >= 0 for p in topic.partitions.values())
+    }
+
+
+def _create(admin: AdminClient, names: list[str], partitions: int, replication_factor: int, deadline: float) -> None:
+    new = [
+        NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(TOPIC_CONFIG))
+        for name in names
+    ]
+    timeout_s = max(1.0, deadline - time.monotonic())
+    futures = admin.create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
+    for name, future in futures.items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise UnavailableError(f"Kafka didn't create the topic {name}: {_reason(error)}") from error
+
+
+def _reason(error: KafkaException) -> str:
+    cause = error.args[0]
+    return cause.str() if isinstance(cause, KafkaError) else str(cause)

@@ -1,0 +1,239 @@
+"""Keys and values of the records on a topic as MessagePack (docs/records.md, section 1).
+
+Values are in *stored form*: datetime as int microseconds, date as int days, decimal as text, struct as a sequence of
+its fields.
+"""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from caraway.dtypes.types import (
+    BetweenType,
+    BoolType,
+    BytesType,
+    DataType,
+    DatetimeType,
+    DateType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    OneOfType,
+    OptionalType,
+    RegexType,
+    StringType,
+    StructType,
+)
+from caraway.errors import InvalidInputError
+from caraway.plan.model import Column, RecordSchema
+
+FORMAT = 1
+
+PUT = 1
+DELETE = -1
+VOID = 0
+
+Normaliser = Callable[[object], object]
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
+    """The value of a record, as it is on the topic.
+
+    `time` and `ingested` are microseconds since the epoch. `id` is None where the position on the topic is the
+    identity, `rev` None for the least revision. `row` holds the columns of the schema in stored form, without the time
+    stamp.
+    """
+
+    format: int
+    schema: int
+    op: int
+    time: int
+    ingested: int
+    id: bytes | None
+    rev: bytes | None
+    row: list[object] | None
+
+
+# The encoder sorts the keys of maps, so that equal values are equal bytes. Both are thread safe.
+_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
+_DECODE_RECORD = msgspec.msgpack.Decoder(Record).decode
+_DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode
+
+
+class RecordCodec:
+    """Encodes and decodes the records of one schema.
+
+    Encoding trusts the values to be of their types, with one exception: an int in a float column is written as float64,
+    since keys are found by their bytes and a sum of floats stays one.
+    """
+
+    __slots__ = ("_fingerprint", "_key_columns", "_key_fixes", "_row_columns", "_row_fixes", "schema")
+
+    def __init__(self, schema: RecordSchema) -> None:
+        self.schema = schema
+        self._fingerprint = schema.fingerprint
+        self._key_columns = len(schema.keys)
+        self._row_columns = len(schema.columns)
+        self._key_fixes = _fixes(schema.keys)
+        self._row_fixes = _fixes(schema.columns)
+
+    def encode_key(self, values: Sequence[object]) -> bytes | None:
+        """Return the Kafka key for the values of the key columns; None for a keyless schema.
+
+        Raises:
+            InvalidInputError: Not as many values as key columns, or a value that has no MessagePack form.
+        """
+        if len(values) != self._key_columns:
+            raise InvalidInputError(f"a key of {self._key_columns} columns can't be made of {len(values)} values")
+        if not self._key_columns:
+            return None
+        return _encode(_fixed(values, self._key_fixes))
+
+    def encode_value(
+        self,
+        *,
+        op: int,
+        time_us: int,
+        ingested_us: int,
+        row: Sequence[object] | None,
+        record_id: bytes | None = None,
+        rev: bytes | None = None,
+    ) -> bytes:
+        """Return the Kafka value of a record whose `row` holds the schema's columns in order.
+
+        Raises:
+            InvalidInputError: Not as many values as columns, or a value that has no MessagePack form.
+        """
+        if row is not None:
+            if len(row) != self._row_columns:
+                raise InvalidInputError(f"a row of {self._row_columns} columns can't be made of {len(row)} values")
+            row = _fixed(row, self._row_fixes)
+        return _encode((FORMAT, self._fingerprint, op, time_us, ingested_us, record_id, rev, row))
+
+    def decode_key(self, data: bytes) -> list[object]:
+        """Return the values of the key columns.
+
+        Raises:
+            InvalidInputError: The bytes are no key of this schema.
+        """
+        try:
+            values = _DECODE_KEY(data)
+        except msgspec.MsgspecError as error:
+            raise InvalidInputError(f"the bytes are no key: {error}") from error
+        if len(values) != self._key_columns:
+            raise InvalidInputError(f"the key has {len(values)} columns, the schema {self._key_columns}")
+        return values
+
+    def decode_value(self, data: bytes) -> Record:
+        """Return the record in `data`.
+
+        Raises:
+            InvalidInputError: The bytes are no record, of another format or of another schema.
+        """
+        try:
+            record = _DECODE_RECORD(data)
+        except msgspec.MsgspecError as error:
+            raise InvalidInputError(f"the bytes are no record: {error}") from error
+        if record.schema != self._fingerprint or record.format != FORMAT:
+            raise InvalidInputError(
+                f"the record has format {record.format} and schema {record.schema:#010x}, "
+                f"known are format {FORMAT} and schema {self._fingerprint:#010x}"
+            )
+        row = record.row
+        if row is None:
+            if record.op != VOID:
+                raise InvalidInputError("the record has no row, which only a void may lack")
+        elif len(row) != self._row_columns:
+            raise InvalidInputError(f"the record's row has {len(row)} columns, the schema {self._row_columns}")
+        return record
+
+
+def _encode(value: object) -> bytes:
+    try:
+        return _ENCODE(value)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInputError(f"a value has no stored form: {error}") from error
+
+
+def _fixed(values: Sequence[object], fixes: tuple[tuple[int, Normaliser], ...]) -> Sequence[object]:
+    if not fixes:
+        return values
+    fixed = list(values)
+    for position, fix in fixes:
+        value = fixed[position]
+        if value is not None:
+            fixed[position] = fix(value)
+    return fixed
+
+
+def _fixes(columns: tuple[Column, ...]) -> tuple[tuple[int, Normaliser], ...]:
+    """List the columns with floats in them; all others are written as they are."""
+    fixes = ((position, _normaliser(column.dtype)) for position, column in enumerate(columns))
+    return tuple((position, fix) for position, fix in fixes if fix is not None)
+
+
+def _normaliser(dtype: DataType) -> Normaliser | None:
+    """Return what turns the ints in float places of a value (not None) into floats; None where there are none."""
+    fix: Normaliser | None = None
+    match dtype:
+        case FloatType():
+            fix = _as_float
+        case BetweenType(of) | OptionalType(of) | OneOfType(of):
+            fix = _normaliser(of)
+        case EmbeddingType():
+            fix = _each(_as_float)
+        case ListType(of):
+            item = _normaliser(of)
+            fix = None if item is None else _each(item)
+        case MapType(of):
+            item = _normaliser(of)
+            fix = None if item is None else _each_value(item)
+        case StructType(_, fields):
+            items = tuple(_normaliser(of) for _, of in fields)
+            fix = _each_field(items) if any(items) else None
+        case (
+            IntType()
+            | BoolType()
+            | StringType()
+            | BytesType()
+            | DatetimeType()
+            | DateType()
+            | DecimalType()
+            | RegexType()
+        ):
+            pass
+    return fix
+
+
+def _as_float(value: object) -> object:
+    return float(value) if type(value) is int else value
+
+
+def _each(item: Normaliser) -> Normaliser:
+    def fix(value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [None if v is None else item(v) for v in value]
+
+    return fix
+
+
+def _each_value(item: Normaliser) -> Normaliser:
+    def fix(value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        return {k: None if v is None else item(v) for k, v in value.items()}
+
+    return fix
+
+
+def _each_field(items: tuple[Normaliser | None, ...]) -> Normaliser:
+    def fix(value: object) -> object:
+        if not isinstance(value, (list, tuple)):
+            return value
+        return [v if v is None or item is None else item(v) for v, item in zip(value, items, strict=True)]
+
+    return fix

@@ -1,0 +1,55 @@
+"""Settings that all clients of the broker share, and where librdkafka's own messages go."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+LOGGER = logging.getLogger("caraway.kafka")
+
+# A broker that is away makes librdkafka say so at every attempt of every connection; once in this time is enough.
+REPEAT_AFTER_S = 30.0
+
+
+class _Sparse(logging.Filter):
+    """Lets a message with the same head through once in `REPEAT_AFTER_S`."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[str, float] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record is to be logged."""
+        # "FAIL [rdkafka#producer-1] [thrd:...]: text": the facility, before the names of client and thread.
+        head = record.getMessage().split(" ", 1)[0]
+        now = self._clock()
+        if now - self._seen.get(head, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
+            return False
+        self._seen[head] = now
+        return True
+
+
+_sparse = _Sparse()
+
+
+def kafka_logger() -> logging.Logger:
+    """Return the logger for librdkafka's messages: no repetitions, and silent in a process without logging."""
+    if _sparse not in LOGGER.filters:
+        LOGGER.addFilter(_sparse)
+        LOGGER.addHandler(logging.NullHandler())
+    return LOGGER
+
+
+def client_config(bootstrap_servers: str) -> dict[str, Any]:
+    """Return the settings of every client: where the broker is, and how soon to look for it again when it was away."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        # A broker that was restarted is found again within a second; the defaults go up to 10 s.
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "socket.nagle.disable": True,
+        "log.connection.close": False,
+        # A first fetch of metadata that fails (the broker just starts) is repeated soon.
+        "topic.metadata.refresh.fast.interval.ms": 100,
+    }

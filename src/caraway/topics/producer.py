@@ -1,0 +1,183 @@
+"""Writing to topics, durably, from any thread or from asyncio."""
+
+import asyncio
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.topics.connection import LOGGER, client_config, kafka_logger
+
+TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
+
+# What may wait in memory for the broker: some seconds of full load. Beyond it a write fails at once, so that the sender
+# slows down.
+MAX_WAITING_ROWS = 500_000
+MAX_WAITING_KBYTES = 256 * 1024
+POLL_S = 0.2
+
+
+class TopicWriter:
+    """A producer whose writes are known to be durable (acks=all, no duplicates by retries).
+
+    Records with a key go to the partition that Java's default partitioner chooses, so that Spark's output and ours lie
+    together; records without one are spread. Thread safe. A write either succeeds as a whole or tells why it failed;
+    rows of a failed write may have been written.
+    """
+
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 30.0, linger_ms: float = 0.0) -> None:
+        """Connect in the background: a broker that is away shows at the first write.
+
+        Args:
+            bootstrap_servers: The broker, "host:port".
+            timeout_s: After this time without success a write fails, in seconds.
+            linger_ms: How long to gather rows for one request, in milliseconds. Without it one row takes 0.7 ms rather
+                than 1.5, and single rows still gather while requests are on their way.
+        """
+        self._bootstrap_servers = bootstrap_servers
+        self._config: dict[str, Any] = client_config(bootstrap_servers) | {
+            "acks": "all",
+            "enable.idempotence": True,
+            "linger.ms": linger_ms,
+            "partitioner": "murmur2_random",
+            # Rows without a key stay with one partition for this long: full batches, yet soon spread.
+            "sticky.partitioning.linger.ms": 10,
+            # Topics are made before anyone writes to them: don't wait half a minute for one that isn't there.
+            "topic.metadata.propagation.max.ms": 5000,
+            "message.timeout.ms": int(timeout_s * 1000),
+            "queue.buffering.max.messages": MAX_WAITING_ROWS,
+            "queue.buffering.max.kbytes": MAX_WAITING_KBYTES,
+            "compression.type": "lz4",
+        }
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._broken = threading.Event()
+        self._producer = self._connect()
+        self._thread = threading.Thread(target=self._serve, name="topic-writer", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+        """Send `items` (key, value, headers) and return at once; the future is done when all of them are durable.
+
+        The future fails with `UnavailableError` when the broker didn't take a row in time, doesn't know the topic, or
+        when too much waits already (then nothing was sent), and with `InvalidInputError` for a row that is too large.
+        """
+        future: Future[None] = Future()
+        if not items:
+            future.set_result(None)
+            return future
+        if self._closing.is_set():
+            future.set_exception(UnavailableError("the writer is closed"))
+            return future
+        pending = _Pending(future, topic, len(items))
+        with self._lock:
+            producer = self._producer
+            if len(producer) + len(items) > MAX_WAITING_ROWS:
+                future.set_exception(
+                    UnavailableError(f"{len(producer)} rows wait for Kafka at {self._bootstrap_servers} already")
+                )
+                return future
+            produce, done = producer.produce, pending.delivered
+            for key, value, headers in items:
+                try:
+                    produce(topic, value, key, on_delivery=done, headers=dict(headers) if headers else None)
+                except (BufferError, KafkaException) as error:
+                    pending.refused(error)
+        return future
+
+    async def write_async(self, topic: str, items: Sequence[TopicItem]) -> None:
+        """Send `items` and wait until all are durable; the errors are those of `write`, raised."""
+        await asyncio.wrap_future(self.write(topic, items))
+
+    def waiting(self) -> int:
+        """Return how many rows aren't known to be durable yet."""
+        return len(self._producer)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Wait for the rows on their way, at most `timeout_s`, and stop. Those that didn't make it fail."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._thread.join()
+        if self._producer.flush(timeout_s):
+            self._producer.purge()
+            self._producer.flush(1.0)
+
+    def _connect(self) -> Producer:
+        return Producer(self._config | {"error_cb": self._on_error}, logger=kafka_logger())
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Note an error after which an idempotent producer refuses all work; all others pass by themselves."""
+        if error.fatal():
+            LOGGER.warning("the producer for %s starts over: %s", self._bootstrap_servers, error.str())
+            self._broken.set()
+
+    def _serve(self) -> None:
+        """Deliver the outcomes, and start over with a new producer after an error that this one can't recover from."""
+        while not self._closing.is_set():
+            self._producer.poll(POLL_S)
+            if self._broken.is_set():
+                with self._lock:
+                    broken, self._producer = self._producer, self._connect()
+                    self._broken.clear()
+                broken.purge()
+                broken.flush(1.0)
+
+
+class _Pending:
+    """A write on its way: counts down its rows and then settles the future."""
+
+    __slots__ = ("_error", "_future", "_left", "_lock", "_topic")
+
+    def __init__(self, future: "Future[None]", topic: str, rows: int) -> None:
+        self._future = future
+        self._topic = topic
+        self._left = rows
+        self._lock = threading.Lock()  # a row can be refused in the caller's thread while others arrive
+        self._error: Exception | None = None
+
+    def delivered(self, error: KafkaError | None, _message: Message) -> None:
+        """Note that a row arrived, or why not."""
+        if error is not None and self._error is None:
+            self._error = _failure(error, self._topic)
+        self._down()
+
+    def refused(self, error: Exception) -> None:
+        """Note that a row couldn't even be queued."""
+        if self._error is None:
+            cause = error.args[0] if error.args else error
+            self._error = (
+                _failure(cause, self._topic)
+                if isinstance(cause, KafkaError)
+                else UnavailableError(f"too many rows wait for Kafka ({error})")
+            )
+        self._down()
+
+    def _down(self) -> None:
+        with self._lock:
+            self._left -= 1
+            last = self._left == 0
+        if last and self._future.set_running_or_notify_cancel():
+            if self._error is None:
+                self._future.set_result(None)
+            else:
+                self._future.set_exception(self._error)
+
+
+def _failure(error: KafkaError, topic: str) -> Exception:
+    if error.code() in {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG_SIZE}:
+        return InvalidInputError(f"a row is too large for the topic {topic}: {error.str()}")
+    LOGGER.debug("write to %s failed: %s", topic, error)
+    return UnavailableError(f"Kafka didn't take a row for the topic {topic}: {error.str()}")
