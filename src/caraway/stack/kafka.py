@@ -1,0 +1,143 @@
+"""The embedded Kafka: one KRaft broker from the locked jars."""
+
+import os
+import secrets
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from caraway.stack.errors import PartFailedError
+from caraway.stack.java import find_java
+from caraway.stack.part import Launch
+from caraway.stack.probe import check_kafka
+from caraway.stack.process import start
+
+FORMAT_SECONDS = 120.0
+LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
+
+# Durability: a record is acknowledged once it is in the system's page cache, so it survives the death of any process
+# and of the broker, though not a power failure; one machine alone can't promise more without an fsync a batch.
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "auto.create.topics.enable": "false",
+    # One broker: there is nobody to replicate to.
+    "default.replication.factor": "1",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "4",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.state.topic.num.partitions": "1",
+    # Consumer groups have one member each here; the wait for others would delay every start by seconds.
+    "group.initial.rebalance.delay.ms": "0",
+    # Consumers that don't come back for weeks must find their place again.
+    "offsets.retention.minutes": str(60 * 24 * 365),
+    "num.network.threads": "2",
+    "num.io.threads": "4",
+    "num.recovery.threads.per.data.dir": "2",
+    "background.threads": "2",
+    # The cleaner's map comes out of the heap when the broker starts; the default is 128 MiB.
+    "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
+    # After a kill the broker must wait until its former self counts as gone; the default is 9 s.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+}
+
+
+class EmbeddedKafka:
+    """A Kafka broker that lives in a folder.
+
+    Attributes:
+        port: Where clients find it.
+    """
+
+    name = "kafka"
+    after: frozenset[str] = frozenset()
+    stop_signal = signal.SIGTERM
+    stop_seconds = 20.0
+    start_seconds = 90.0
+
+    def __init__(
+        self, folder: Path, *, port: int, controller_port: int, jars: Sequence[Path], heap_mb: int = 384
+    ) -> None:
+        self.port = port
+        self._controller_port = controller_port
+        self._folder = folder
+        self._class_path = os.pathsep.join(map(str, jars))
+        self._heap_mb = heap_mb
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where the broker is, as clients want it."""
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Write the broker's configuration, and its identity the first time."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
+        properties = {
+            **PROPERTIES,
+            "listeners": listeners,
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            # In a properties file the backslash is an escape.
+            "log.dirs": str(self._data).replace("\\", "\\\\"),
+        }
+        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        if not (self._data / "meta.properties").is_file():
+            self._format()
+
+    def launch(self) -> Launch:
+        """Run the broker."""
+        # Short pauses matter more than throughput here: a pause of the broker is a pause of every event.
+        heap = (f"-Xms{self._heap_mb // 4}m", f"-Xmx{self._heap_mb}m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+        return Launch(
+            command=(
+                *self._java(),
+                *heap,
+                "-XX:+ExitOnOutOfMemoryError",
+                "-Djava.awt.headless=true",
+                f"-Dlog4j2.configurationFile={LOG4J}",
+                "kafka.Kafka",
+                str(self._properties),
+            ),
+            folder=self._folder,
+        )
+
+    def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
+        """Tell why it doesn't answer, or None."""
+        return check_kafka(self.bootstrap_servers)
+
+    @property
+    def _data(self) -> Path:
+        return self._folder / "data"
+
+    @property
+    def _properties(self) -> Path:
+        return self._folder / "server.properties"
+
+    def _java(self) -> tuple[str, ...]:
+        return (str(find_java()), "-cp", self._class_path)
+
+    def _format(self) -> None:
+        # 22 characters of base64 are the 128 bits of a cluster id. It must not begin with "-", which the tool
+        # would take for an option.
+        cluster_id = secrets.token_hex(1)[0] + secrets.token_urlsafe(16)[1:22]
+        options = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
+        log = self._folder / "format.log"
+        log.unlink(missing_ok=True)
+        flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={LOG4J}")
+        launch = Launch(command=(*self._java(), *flags, *options), folder=self._folder)
+        try:
+            code = start(launch, log, signal.SIGKILL).wait(FORMAT_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code != 0:
+            said = log.read_text(errors="replace").strip()
+            raise PartFailedError(f"Kafka could not create its files in {self._data}:\n{said}")

@@ -1,0 +1,93 @@
+"""Become another program, in a way that ties it to the process that started it.
+
+`python launch.py --parent PID --signal N [--user NAME [--see-all]] -- program argument …`
+
+This runs as a file of its own, before the part: code between fork and exec of a process with threads must not be
+Python. It imports the standard library only, so it costs some 20 ms.
+"""
+
+import argparse
+import ctypes
+import os
+import pwd
+import sys
+from typing import Final
+
+# From linux/prctl.h and linux/capability.h.
+PR_SET_PDEATHSIG: Final = 1
+PR_SET_KEEPCAPS: Final = 8
+PR_CAP_AMBIENT: Final = 47
+PR_CAP_AMBIENT_RAISE: Final = 2
+CAP_DAC_OVERRIDE: Final = 1
+CAPABILITY_VERSION_3: Final = 0x20080522
+
+
+class _CapabilityHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapabilitySet(ctypes.Structure):
+    _fields_ = (("effective", ctypes.c_uint32), ("permitted", ctypes.c_uint32), ("inheritable", ctypes.c_uint32))
+
+
+def die_with_parent(parent: int, signal: int) -> None:
+    """Have the kernel send `signal` to this process when the thread that started it ends (Linux only)."""
+    if sys.platform != "linux":
+        return
+    _check(_libc().prctl(PR_SET_PDEATHSIG, signal, 0, 0, 0))
+    if os.getppid() != parent:
+        sys.exit("the process that started this one is gone")
+
+
+def become(user: str, *, see_all: bool) -> None:
+    """Give up root for good.
+
+    Args:
+        user: The user to become.
+        see_all: Keep, and hand on to the program, the one capability to pass folders that only root may enter.
+            Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
+            everybody else; the alternative would be to open /root to all users.
+    """
+    entry = pwd.getpwnam(user)
+    libc = _libc() if see_all and sys.platform == "linux" else None
+    if libc:
+        _check(libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0))
+    os.setgroups([])
+    os.setgid(entry.pw_gid)
+    os.setuid(entry.pw_uid)
+    if libc:
+        mask = 1 << CAP_DAC_OVERRIDE
+        header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
+        sets = (_CapabilitySet * 2)(_CapabilitySet(mask, mask, mask), _CapabilitySet(0, 0, 0))
+        _check(libc.capset(ctypes.byref(header), ctypes.byref(sets)))
+        _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0))
+
+
+def main(arguments: list[str]) -> None:
+    """Read the command line and become the program that it names."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--signal", type=int, required=True)
+    parser.add_argument("--user")
+    parser.add_argument("--see-all", action="store_true")
+    parser.add_argument("command", nargs="+")
+    chosen = parser.parse_args(arguments)
+    if chosen.user:
+        become(chosen.user, see_all=chosen.see_all)
+    # After the change of user: that clears the signal.
+    die_with_parent(chosen.parent, chosen.signal)
+    os.execvp(chosen.command[0], chosen.command)  # noqa: S606 (no shell is the point)
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

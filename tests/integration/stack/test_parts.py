@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from caraway.stack import ports
+from caraway.stack.alone import running
+from caraway.stack.jars import JarSet
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.postgres import EmbeddedPostgres
+
+
+def test_postgres_fixture_gives_an_empty_database(postgres: str) -> None:
+    with psycopg.connect(postgres) as connection:
+        assert connection.execute("SELECT count(*) FROM pg_tables WHERE schemaname = 'public'").fetchone() == (0,)
+
+
+def test_postgres_wants_its_password(postgres_server: str) -> None:
+    head, _, place = postgres_server.rpartition("@")
+    wrong = f"{head.rpartition(':')[0]}:wrong@{place}"
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(wrong)
+
+
+def test_postgres_keeps_its_data_on_another_port(tmp_path: Path) -> None:
+    first = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
+    with running(first, tmp_path / "log"), psycopg.connect(first.url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 7 AS number")
+    second = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
+    with running(second, tmp_path / "log"), psycopg.connect(second.url) as connection:
+        assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
+
+
+def test_kafka_keeps_its_data_on_another_port(tmp_path: Path, jars: JarSet) -> None:
+    folder = tmp_path / "kafka"
+
+    def broker() -> EmbeddedKafka:
+        port = ports.choose()
+        return EmbeddedKafka(folder, port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)
+
+    first = broker()
+    with running(first, tmp_path / "log"):
+        admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(timeout=30)
+        producer = Producer({"bootstrap.servers": first.bootstrap_servers, "acks": "all"})
+        producer.produce("kept", b"seven")
+        assert producer.flush(30) == 0
+    second = broker()
+    with running(second, tmp_path / "log"):
+        consumer = Consumer(
+            {"bootstrap.servers": second.bootstrap_servers, "group.id": "test", "auto.offset.reset": "earliest"}
+        )
+        consumer.subscribe(["kept"])
+        message = consumer.poll(30)
+        consumer.close()
+    assert message is not None
+    assert message.value() == b"seven"
+
+
+def test_kafka_creates_no_topic_by_itself(kafka: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka})
+    admin.list_topics("not-there", timeout=10)
+    assert "not-there" not in admin.list_topics(timeout=10).topics
