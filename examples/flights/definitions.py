@@ -163,7 +163,7 @@ class LastDepartures:
 
 @dataset(index=True)
 class AircraftAway:
-    """How many aircraft are at (or on their way to) an airport: an aircraft that leaves again is taken off the count."""
+    """How many aircraft went to an airport last. One that leaves again is taken off the count where it was."""
 
     dest: str = field(key=True)
     aircraft: int

@@ -1,26 +1,8 @@
-"""What goes into a commit and what comes out."""
+"""What comes out of a commit."""
 
 from dataclasses import dataclass
 
 from caraway.plan.model import GraphPlan
-from caraway.state.model import MAIN
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitRequest:
-    """A commit as it arrives.
-
-    `payload` is the protobuf of `caraway.graph.wire` (message and definitions). `incremental`: entities that aren't
-    mentioned stay. `preview`: check and tell, change nothing. `backfill=False`: refuse if a pipeline would have to be
-    computed anew.
-    """
-
-    payload: bytes
-    incremental: bool = False
-    preview: bool = False
-    backfill: bool = True
-    branch: str = MAIN
-    author: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

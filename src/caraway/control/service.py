@@ -1,4 +1,4 @@
-"""A commit, from the bytes of a request to the branch's new head."""
+"""A commit, from a request to the branch's new head."""
 
 import hashlib
 import uuid
@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 from caraway.control.merge import merge
-from caraway.control.model import CommitRequest, CommitResult
+from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
 from caraway.errors import CommitError
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
-from caraway.graph.wire import decode_commit, decode_graph, encode_graph
+from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import TopicPlan
 from caraway.plan.planner import plan_graph
-from caraway.state import Head, NewCommit, StateReader, StateWriter, connect
+from caraway.state import MAIN, Head, NewCommit, StateReader, StateWriter, connect
 from caraway.topics.admin import ensure_topics
 
 # Stands before the hash, so that another way of hashing can be told from this one.
@@ -54,23 +54,21 @@ class CommitService:
 
         return cls(StateReader(engine), StateWriter(engine), make_topics)
 
-    def commit(self, request: CommitRequest) -> CommitResult:
-        """Make (or preview) a commit.
+    def commit(self, request: CommitRequest, *, branch: str = MAIN, author: str = "") -> CommitResult:
+        """Make (or preview) a commit on a branch.
 
         The order makes it safe to crash anywhere: topics come first, and one without a commit does no harm; the commit
         and its jobs are one transaction, after which engines and servers find them.
 
         Raises:
-            InvalidInputError: The payload isn't a commit.
             CommitError: The definitions don't fit each other or what the branch holds.
             UnknownEntityError: There is no such branch.
             ConflictError: Somebody else committed to the branch meanwhile.
             UnavailableError: Postgres or Kafka doesn't answer.
         """
-        given = decode_commit(request.payload)
-        head = self._heads.head(request.branch)
+        head = self._heads.head(branch)
         before = decode_graph(head.graph) if head.commit_id else Graph()
-        after = merge(before, given.graph, incremental=request.incremental)
+        after = merge(before, request.graph, incremental=request.incremental)
         validate(after)
         change = Change(before=before, after=after, plan_before=plan_graph(before), plan_after=plan_graph(after))
         if not request.backfill:
@@ -82,10 +80,10 @@ class CommitService:
         encoded = encode_graph(after)
         commit = NewCommit(
             id=uuid.uuid4().hex,
-            branch=request.branch,
+            branch=branch,
             parent=head.commit_id,
-            message=given.message,
-            author=request.author,
+            message=request.message,
+            author=author,
             graph=encoded,
             fingerprint=f"{FINGERPRINT_SCHEME}:{hashlib.sha256(encoded).hexdigest()}",
             summary=summary,

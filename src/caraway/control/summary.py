@@ -1,9 +1,10 @@
 """What a commit does, in lines for people: a second reader of the same plan that the engines follow."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from caraway.graph.specs import Extractor, FeaturesetSpec, Graph, PythonExtractor
+from caraway.graph.specs import Graph
+from caraway.graph.wire import dataset_fingerprint, featureset_fingerprint
 from caraway.plan.model import GraphPlan, IndexKind, JobPlan
 
 # Names in a line before it says "and n more".
@@ -90,24 +91,15 @@ def _listed(names: list[str]) -> str:
 
 
 def _datasets(graph: Graph) -> Mapping[str, object]:
-    return {spec.name: spec for spec in graph.datasets}
+    return {spec.name: (dataset_fingerprint(spec), spec.index) for spec in graph.datasets}
 
 
 def _featuresets(graph: Graph) -> Mapping[str, object]:
-    return {spec.name: _comparable(spec) for spec in graph.featuresets}
-
-
-def _comparable(spec: FeaturesetSpec) -> FeaturesetSpec:
-    """Leave out the pickles: their bytes differ from one process to the next for the same function."""
-
-    def bare(extractor: Extractor) -> Extractor:
-        return replace(extractor, pickled=b"") if isinstance(extractor, PythonExtractor) else extractor
-
-    return replace(spec, extractors=tuple(bare(extractor) for extractor in spec.extractors))
+    return {spec.name: featureset_fingerprint(spec) for spec in graph.featuresets}
 
 
 def _features(graph: Graph) -> Mapping[str, object]:
-    return {f"{spec.name}.{feature.name}": feature for spec in graph.featuresets for feature in spec.features}
+    return {f"{spec.name}.{feature.name}": feature.dtype for spec in graph.featuresets for feature in spec.features}
 
 
 def _indexes(plan: GraphPlan) -> list[str]:

@@ -1,0 +1,159 @@
+"""The commit service on fakes of what lies outside of the process: Postgres and Kafka."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from caraway.control import CommitService
+from caraway.errors import CommitError, ConflictError
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, decode_graph
+from caraway.plan.model import TopicPlan
+from caraway.state import Head, NewCommit
+from tests.unit.control.graphs import clicks, shopper, spend, users
+
+FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
+
+
+@dataclass
+class World:
+    """Postgres and Kafka in memory; keeps what was done, in order."""
+
+    commits: list[NewCommit] = field(default_factory=list)
+    topics: set[str] = field(default_factory=set)
+    deeds: list[str] = field(default_factory=list)
+
+    def head(self, branch: str) -> Head:
+        last = self.commits[-1] if self.commits else None
+        return Head(branch=branch, commit_id=last.id if last else None, graph=last.graph if last else b"")
+
+    def publish(self, commit: NewCommit) -> None:
+        if commit.parent != self.head(commit.branch).commit_id:
+            raise ConflictError("too late")
+        self.deeds.append("commit")
+        self.commits.append(commit)
+
+    def make_topics(self, topics: Sequence[TopicPlan]) -> None:
+        self.deeds.append("topics")
+        self.topics.update(topic.name for topic in topics)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def service(world: World) -> CommitService:
+    return CommitService(world, world, world.make_topics)
+
+
+def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
+    request = CommitRequest(message="change", graph=graph, **options)  # type: ignore[arg-type]
+    return "".join(service.commit(request).summary)
+
+
+def test_topics_come_before_the_commit(world: World, service: CommitService) -> None:
+    result = service.commit(CommitRequest(message="first", graph=FIRST), author="me@example.com")
+    assert world.deeds == ["topics", "commit"]
+    commit = world.commits[0]
+    assert (commit.id, commit.message, commit.author, commit.parent) == (
+        result.commit_id,
+        "first",
+        "me@example.com",
+        None,
+    )
+    assert decode_graph(commit.graph) == FIRST
+    assert [job.dataset for job in commit.jobs] == ["Spend"]
+    assert world.topics == {topic.name for topic in result.plan.topics}
+
+
+def test_the_summary_tells_what_is_new(service: CommitService) -> None:
+    text = _lines(service, FIRST)
+    assert text.startswith("committed: the branch holds 2 datasets and 3 features, 1 jobs\n")
+    assert "datasets new: Clicks, Spend\n" in text
+    assert "features new: Shopper.user, Shopper.spent, Shopper.big\n" in text
+    assert "topics create: caraway.Clicks." in text
+    assert "indexes create: Spend." in text
+    assert "job start: Spend." in text
+    assert "real-time: all of its steps" in text
+
+
+def test_the_same_again_reuses_everything(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    text = _lines(service, FIRST)
+    assert text.startswith("nothing to change")
+    for word in ["datasets unchanged: Clicks, Spend", "topics reuse", "indexes reuse", "job keep: Spend."]:
+        assert word in text
+    assert "create" not in text
+    assert world.commits[1].parent == world.commits[0].id
+    assert world.commits[1].jobs == world.commits[0].jobs
+
+
+def test_a_preview_changes_nothing(world: World, service: CommitService) -> None:
+    result = service.commit(CommitRequest(message="look", graph=FIRST, preview=True))
+    assert result.commit_id is None
+    assert result.summary[0].startswith("preview, nothing was changed")
+    assert "job start: Spend." in "".join(result.summary)
+    assert not world.deeds
+
+
+def test_what_a_full_commit_leaves_out_stops_and_keeps_its_topic(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    text = _lines(service, Graph(datasets=(users(),)))
+    assert "datasets removed: Clicks, Spend" in text
+    assert "job stop: Spend." in text
+    assert "is kept" in text
+    assert world.commits[1].jobs == ()
+
+
+def test_an_incremental_commit_adds(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    text = _lines(service, Graph(datasets=(users(),)), incremental=True)
+    assert "datasets new: Users" in text
+    assert "datasets unchanged: Clicks, Spend" in text
+    assert [d.name for d in decode_graph(world.commits[1].graph).datasets] == ["Clicks", "Spend", "Users"]
+
+
+def test_a_raised_version_starts_a_new_job_and_stops_the_old(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    text = _lines(service, Graph(datasets=(spend(version=2, above=5.0),)), incremental=True)
+    assert "datasets changed: Spend" in text
+    old, new = world.commits[0].jobs[0], world.commits[1].jobs[0]
+    assert f"job start: {new.job_id}" in text
+    assert f"job stop: {old.job_id}" in text
+
+
+def test_wrong_definitions_leave_no_trace(world: World, service: CommitService) -> None:
+    for graph in [
+        Graph(datasets=(spend(),)),  # its input is missing
+        Graph(datasets=(replace(spend(), fields=spend().fields[:2]),)),
+        Graph(featuresets=(shopper("user", "spent"),)),  # looks up a dataset that is missing
+    ]:
+        with pytest.raises(CommitError):
+            _lines(service, graph)
+    assert not world.deeds
+
+
+def test_no_backfill_refuses_new_jobs_only(world: World, service: CommitService) -> None:
+    with pytest.raises(CommitError, match=r"computed anew: Spend \(pipeline sum_up\)"):
+        _lines(service, FIRST, backfill=False)
+    assert not world.deeds
+    _lines(service, FIRST)
+    assert "unchanged: Clicks, Spend" in _lines(service, FIRST, backfill=False)
+
+
+def test_who_comes_second_is_refused(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+
+    class Overtaken(World):
+        def make_topics(self, topics: Sequence[TopicPlan]) -> None:
+            super().make_topics(topics)
+            self.commits.append(replace(self.commits[-1], id="another"))
+
+    rival = Overtaken(commits=world.commits)
+    slow = CommitService(rival, rival, rival.make_topics)
+    with pytest.raises(ConflictError):
+        _lines(slow, Graph(datasets=(users(),)), incremental=True)
+    assert rival.commits[-1].id == "another"
