@@ -1,0 +1,227 @@
+"""Plans of small graphs, and the laws of their names."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.operators import (
+    Aggregate,
+    AggregateFunction,
+    AggregateSpec,
+    Filter,
+    Input,
+    Join,
+    JoinKind,
+    Latest,
+)
+from caraway.graph.specs import (
+    Cdc,
+    DatasetSpec,
+    FieldSpec,
+    Graph,
+    IndexSpec,
+    Metadata,
+    PipelineSpec,
+    WebhookSource,
+)
+from caraway.plan import IndexKind, JobMode, TopicKind, plan_graph
+from caraway.plan.planner import inputs_of
+
+HOUR_US = 3_600_000_000
+BOTH = IndexSpec(online=True, offline=True)
+
+
+def _source(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> WebhookSource:
+    return WebhookSource(name="hook", endpoint=endpoint, disorder_us=disorder_us, cdc=cdc)
+
+
+EVENTS = DatasetSpec(
+    name="Clicks",
+    version=1,
+    history_us=HOUR_US,
+    fields=(
+        FieldSpec(name="user", dtype=STRING),
+        FieldSpec(name="ad", dtype=INT),
+        FieldSpec(name="price", dtype=optional(FLOAT)),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    ),
+    index=None,
+    sources=(_source("clicks", Cdc.APPEND),),
+)
+ADS = DatasetSpec(
+    name="Ads",
+    version=1,
+    history_us=HOUR_US,
+    fields=(
+        FieldSpec(name="budget", dtype=FLOAT),
+        FieldSpec(name="since", dtype=DATETIME, timestamp=True),
+        FieldSpec(name="ad", dtype=INT, key=True),
+    ),
+    index=BOTH,
+    sources=(_source("ads", Cdc.UPSERT, 3 * HOUR_US),),
+)
+CHEAP = Filter(
+    of=Input(dataset="Clicks"),
+    predicate=Binary(op=BinaryOp.LT, left=Ref(name="ad"), right=Literal(value=5, dtype=INT)),
+)
+SPEND = DatasetSpec(
+    name="Spend",
+    version=1,
+    history_us=HOUR_US,
+    fields=(
+        FieldSpec(name="user", dtype=STRING, key=True),
+        FieldSpec(name="spent", dtype=FLOAT),
+        FieldSpec(name="clicks", dtype=INT),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    ),
+    index=BOTH,
+    pipelines=(
+        PipelineSpec(
+            name="sum_up",
+            inputs=("Clicks",),
+            operator=Aggregate(
+                of=CHEAP,
+                keys=("user",),
+                aggregates=(
+                    AggregateSpec(
+                        function=AggregateFunction.SUM, into="spent", of="price", window_us=HOUR_US, default=None, dtype=FLOAT
+                    ),
+                    AggregateSpec(
+                        function=AggregateFunction.COUNT, into="clicks", of=None, window_us=None, default=None, dtype=INT
+                    ),
+                ),
+            ),
+        ),
+    ),
+)
+JOINED = DatasetSpec(
+    name="LastAd",
+    version=1,
+    history_us=HOUR_US,
+    fields=(
+        FieldSpec(name="user", dtype=STRING, key=True),
+        FieldSpec(name="ad", dtype=INT),
+        FieldSpec(name="price", dtype=optional(FLOAT)),
+        FieldSpec(name="budget", dtype=optional(FLOAT)),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    ),
+    index=BOTH,
+    pipelines=(
+        PipelineSpec(
+            name="enrich",
+            inputs=("Clicks", "Ads"),
+            operator=Latest(
+                of=Join(
+                    left=Input(dataset="Clicks"),
+                    right="Ads",
+                    how=JoinKind.LEFT,
+                    left_on=("ad",),
+                    right_on=("ad",),
+                    within_low_us=None,
+                    within_high_us=0,
+                    fields=("budget",),
+                ),
+                keys=("user",),
+            ),
+        ),
+    ),
+)
+GRAPH = Graph(datasets=(SPEND, JOINED, EVENTS, ADS))
+
+
+def test_topics_say_what_their_records_are() -> None:
+    kinds = {topic.dataset: topic.kind for topic in plan_graph(GRAPH).topics}
+    assert kinds == {
+        "Spend": TopicKind.CONTRIBUTIONS,
+        "LastAd": TopicKind.VERSIONS,
+        "Clicks": TopicKind.EVENTS,
+        "Ads": TopicKind.VERSIONS,
+    }
+
+
+def test_a_record_holds_keys_first_and_only_what_the_aggregates_need() -> None:
+    schemas = {topic.dataset: topic.schema for topic in plan_graph(GRAPH).topics}
+    assert [c.name for c in schemas["Ads"].columns] == ["ad", "budget"]
+    assert [c.name for c in schemas["Spend"].columns] == ["user", "price"]
+    assert schemas["Spend"].columns[1].dtype == optional(FLOAT)
+    assert [c.name for c in schemas["Clicks"].keys] == []
+
+
+def test_jobs_are_bound_to_topics_and_take_the_widest_horizon() -> None:
+    plan = plan_graph(GRAPH)
+    topics = {topic.dataset: topic for topic in plan.topics}
+    jobs = {job.dataset: job for job in plan.jobs}
+    assert set(jobs) == {"Spend", "LastAd"}
+    assert jobs["LastAd"].inputs == (topics["Clicks"], topics["Ads"])
+    assert jobs["LastAd"].output == topics["LastAd"]
+    assert jobs["LastAd"].horizon_us == 3 * HOUR_US
+    assert jobs["Spend"].mode is JobMode.REAL_TIME
+
+
+def test_a_join_makes_its_topic_and_index_revisable() -> None:
+    plan = plan_graph(GRAPH)
+    assert {topic.dataset for topic in plan.topics if topic.revised} == {"LastAd"}
+    assert {index.dataset: index.revised for index in plan.indexes} == {"Spend": False, "LastAd": True, "Ads": False}
+
+
+def test_an_aggregate_over_a_keyed_dataset_can_be_revised() -> None:
+    fleet = replace(
+        SPEND,
+        name="Budgets",
+        fields=(
+            FieldSpec(name="ad", dtype=INT, key=True),
+            FieldSpec(name="n", dtype=INT),
+            FieldSpec(name="since", dtype=DATETIME, timestamp=True),
+        ),
+        pipelines=(
+            PipelineSpec(
+                name="p",
+                inputs=("Ads",),
+                operator=Aggregate(
+                    of=Input(dataset="Ads"),
+                    keys=("ad",),
+                    aggregates=(
+                        AggregateSpec(
+                            function=AggregateFunction.COUNT, into="n", of=None, window_us=None, default=None, dtype=INT
+                        ),
+                    ),
+                ),
+            ),
+        ),
+    )
+    plan = plan_graph(Graph(datasets=(ADS, fleet)))
+    assert plan.topics[1].revised
+
+
+def test_indexes_and_ingests() -> None:
+    plan = plan_graph(GRAPH)
+    kinds = {index.dataset: index.kind for index in plan.indexes}
+    assert kinds == {"Spend": IndexKind.AGGREGATE, "LastAd": IndexKind.VERSIONS, "Ads": IndexKind.VERSIONS}
+    assert len({index.asset for index in plan.indexes}) == 3
+    assert {(i.source.endpoint, i.topic.dataset) for i in plan.ingests} == {("clicks", "Clicks"), ("ads", "Ads")}
+    assert [c.name for c in plan.indexes[2].fields] == ["ad", "budget", "since"]
+
+
+def test_metadata_changes_no_name() -> None:
+    described = replace(EVENTS, metadata=Metadata(owner="a@b.example", description="clicks"))
+    assert plan_graph(GRAPH).jobs == plan_graph(replace(GRAPH, datasets=(SPEND, JOINED, described, ADS))).jobs
+
+
+def test_a_change_upstream_renames_everything_below_it_and_nothing_else() -> None:
+    changed = replace(ADS, version=2)
+    before = {t.dataset: t.name for t in plan_graph(GRAPH).topics}
+    after = {t.dataset: t.name for t in plan_graph(replace(GRAPH, datasets=(SPEND, JOINED, EVENTS, changed))).topics}
+    assert {name for name in before if before[name] != after[name]} == {"Ads", "LastAd"}
+
+
+@given(st.permutations(GRAPH.datasets))
+def test_the_order_of_definitions_changes_no_name(datasets: list[DatasetSpec]) -> None:
+    names = {topic.dataset: topic.name for topic in plan_graph(Graph(datasets=tuple(datasets))).topics}
+    assert names == {topic.dataset: topic.name for topic in plan_graph(GRAPH).topics}
+
+
+def test_inputs_are_named_once_in_order() -> None:
+    assert inputs_of(JOINED.pipelines[0].operator) == ("Clicks", "Ads")
