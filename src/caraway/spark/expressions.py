@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 
 from caraway.dtypes.types import DataType, EmbeddingType, FloatType, ListType, base_type
 from caraway.errors import DefinitionError
-from caraway.expr.inference import infer
+from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import (
     Binary,
     BinaryOp,
@@ -142,13 +142,13 @@ def _(node: IsNull, scope: Scope) -> Column:
 
 @compile_node.register
 def _(node: FillNull, scope: Scope) -> Column:
-    dtype = infer(node, scope.types)
+    dtype = infer_nullable(node, scope.types)
     return F.coalesce(_widened(node.operand, dtype, scope), _widened(node.fill, dtype, scope))
 
 
 @compile_node.register
 def _(node: When, scope: Scope) -> Column:
-    dtype = infer(node, scope.types)
+    dtype = infer_nullable(node, scope.types)
     otherwise = F.lit(None) if node.otherwise is None else _widened(node.otherwise, dtype, scope)
     return reduce(
         lambda rest, branch: F.when(
@@ -214,13 +214,12 @@ def _(node: Now, scope: Scope) -> Column:
 
 def _kind(node: Node, scope: Scope) -> type | None:
     """Return the class of the node's type without optionality and restriction, None for a bare null."""
-    if isinstance(node, Literal) and node.dtype is None:
-        return None
-    return type(base_type(infer(node, scope.types)))
+    dtype = infer_nullable(node, scope.types)
+    return None if dtype is None else type(base_type(dtype))
 
 
-def _widened(node: Node, dtype: DataType, scope: Scope) -> Column:
-    return compile_as(node, dtype, scope)
+def _widened(node: Node, dtype: DataType | None, scope: Scope) -> Column:
+    return F.lit(None) if dtype is None else compile_as(node, dtype, scope)
 
 
 def _literal(value: object, dtype: DataType) -> Column:

@@ -1,0 +1,151 @@
+"""A broker and topics for the tests of jobs."""
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from subprocess import Popen
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from caraway.config import load_settings
+from caraway.plan.model import TopicPlan
+from caraway.stack import ports, process
+from caraway.stack.jars import JarSet, ensure_jars
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.topics.codec import Record, RecordCodec
+from caraway.topics.identity import position_id
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record to be put on a topic; `key` and `row` in stored form."""
+
+    row: Sequence[object] | None
+    time_us: int
+    op: int = 1
+    key: Sequence[object] = ()
+    ingested_us: int = 0
+    record_id: bytes | None = None
+    rev: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Received:
+    """A record of a topic, with its identity settled."""
+
+    key: bytes | None
+    record: Record
+    identity: bytes
+
+
+class Broker:
+    """A broker of our own."""
+
+    def __init__(self, folder: Path) -> None:
+        port = ports.choose()
+        self._part = EmbeddedKafka(
+            folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars().broker, heap_mb=256
+        )
+        self._log = folder / "kafka.log"
+        self._process: Popen[bytes] | None = None
+        self.bootstrap_servers = self._part.bootstrap_servers
+
+    def start(self) -> None:
+        self._part.prepare()
+        self._process = process.start(self._part.launch(), self._log, SIGTERM)
+        deadline = time.monotonic() + 60
+        while (reason := self._check()) is not None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the broker did not start: {reason}")
+            time.sleep(0.1)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(SIGKILL)
+        self._process.wait()
+
+    def stop(self) -> None:
+        if self._process is not None:
+            process.stop(self._process, SIGTERM, 20)
+
+    def create(self, *topics: TopicPlan, partitions: int = 1) -> None:
+        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        new = [NewTopic(topic.name, partitions, 1) for topic in topics]
+        for future in admin.create_topics(new).values():
+            future.result(30)
+
+    def send(self, topic: TopicPlan, records: Iterable[Sent]) -> None:
+        codec = RecordCodec(topic.schema)
+        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "linger.ms": 0})
+        for sent in records:
+            value = codec.encode_value(
+                op=sent.op,
+                time_us=sent.time_us,
+                ingested_us=sent.ingested_us,
+                row=sent.row,
+                record_id=sent.record_id,
+                rev=sent.rev,
+            )
+            producer.produce(topic.name, value, codec.encode_key(sent.key))
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def receive(self, topic: TopicPlan, *, idle_seconds: float, at_least: int = 1, limit: float = 60) -> list[Received]:
+        """Read a topic from its beginning until nothing has come for `idle_seconds`, and `at_least` so many have."""
+        return list(self._receive(topic, idle_seconds, at_least, limit))
+
+    def _receive(self, topic: TopicPlan, idle_seconds: float, at_least: int, limit: float) -> Iterator[Received]:
+        codec = RecordCodec(topic.schema)
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False})
+        partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
+        consumer.assign([TopicPartition(topic.name, p, 0) for p in partitions])
+        count, started, last = 0, time.monotonic(), time.monotonic()
+        while count < at_least or time.monotonic() - last < idle_seconds:
+            if time.monotonic() - started > limit:
+                raise TimeoutError(f"only {count} records on {topic.name}")
+            for message in consumer.consume(10_000, 0.1):
+                assert message.error() is None, message.error()
+                record = codec.decode_value(message.value())
+                identity = record.id or position_id(message.offset(), message.partition())
+                yield Received(message.key(), record, identity)
+                count, last = count + 1, time.monotonic()
+        consumer.close()
+
+    def _check(self) -> str | None:
+        assert self._process is not None
+        assert self._process.poll() is None, self._log.read_text()
+        return self._part.check(self._process.pid)
+
+
+@contextmanager
+def running_broker(folder: Path) -> Iterator[Broker]:
+    """Give a broker, and end it afterwards."""
+    broker = Broker(folder)
+    broker.start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+def jars() -> JarSet:
+    """Give the jars, out of the same cache as `caraway up`."""
+    return ensure_jars(load_settings())
+
+
+def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
+    """Keep what holds of an upsert log: of each identity the greatest revision, of the same revision a put before a void."""
+    held: dict[bytes, Received] = {}
+    for received in records:
+        known = held.get(received.identity)
+        if known is None or _rank(received) >= _rank(known):
+            held[received.identity] = received
+    return {identity: received for identity, received in held.items() if received.record.op != 0}
+
+
+def _rank(received: Received) -> tuple[bytes, bool]:
+    return received.record.rev or b"", received.record.op != 0

@@ -1,0 +1,77 @@
+"""Jobs in real-time mode over a real broker: what they write, consolidated, is what plain Python computes of the same input."""
+
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from caraway.graph.operators import JoinKind
+from caraway.plan.model import JobPlan
+from caraway.spark.jobs import start_job
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker, Received, Sent, consolidate
+from tests.integration.spark.shop import Shop
+
+ROWS = 600
+CHUNK = 60
+
+Received_ = dict[str, list[Received]]
+
+
+@pytest.fixture(scope="module", params=["as sent", "with repeats"])
+def run(
+    request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[list[Sent], list[Sent], Received_]]:
+    """Run all jobs of the shop while its records come in, late ones among them, in small lots."""
+    shop = Shop("-1" if request.param == "as sent" else "-2")
+    orders, prices = model.traffic(seed=len(request.param), count=ROWS)
+    if request.param == "with repeats":
+        orders, prices = model.with_repeats(orders, 1), model.with_repeats(prices, 2)
+    jobs = shop.jobs()
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    broker.send(shop.orders, orders[:CHUNK])
+    broker.send(shop.prices, prices[: CHUNK // 2])
+    folder = tmp_path_factory.mktemp("checkpoints")
+    queries = [_start(spark, broker, job, folder) for job in jobs]
+    for i in range(1, len(orders) // CHUNK + 1):
+        broker.send(shop.orders, orders[i * CHUNK : (i + 1) * CHUNK])
+        broker.send(shop.prices, prices[i * CHUNK // 2 : (i + 1) * CHUNK // 2])
+        time.sleep(0.3)
+    received = {job.job_id.split("-")[0]: broker.receive(job.output, idle_seconds=3) for job in jobs}
+    failures = [query.exception() for query in queries]
+    for query in queries:
+        query.stop()
+    assert failures == [None] * len(queries)
+    yield orders, prices, received
+
+
+def test_filter_and_assign(run: tuple[list[Sent], list[Sent], Received_]) -> None:
+    orders, _, received = run
+    assert sorted(_rows(received["doubled"]), key=repr) == sorted(model.expect_doubled(orders), key=repr)
+
+
+@pytest.mark.parametrize("how", list(JoinKind))
+def test_join_is_corrected_by_late_rows_of_both_sides(how: JoinKind, run: tuple[list[Sent], list[Sent], Received_]) -> None:
+    orders, prices, received = run
+    assert sorted(_rows(received[how]), key=repr) == model.expect_priced(orders, prices, how)
+
+
+def test_changelog(run: tuple[list[Sent], list[Sent], Received_]) -> None:
+    _, prices, received = run
+    assert sorted(_rows(received["stock"]), key=repr) == model.expect_stock(prices)
+
+
+def _rows(received: Iterable[Received]) -> list[list[object]]:
+    return [[r.record.time, r.record.op, r.record.row] for r in consolidate(received).values()]
+
+
+def _start(spark: SparkSession, broker: Broker, job: JobPlan, folder: Path):  # type: ignore[no-untyped-def]
+    return start_job(
+        spark,
+        job,
+        bootstrap_servers=broker.bootstrap_servers,
+        checkpoint=folder / job.job_id,
+        checkpoint_interval_seconds=5,
+    )
