@@ -38,11 +38,22 @@ class Commits(Protocol):
 class CommitService:
     """Makes commits. Safe to be used by several threads and several servers at once."""
 
-    def __init__(self, heads: Heads, commits: Commits, make_topics: Callable[[Sequence[TopicPlan]], None]) -> None:
-        """Read `heads`, write `commits`; `make_topics` creates those that are missing and may be called again."""
+    def __init__(
+        self,
+        heads: Heads,
+        commits: Commits,
+        make_topics: Callable[[Sequence[TopicPlan]], None],
+        *,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Read `heads`, write `commits`; `make_topics` creates those that are missing and may be called again.
+
+        `close` is called when the service is closed.
+        """
         self._heads = heads
         self._commits = commits
         self._make_topics = make_topics
+        self.close = close
 
     @classmethod
     def connect(cls, postgres_url: str, bootstrap_servers: str, *, partitions: int = 1) -> Self:
@@ -52,7 +63,7 @@ class CommitService:
         def make_topics(topics: Sequence[TopicPlan]) -> None:
             ensure_topics(bootstrap_servers, [topic.name for topic in topics], partitions)
 
-        return cls(StateReader(engine), StateWriter(engine), make_topics)
+        return cls(StateReader(engine), StateWriter(engine), make_topics, close=engine.dispose)
 
     def commit(self, request: CommitRequest, *, branch: str = MAIN, author: str = "") -> CommitResult:
         """Make (or preview) a commit on a branch.

@@ -36,7 +36,7 @@ def is_outage(error: BaseException) -> bool:
     return isinstance(error, DBAPIError) and error.connection_invalidated
 
 
-def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float = PATIENCE_SECONDS) -> T:
+def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float) -> T:
     """Run an idempotent operation again and again while Postgres is away.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
-from caraway.state.database import patiently
+from caraway.state.database import PATIENCE_SECONDS, patiently
 from caraway.state.model import MAIN, CommitRecord, DesiredState, Head, JobRecord, JobState
 from caraway.state.tables import branches, commits, jobs
 
@@ -16,8 +16,9 @@ COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.grap
 class StateReader:
     """The read side. Every transaction is read-only in Postgres too."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        """Read through `engine` (`caraway.state.connect`)."""
+    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Read through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+        self._patience_seconds = patience_seconds
         self._engine = engine.execution_options(postgresql_readonly=True)
 
     def head_id(self, branch: str = MAIN) -> str | None:
@@ -79,7 +80,7 @@ class StateReader:
             with self._engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
 
-        return patiently(read, what=what)
+        return patiently(read, what=what, patience_seconds=self._patience_seconds)
 
 
 def _commit_record(row: Mapping[str, Any]) -> CommitRecord:

@@ -7,7 +7,7 @@ from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError, UnknownEntityError
 from caraway.plan.model import JobPlan
-from caraway.state.database import patiently
+from caraway.state.database import PATIENCE_SECONDS, patiently
 from caraway.state.model import DesiredState, JobState, NewCommit
 from caraway.state.tables import branches, commits, jobs
 
@@ -15,8 +15,9 @@ from caraway.state.tables import branches, commits, jobs
 class StateWriter:
     """The write side: commits by the control plane, reports by engines."""
 
-    def __init__(self, engine: sa.Engine) -> None:
-        """Write through `engine` (`caraway.state.connect`)."""
+    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+        self._patience_seconds = patience_seconds
         self._engine = engine
 
     def publish(self, commit: NewCommit) -> None:
@@ -29,7 +30,7 @@ class StateWriter:
             UnknownEntityError: There is no such branch.
             UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown, the history tells.
         """
-        patiently(lambda: self._publish(commit), what="write the commit")
+        patiently(lambda: self._publish(commit), what="write the commit", patience_seconds=self._patience_seconds)
 
     def report(
         self, job_id: str, *, state: JobState, mode: str, attempts: int, error: str, progress: Mapping[str, object]
@@ -56,7 +57,7 @@ class StateWriter:
             with self._engine.begin() as connection:
                 connection.execute(statement)
 
-        patiently(write, what=f"report on job {job_id}")
+        patiently(write, what=f"report on job {job_id}", patience_seconds=self._patience_seconds)
 
     def _publish(self, commit: NewCommit) -> None:
         with self._engine.begin() as connection:

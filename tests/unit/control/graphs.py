@@ -1,11 +1,12 @@
 """Small graphs for the tests of control."""
 
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Filter, Input
 from caraway.graph.specs import (
     Cdc,
     DatasetSpec,
+    Extractor,
     FeaturesetSpec,
     FeatureSpec,
     FieldSpec,
@@ -28,7 +29,7 @@ def clicks(*, version: int = 1, history_us: int = HOUR_US, disorder_us: int = HO
         history_us=history_us,
         fields=(
             FieldSpec(name="user", dtype=STRING),
-            FieldSpec(name="price", dtype=optional(FLOAT)),
+            FieldSpec(name="price", dtype=FLOAT),
             FieldSpec(name="at", dtype=DATETIME, timestamp=True),
         ),
         index=None,
@@ -92,8 +93,8 @@ def spend(*, version: int = 1, above: float = 1.0, window_us: int = HOUR_US) -> 
 
 def shopper(*names: str, version: int = 0, code: str = "return spent > 5") -> FeaturesetSpec:
     """A featureset with the features `names` out of user, spent, big and more."""
-    types = {"user": STRING, "spent": optional(FLOAT), "big": INT, "more": INT}
-    extractors = {
+    types: dict[str, DataType] = {"user": STRING, "spent": optional(FLOAT), "big": INT, "more": INT}
+    extractors: dict[str, Extractor] = {
         "spent": LookupExtractor(
             name="_lookup_Spend.spent",
             dataset="Spend",

@@ -1,0 +1,255 @@
+"""The state on a real Postgres."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.graph.specs import Graph
+from caraway.graph.wire import encode_graph
+from caraway.plan.planner import plan_graph
+from caraway.stack import ports
+from caraway.stack.alone import running
+from caraway.stack.postgres import EmbeddedPostgres
+from caraway.state import (
+    DesiredState,
+    JobRegistry,
+    JobState,
+    NewCommit,
+    StateReader,
+    StateWriter,
+    connect,
+    is_migrated,
+    migrate,
+    wait_until_migrated,
+)
+from caraway.state.tables import metadata
+from tests.unit.control.graphs import clicks, spend, users
+
+FIRST = Graph(datasets=(clicks(), spend()))
+SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+
+
+@contextmanager
+def opened(url: str) -> Iterator[sa.Engine]:
+    engine = connect(url)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def engine(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    with opened(postgres) as engine:
+        yield engine
+
+
+@pytest.fixture
+def reader(engine: sa.Engine) -> StateReader:
+    return StateReader(engine)
+
+
+@pytest.fixture
+def writer(engine: sa.Engine) -> StateWriter:
+    return StateWriter(engine)
+
+
+def _commit(name: str, parent: str | None, graph: Graph, *, branch: str = "main") -> NewCommit:
+    return NewCommit(
+        id=name,
+        branch=branch,
+        parent=parent,
+        message=f"message of {name}",
+        author="me@example.com",
+        graph=encode_graph(graph),
+        fingerprint="graph-1:0",
+        summary=("line 1\n", "line 2\n"),
+        jobs=plan_graph(graph).jobs,
+    )
+
+
+def test_the_migrations_make_the_tables_of_the_queries(engine: sa.Engine) -> None:
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_migrating_again_and_at_once_is_harmless(postgres: str) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(migrate, [postgres] * 4))
+    migrate(postgres)
+    with opened(postgres) as engine:
+        assert is_migrated(engine)
+
+
+def test_an_engine_waits_for_the_tables(postgres: str) -> None:
+    with pytest.raises(UnavailableError, match="tables have not been set up"):
+        wait_until_migrated(postgres, timeout_seconds=0.3)
+    server = threading.Timer(0.5, migrate, [postgres])
+    server.start()
+    wait_until_migrated(postgres, timeout_seconds=30)
+    server.join()
+
+
+def test_a_fresh_branch_is_empty(reader: StateReader) -> None:
+    assert reader.head_id() is None
+    assert reader.head().graph == b""
+    assert reader.history() == ()
+    with pytest.raises(UnknownEntityError, match="'nowhere'"):
+        reader.head("nowhere")
+
+
+def test_a_commit_moves_its_branch_and_wants_its_jobs(reader: StateReader, writer: StateWriter) -> None:
+    commit = _commit("a", None, FIRST)
+    writer.publish(commit)
+    head = reader.head()
+    assert (head.commit_id, head.graph) == ("a", commit.graph)
+    record = reader.commit("a")
+    assert (record.message, record.author, record.summary) == (
+        "message of a",
+        "me@example.com",
+        ("line 1\n", "line 2\n"),
+    )
+    (job,) = reader.jobs()
+    assert (job.commit_id, job.dataset, job.pipeline, job.mode) == ("a", "Spend", "sum_up", "real-time")
+    assert (job.desired, job.state, job.attempts) == (DesiredState.RUNNING, JobState.PENDING, 0)
+    writer.publish(_commit("b", "a", SECOND))
+    assert [record.id for record in reader.history()] == ["b", "a"]
+    assert [record.id for record in reader.history(limit=1)] == ["b"]
+    with pytest.raises(UnknownEntityError, match="'c'"):
+        reader.commit("c")
+
+
+def test_publishing_twice_is_publishing_once(reader: StateReader, writer: StateWriter) -> None:
+    first = _commit("a", None, FIRST)
+    writer.publish(first)
+    writer.publish(first)
+    writer.publish(_commit("b", "a", SECOND))
+    writer.publish(first)  # a retry that comes late, after somebody built on it
+    assert reader.head_id() == "b"
+
+
+def test_a_commit_on_an_old_head_is_refused_and_told_who_won(reader: StateReader, writer: StateWriter) -> None:
+    writer.publish(_commit("a", None, FIRST))
+    with pytest.raises(
+        ConflictError, match=r"commit a \('message of a' by me@example.com, .* UTC\) was made"
+    ) as caught:
+        writer.publish(_commit("b", None, SECOND))
+    assert "commit again" in str(caught.value)
+    assert reader.head_id() == "a"
+    assert [job.commit_id for job in reader.jobs()] == ["a"]
+    with pytest.raises(ConflictError):
+        writer.publish(_commit("b", "somewhere else", SECOND))
+
+
+def test_of_many_commits_at_once_one_wins(reader: StateReader, writer: StateWriter) -> None:
+    def publish(number: int) -> str:
+        try:
+            writer.publish(_commit(f"c{number}", None, FIRST))
+        except ConflictError:
+            return "refused"
+        return f"c{number}"
+
+    with ThreadPoolExecutor(4) as pool:
+        outcomes = list(pool.map(publish, range(12)))
+    won = [outcome for outcome in outcomes if outcome != "refused"]
+    assert won == [reader.head_id()]
+    assert len(reader.history()) == 1
+
+
+def test_a_commit_that_fails_half_way_leaves_nothing(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.text("ALTER TABLE jobs ADD CHECK (dataset <> 'Spend')"))
+    with pytest.raises(sa.exc.IntegrityError):
+        writer.publish(_commit("a", None, FIRST))
+    assert reader.head_id() is None
+    assert reader.history() == ()
+
+
+def test_jobs_that_go_on_keep_what_was_reported(reader: StateReader, writer: StateWriter) -> None:
+    writer.publish(_commit("a", None, FIRST))
+    (job,) = reader.jobs()
+    writer.report(
+        job.job_id, state=JobState.RUNNING, mode="micro-batch", attempts=3, error="died", progress={"offsets": {"0": 7}}
+    )
+    writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
+    (job,) = reader.jobs()
+    assert (job.commit_id, job.state, job.attempts, job.error) == ("b", JobState.RUNNING, 3, "died")
+    assert job.progress == {"offsets": {"0": 7}}
+
+
+def test_a_job_that_is_no_longer_wanted_can_come_back(reader: StateReader, writer: StateWriter) -> None:
+    writer.publish(_commit("a", None, FIRST))
+    old = reader.jobs()[0].job_id
+    writer.report(old, state=JobState.FAILING, mode="real-time", attempts=1, error="died", progress={})
+    writer.publish(_commit("b", "a", SECOND))
+    jobs = {job.job_id: job for job in reader.jobs()}
+    assert jobs[old].desired is DesiredState.STOPPED
+    assert [job.commit_id for job in jobs.values() if job.desired is DesiredState.RUNNING] == ["b"]
+    writer.publish(_commit("c", "b", FIRST))
+    jobs = {job.job_id: job for job in reader.jobs()}
+    assert (jobs[old].desired, jobs[old].state, jobs[old].error) == (DesiredState.RUNNING, JobState.PENDING, "")
+
+
+def test_the_reader_can_t_write(engine: sa.Engine) -> None:
+    reader = StateReader(engine)
+    with pytest.raises(sa.exc.InternalError, match="read-only"), reader._engine.begin() as connection:
+        connection.execute(sa.text("DELETE FROM branches"))
+
+
+def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
+    registry = JobRegistry(engine)
+    assert registry.desired_jobs() == ()
+    writer.publish(_commit("a", None, FIRST))
+    assert registry.desired_jobs() == plan_graph(FIRST).jobs
+    assert registry.desired_jobs() is registry.desired_jobs()
+    writer.publish(_commit("b", "a", SECOND))
+    (job,) = registry.desired_jobs()
+    assert job == plan_graph(SECOND).jobs[0]
+    registry.report(job.job_id, state="running", mode="real-time", attempts=2, progress={"rows": 5})
+    record = next(record for record in reader.jobs() if record.job_id == job.job_id)
+    assert (record.state, record.attempts, record.progress) == (JobState.RUNNING, 2, {"rows": 5})
+    with pytest.raises(ValueError, match="asleep"):
+        registry.report(job.job_id, state="asleep", mode="real-time", attempts=2)
+    registry.report("unknown", state="running", mode="real-time", attempts=1)
+
+
+def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: StateReader) -> None:
+    assert reader.head_id() is None
+    with opened(postgres) as another, another.connect() as connection:
+        connection.execute(
+            sa.text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+    assert reader.head_id() is None
+
+
+def test_no_postgres_at_all_is_told() -> None:
+    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), patience_seconds=0.2)
+    with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
+        writer.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
+
+
+def test_a_killed_postgres_that_comes_back_goes_unnoticed(tmp_path: Path) -> None:
+    server = EmbeddedPostgres(tmp_path, ports.choose())
+    with opened(server.url) as engine, ThreadPoolExecutor(1) as pool:
+        with running(server, tmp_path / "log") as pid:
+            migrate(server.url)
+            StateWriter(engine).publish(_commit("a", None, FIRST))
+            os.kill(pid, signal.SIGKILL)
+        # Asked for while it is away, answered once it is back.
+        answer = pool.submit(StateReader(engine).head_id)
+        with running(server, tmp_path / "log"):
+            assert answer.result(timeout=30) == "a"
