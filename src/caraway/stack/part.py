@@ -42,29 +42,31 @@ class Launch:
 
 
 class Part(Protocol):
-    """One supervised process of the stack. Methods may block; each part has a thread of its own.
-
-    Attributes:
-        name: Short and unique; also names its log file.
-        after: Parts that must have become ready before it is started.
-        port: Where it listens, if it does.
-        stop_signal: Asks it to end in good order.
-        stop_seconds: How long that may take before it is killed.
-        start_seconds: How long it may take to become ready.
-    """
+    """One supervised process of the stack. Methods may block; each part has a thread of its own."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Short and unique; also names its log file."""
+
     @property
-    def after(self) -> frozenset[str]: ...
+    def after(self) -> frozenset[str]:
+        """Parts that must have become ready before it is started."""
+
     @property
-    def port(self) -> int | None: ...
+    def port(self) -> int | None:
+        """Where it listens, if it does."""
+
     @property
-    def stop_signal(self) -> signal.Signals: ...
+    def stop_signal(self) -> signal.Signals:
+        """What asks it to end in good order."""
+
     @property
-    def stop_seconds(self) -> float: ...
+    def stop_seconds(self) -> float:
+        """How long that may take before it is killed."""
+
     @property
-    def start_seconds(self) -> float: ...
+    def start_seconds(self) -> float:
+        """How long it may take to become ready."""
 
     def prepare(self) -> None:
         """Make what it needs before it can start; called before each start, hence quick when all is there."""

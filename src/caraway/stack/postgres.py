@@ -64,15 +64,13 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """Where the server is, with the password."""
-        password = self._password_file.read_text() if self._password_file.is_file() else self._new_password()
-        return f"postgresql://{SUPERUSER}:{password}@127.0.0.1:{self.port}/{DATABASE}"
+        return f"postgresql://{SUPERUSER}:{self._password()}@127.0.0.1:{self.port}/{DATABASE}"
 
     def prepare(self) -> None:
         """Create the cluster if there is none, and clear away what a crash left."""
         self._end_stray_server()
         if (self._cluster / "PG_VERSION").is_file():
             return
-        assert self.url  # makes the password
         # In a folder of another name, so that a half-made cluster is never taken for a whole one.
         unfinished = self._cluster.with_name("cluster.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -103,7 +101,7 @@ class EmbeddedPostgres:
         binary = _binaries(cluster) / "initdb"
         # The password is read by initdb itself, as the other user: from a file in the folder that is that user's.
         password = cluster.with_name("initdb.password")
-        password.write_text(self._password_file.read_text())
+        password.write_text(self._password())
         password.chmod(0o600)
         log = cluster.with_name("initdb.log")
         log.unlink(missing_ok=True)
@@ -128,7 +126,9 @@ class EmbeddedPostgres:
             said = log.read_text(errors="replace").strip()
             raise PartFailedError(f"Postgres could not create its files in {cluster}:\n{said}")
 
-    def _new_password(self) -> str:
+    def _password(self) -> str:
+        if self._password_file.is_file():
+            return self._password_file.read_text()
         password = secrets.token_hex(PASSWORD_BYTES)
         self._password_file.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:

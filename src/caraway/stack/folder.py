@@ -1,0 +1,113 @@
+"""The data folder: where things lie in it, that it can be used, and that only one stack uses it."""
+
+import errno
+import fcntl
+import os
+import shutil
+from pathlib import Path
+from typing import IO
+
+from caraway.stack.errors import AlreadyRunningError, DataFolderError
+
+# Below this Postgres and Kafka can't even start: their first files take some 60 MB.
+LEAST_FREE_BYTES = 256 * 1024 * 1024
+
+
+class DataFolder:
+    """A data folder on this machine.
+
+    Attributes:
+        path: The folder itself.
+        run: What is known about a running stack: its record, its lock, the engine's heartbeat.
+        logs: One log a part.
+        record: The stack's record, `stack.json`.
+        heartbeat: What the engine writes every second.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run = path / "run"
+        self.logs = path / "logs"
+        self.record = self.run / "stack.json"
+        self.heartbeat = self.run / "engine.json"
+        self._lock: IO[str] | None = None
+
+    def log(self, part: str) -> Path:
+        """Give the log file of a part."""
+        return self.logs / f"{part}.log"
+
+    def claim(self) -> None:
+        """Make the folder if need be, and keep every other stack out of it.
+
+        Raises:
+            AlreadyRunningError: Another one is in it.
+            DataFolderError: It can't be written, or its disk is full.
+        """
+        try:
+            for folder in (self.path, self.run, self.logs):
+                folder.mkdir(parents=True, exist_ok=True)
+            # The record holds the database's password.
+            self.run.chmod(0o700)
+            self._check_writable()
+        except OSError as error:
+            raise DataFolderError(_explain(self.path, error)) from error
+        lock = (self.run / "lock").open("a+")
+        try:
+            # The lock goes when the process that holds it goes, however that ends.
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            lock.seek(0)
+            holder = lock.read().strip() or "unknown"
+            lock.close()
+            raise AlreadyRunningError(
+                f"Caraway runs already in {self.path} (process {holder}).\n"
+                "See `caraway status`, end it with `caraway down`, or choose another folder with --data."
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        self._lock = lock
+
+    def release(self) -> None:
+        """Let others in."""
+        if self._lock:
+            self._lock.close()
+            self._lock = None
+
+    def is_claimed(self) -> bool:
+        """Tell whether a stack, of whatever process, is in the folder."""
+        try:
+            with (self.run / "lock").open("r") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def _check_writable(self) -> None:
+        probe = self.run / "probe"
+        # Permissions alone don't tell: the disk may be mounted read-only, the quota may be used up.
+        probe.write_bytes(bytes(4096))
+        probe.unlink()
+        free = shutil.disk_usage(self.path).free
+        if free < LEAST_FREE_BYTES:
+            raise OSError(errno.ENOSPC, f"{free // 2**20} MiB are free, {LEAST_FREE_BYTES // 2**20} MiB are needed")
+
+
+def _explain(path: Path, error: OSError) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return (
+                f"The disk of the data folder {path} is full: {error.strerror}.\n"
+                "Free some space, or choose a folder on another disk with --data."
+            )
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return (
+                f"The data folder {path} can't be written: {error.strerror}.\n"
+                "Choose a folder that belongs to you with --data, or set CARAWAY_DATA_DIR."
+            )
+        case errno.ENOTDIR | errno.EEXIST:
+            return f"The data folder {path} can't be made: a file is in the way.\nChoose another folder with --data."
+        case _:
+            return f"The data folder {path} can't be used: {error}.\nChoose another folder with --data."

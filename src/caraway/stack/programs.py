@@ -1,0 +1,75 @@
+"""The parts that are ours: the engine and the server, each a Python module started as a process."""
+
+import signal
+import sys
+from pathlib import Path
+
+from caraway.config import Settings
+from caraway.stack.part import Launch
+from caraway.stack.probe import check_engine, check_http
+
+
+class EngineProgram:
+    """`python -m caraway.engine`: a Spark driver. It waits for Postgres and Kafka by itself while Spark starts."""
+
+    name = "engine"
+    after: frozenset[str] = frozenset()
+    port: int | None = None
+    stop_signal = signal.SIGTERM
+    # Time for a last checkpoint of each job.
+    stop_seconds = 30.0
+    start_seconds = 180.0
+
+    def __init__(self, folder: Path, settings: Settings, heartbeat: Path) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._heartbeat = heartbeat
+
+    def prepare(self) -> None:
+        """Forget the former engine's heartbeat."""
+        self._heartbeat.unlink(missing_ok=True)
+
+    def launch(self) -> Launch:
+        """Run the module."""
+        return _python("caraway.engine", self._folder, self._settings)
+
+    def check(self, pid: int) -> str | None:
+        """Tell why it isn't ready, or None."""
+        return check_engine(self._heartbeat, pid)
+
+
+class ServerProgram:
+    """`python -m caraway.server`: ingest, query and control over HTTP."""
+
+    name = "server"
+    after = frozenset({"postgres", "kafka"})
+    stop_signal = signal.SIGTERM
+    stop_seconds = 15.0
+    start_seconds = 90.0
+
+    def __init__(self, folder: Path, settings: Settings, port: int, url: str) -> None:
+        self.port = port
+        self._folder = folder
+        self._settings = settings
+        self._url = url
+
+    def prepare(self) -> None:
+        """Nothing: the server makes what it needs."""
+
+    def launch(self) -> Launch:
+        """Run the module."""
+        return _python("caraway.server", self._folder, self._settings)
+
+    def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the server's alone)
+        """Tell why it isn't ready, or None."""
+        return check_http(self._url)
+
+
+def _python(module: str, folder: Path, settings: Settings) -> Launch:
+    environment = {
+        **settings.environment(),
+        # Logs are read while the process lives, and after it was killed.
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONFAULTHANDLER": "1",
+    }
+    return Launch(command=(sys.executable, "-m", module), folder=folder, environment=environment)

@@ -1,0 +1,49 @@
+"""What a stack writes down about itself, in `run/stack.json`: for `caraway status` and `down`, and for its next start."""
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from caraway.stack.part import PartStatus
+
+
+class StackRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=False):
+    """A stack at one moment.
+
+    Attributes:
+        state: "starting", "running", "stopping", "stopped" or "failed".
+        message: More about it, for people.
+        pid: The process that supervises.
+        process_created_at: Creation time of that process, in seconds since 1970.
+        started_at: When the stack was started, in seconds since 1970.
+        ports: Port by use; kept when the stack stops, so that the next start takes the same ones.
+        urls: Address by part; the one of Postgres holds its password.
+        parts: The parts, in the order in which they are shown.
+    """
+
+    state: str
+    message: str = ""
+    pid: int | None = None
+    process_created_at: float | None = None
+    started_at: float | None = None
+    ports: dict[str, int] = {}
+    urls: dict[str, str] = {}
+    parts: tuple[PartStatus, ...] = ()
+
+
+def read_record(path: Path) -> StackRecord | None:
+    """Read a record; None if there is none or it can't be understood."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=StackRecord)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_record(path: Path, record: StackRecord) -> None:
+    """Write a record in one piece, readable by its owner only."""
+    unfinished = path.with_suffix(".json.unfinished")
+    content = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    with os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+    unfinished.replace(path)

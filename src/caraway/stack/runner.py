@@ -1,0 +1,171 @@
+"""Keep one part alive: prepare, start, watch, start again."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from subprocess import Popen, TimeoutExpired
+
+from caraway.errors import CarawayError
+from caraway.stack.logs import quote, rotate
+from caraway.stack.part import Part, PartState, PartStatus
+from caraway.stack.process import created_at, kill_group, start, stop
+
+# How often it is looked at while it starts, and later.
+STARTING_SECONDS = 0.1
+RUNNING_SECONDS = 2.0
+
+# A health check may fail once or twice on a machine under load without anything being wrong.
+TOLERATED_FAILURES = 3
+
+# Waits before the next start, after so many deaths in a row; the last one goes on for ever.
+BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+
+# A part that lived so long died for a new reason.
+LONG_LIFE_SECONDS = 60.0
+
+# From here on it won't get better by itself: say so, with the log.
+REPEATED_DEATHS = 3
+
+
+class Runner:
+    """Supervise one part from a thread of its own.
+
+    The kernel ends a part when the thread that started it ends, hence one thread from start to stop.
+    """
+
+    def __init__(
+        self,
+        part: Part,
+        log: Path,
+        *,
+        may_start: Callable[[], bool],
+        on_change: Callable[[PartStatus], None],
+    ) -> None:
+        """Arrange for a part to be run.
+
+        Args:
+            part: What to run.
+            log: Where its output goes.
+            may_start: Whether the parts that it comes after are ready.
+            on_change: Called from the part's thread with each new status.
+        """
+        self.part = part
+        self.log = log
+        self.status = PartStatus(name=part.name, state=PartState.WAITING, port=part.port)
+        self.has_been_ready = False
+        self._may_start = may_start
+        self._on_change = on_change
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"caraway-{part.name}", daemon=True)
+
+    def start(self) -> None:
+        """Begin; returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ask the part to end; returns at once."""
+        self._stopping.set()
+
+    def join(self) -> None:
+        """Wait until the part has ended."""
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._may_start():
+            if self._stopping.wait(STARTING_SECONDS):
+                self._change(state=PartState.STOPPED)
+                return
+        deaths = 0
+        while not self._stopping.is_set():
+            began = time.monotonic()
+            reason = self._live()
+            if reason is None:
+                break
+            deaths = 1 if time.monotonic() - began > LONG_LIFE_SECONDS else deaths + 1
+            if self._pause(deaths, reason):
+                break
+        self._change(state=PartState.STOPPED, message="", pid=None, process_created_at=None, ready_at=None)
+
+    def _live(self) -> str | None:
+        """Go through one life of the part; tell why it ended, or None if it was asked to."""
+        self._change(state=PartState.PREPARING, message="")
+        try:
+            rotate(self.log)
+            self.part.prepare()
+            process = start(self.part.launch(), self.log, self.part.stop_signal)
+        except Exception as error:  # noqa: BLE001 (whatever it is: supervision goes on)
+            return _text(error)
+        self._change(state=PartState.STARTING, pid=process.pid, process_created_at=created_at(process.pid))
+        try:
+            reason = self._watch(process)
+        except Exception as error:  # noqa: BLE001
+            reason = f"it can't be watched: {_text(error)}"
+        if reason is None:
+            self._change(state=PartState.STOPPING, message="")
+            stop(process, self.part.stop_signal, self.part.stop_seconds)
+        else:
+            kill_group(process)
+        return reason
+
+    def _watch(self, process: Popen[bytes]) -> str | None:
+        """Look after a process; tell why it ended, or None if it is to be stopped."""
+        deadline = time.monotonic() + self.part.start_seconds
+        ready, failures, next_check = False, 0, 0.0
+        while not self._stopping.is_set():
+            try:
+                # A death is noticed at once even between two health checks.
+                return f"it ended with {_describe(process.wait(STARTING_SECONDS))}"
+            except TimeoutExpired:
+                pass
+            if time.monotonic() < next_check:
+                continue
+            reason = self.part.check(process.pid)
+            next_check = time.monotonic() + (RUNNING_SECONDS if ready else STARTING_SECONDS)
+            if reason is None:
+                failures = 0
+                if not ready or self.status.state is not PartState.RUNNING:
+                    ready = self.has_been_ready = True
+                    self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
+                rotate(self.log)
+            elif not ready:
+                if time.monotonic() > deadline:
+                    stop(process, self.part.stop_signal, self.part.stop_seconds)
+                    return f"it wasn't ready after {self.part.start_seconds:.0f} s: {reason}"
+            else:
+                failures += 1
+                if failures == TOLERATED_FAILURES:
+                    self._change(state=PartState.UNRESPONSIVE, message=reason)
+        return None
+
+    def _pause(self, deaths: int, reason: str) -> bool:
+        """Wait before the next start; tell whether we were asked to stop meanwhile."""
+        wait = BACKOFF_SECONDS[min(deaths, len(BACKOFF_SECONDS)) - 1]
+        state, message = PartState.RESTARTING, reason
+        if deaths >= REPEATED_DEATHS:
+            state = PartState.FAILED
+            message = f"it died {deaths} times in a row, lastly because {reason}; next attempt in {wait:.0f} s"
+            message = f"{message}\n{quote(self.log)}"
+        self._change(
+            state=state,
+            message=message,
+            pid=None,
+            process_created_at=None,
+            ready_at=None,
+            restarts=self.status.restarts + 1,
+        )
+        return self._stopping.wait(wait)
+
+    def _change(self, **changes: object) -> None:
+        self.status = replace(self.status, **changes)  # type: ignore[arg-type] # keywords of PartStatus
+        self._on_change(self.status)
+
+
+def _text(error: Exception) -> str:
+    return str(error) if isinstance(error, CarawayError) else f"{type(error).__name__}: {error}"
+
+
+def _describe(code: int) -> str:
+    return f"signal {-code}" if code < 0 else f"exit code {code}"

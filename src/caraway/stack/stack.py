@@ -1,0 +1,288 @@
+"""The whole stack of one machine: its parts, their order, their addresses, its record."""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from msgspec.structs import replace
+
+from caraway.config import Settings
+from caraway.stack import ports
+from caraway.stack.errors import PartFailedError, PortInUseError
+from caraway.stack.external import ExternalService
+from caraway.stack.folder import DataFolder
+from caraway.stack.jars import ensure_jars
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.logs import quote
+from caraway.stack.part import Part, PartState, PartStatus
+from caraway.stack.postgres import EmbeddedPostgres
+from caraway.stack.probe import check_kafka, check_postgres
+from caraway.stack.process import created_at, end_leftovers
+from caraway.stack.programs import EngineProgram, ServerProgram
+from caraway.stack.record import StackRecord, read_record, write_record
+from caraway.stack.runner import REPEATED_DEATHS, Runner
+
+# Time for the slowest part's own limits to strike first.
+START_SECONDS = 240.0
+
+# Told a line at a time what happens, and after each change how the parts are.
+Progress = Callable[[str, Sequence[PartStatus]], None]
+
+# In the order in which the parts are stopped; parts of one step together. Nobody loses what it needs while it ends.
+STOP_ORDER = (frozenset({"server", "engine"}), frozenset({"kafka", "postgres"}))
+
+
+class Stack:
+    """Postgres, Kafka, engine and server in a data folder, kept alive until they are stopped.
+
+    ```python
+    with Stack(load_settings()) as stack:
+        client = Client(stack.url)
+    ```
+
+    Attributes:
+        settings: The settings as the parts get them: with all addresses filled in once the stack has started.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._folder = DataFolder(settings.data_dir)
+        self._runners: dict[str, Runner | ExternalService] = {}
+        self._record = StackRecord(state="stopped")
+        self._on_progress: Progress = _silent
+        # Parts report from their own threads; the record is written by one of them at a time.
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the HTTP server is.
+
+        Raises:
+            PartFailedError: The stack has not been started.
+        """
+        url = self.settings.server.url
+        if url is None:
+            raise PartFailedError("The stack has no address before it is started: call start() first.")
+        return url
+
+    def start(self, on_progress: Progress | None = None) -> None:
+        """Start all parts, and return once all of them are ready.
+
+        Args:
+            on_progress: Told what happens; called from several threads, one at a time.
+
+        Raises:
+            AlreadyRunningError: Another stack runs in the data folder.
+            DataFolderError: The data folder can't be used.
+            PortInUseError: The port that the settings name for the server is taken.
+            JarsError: A Java library can't be had.
+            JavaMissingError: There is no Java.
+            PartFailedError: A part didn't become ready; all are stopped again.
+        """
+        self._on_progress = on_progress or _silent
+        self._folder.claim()
+        try:
+            self._clear_leftovers()
+            parts = self._assemble()
+            self._start(parts)
+            self._wait_until_ready()
+        except Exception as error:
+            self._end("failed", str(error))
+            raise
+        except BaseException:
+            # Ctrl-C: nothing failed.
+            self._end("stopped", "")
+            raise
+
+    def stop(self) -> None:
+        """Stop all parts in good order; those that don't follow in time are killed."""
+        if self._runners:
+            self._end("stopped", "")
+
+    def status(self) -> tuple[PartStatus, ...]:
+        """Tell how the parts are."""
+        with self._lock:
+            return tuple(runner.status for runner in self._runners.values())
+
+    def _clear_leftovers(self) -> None:
+        """End what a killed supervisor left, and take over what the last stack wrote down."""
+        former = read_record(self._folder.record) or StackRecord(state="stopped")
+        living = [(part.pid, part.process_created_at) for part in former.parts if part.pid and part.process_created_at]
+        ended = end_leftovers(living)
+        self._record = StackRecord(
+            state="starting",
+            pid=os.getpid(),
+            process_created_at=created_at(os.getpid()),
+            started_at=time.time(),
+            ports=former.ports,
+        )
+        if ended:
+            self._tell(f"Ended {len(ended)} processes that an earlier stack had left behind")
+
+    def _assemble(self) -> list[Part | ExternalService]:
+        """Decide on addresses, fill them into the settings, and make the parts."""
+        settings, path = self.settings, self._folder.path
+        parts: list[Part | ExternalService] = []
+        kafka, postgres = settings.kafka, settings.postgres
+        if postgres.url is None:
+            embedded_postgres = EmbeddedPostgres(path / "postgres", self._port("postgres"))
+            postgres = postgres.model_copy(update={"url": embedded_postgres.url})
+            parts.append(embedded_postgres)
+        else:
+            url = postgres.url
+            parts.append(ExternalService("postgres", lambda: check_postgres(url), on_change=self._changed_part))
+        self._tell("Looking for the Java libraries")
+        jars = ensure_jars(settings, lambda done, wanted, what: self._tell(f"Java libraries: {what} ({done}/{wanted})"))
+        if kafka.bootstrap_servers is None:
+            embedded_kafka = EmbeddedKafka(
+                path / "kafka",
+                port=self._port("kafka"),
+                controller_port=self._port("kafka_controller"),
+                jars=jars.broker,
+                heap_mb=kafka.heap_mb,
+            )
+            kafka = kafka.model_copy(update={"bootstrap_servers": embedded_kafka.bootstrap_servers})
+            parts.append(embedded_kafka)
+        else:
+            servers = kafka.bootstrap_servers
+            parts.append(ExternalService("kafka", lambda: check_kafka(servers), on_change=self._changed_part))
+        server = settings.server.model_copy(update={"port": self._server_port()})
+        spark = settings.spark.model_copy(update={"jars": settings.spark.jars or jars.connector})
+        self.settings = settings.model_copy(
+            update={"kafka": kafka, "postgres": postgres, "server": server, "spark": spark}
+        )
+        parts += self._programs(path)
+        self._record = _with_urls(self._record, self.settings)
+        return parts
+
+    def _programs(self, path: Path) -> list[Part]:
+        server = ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url)
+        return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
+
+    def _port(self, use: str, host: str = "127.0.0.1") -> int:
+        """Give the port of the last time, or another one if that is taken."""
+        former = self._record.ports.get(use)
+        others = {port for name, port in self._record.ports.items() if name != use}
+        if former is not None and former not in others and ports.is_free(former, host):
+            return former
+        port = ports.choose(host, avoid=others)
+        if former is not None:
+            self._tell(f"Port {former} of {use} is taken by another program; from now on it is {port}")
+        self._remember(use, port)
+        return port
+
+    def _server_port(self) -> int:
+        host, port = self.settings.server.host, self.settings.server.port
+        if not port:
+            return self._port("server", host)
+        if not ports.is_free(port, host):
+            raise PortInUseError(
+                f"Port {port} on {host} is taken by another program. End that one, or choose another port with\n"
+                "CARAWAY_SERVER__PORT; without it Caraway chooses a free one."
+            )
+        self._remember("server", port)
+        return port
+
+    def _remember(self, use: str, port: int) -> None:
+        self._record = replace(self._record, ports={**self._record.ports, use: port})
+
+    def _start(self, parts: Sequence[Part | ExternalService]) -> None:
+        for part in parts:
+            if isinstance(part, ExternalService):
+                self._runners[part.status.name] = part
+                continue
+            self._runners[part.name] = Runner(
+                part,
+                self._folder.log(part.name),
+                may_start=partial(self._are_ready, part.after),
+                on_change=self._changed_part,
+            )
+        self._publish("Starting")
+        for runner in self._runners.values():
+            runner.start()
+
+    def _are_ready(self, names: frozenset[str]) -> bool:
+        return all(self._runners[name].has_been_ready for name in names)
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        with self._changed:
+            while not all(status.state is PartState.RUNNING for status in self.status()):
+                for status in self.status():
+                    if status.state is not PartState.RUNNING and status.restarts >= REPEATED_DEATHS:
+                        raise PartFailedError(f"{status.name} doesn't start: {status.message}")
+                if time.monotonic() > deadline:
+                    raise PartFailedError(self._unready())
+                self._changed.wait(0.5)
+            self._record = replace(self._record, state="running", message="")
+            self._publish("Ready")
+
+    def _unready(self) -> str:
+        late = [status for status in self.status() if status.state is not PartState.RUNNING]
+        lines = [f"Not ready after {START_SECONDS:.0f} s: {', '.join(status.name for status in late)}."]
+        lines += [f"{status.name}: {status.message}\n{quote(self._folder.log(status.name))}" for status in late]
+        return "\n".join(lines)
+
+    def _end(self, state: str, message: str) -> None:
+        with self._lock:
+            self._record = replace(self._record, state="stopping", message=message)
+            self._publish("Stopping")
+        for names in STOP_ORDER:
+            ending = [runner for name, runner in self._runners.items() if name in names]
+            for runner in ending:
+                runner.stop()
+            for runner in ending:
+                runner.join()
+        with self._lock:
+            self._record = replace(self._record, state=state, message=message, pid=None, process_created_at=None)
+            self._publish("Stopped")
+            self._runners = {}
+        self._folder.release()
+
+    def _changed_part(self, status: PartStatus) -> None:
+        with self._changed:
+            text = f"{status.name}: {status.state}"
+            self._publish(f"{text} ({status.message})" if status.message else text)
+            self._changed.notify_all()
+
+    def _tell(self, text: str) -> None:
+        with self._lock:
+            self._on_progress(text, self.status())
+
+    def _publish(self, text: str) -> None:
+        with self._lock:
+            self._record = replace(self._record, parts=self.status())
+            try:
+                write_record(self._folder.record, self._record)
+            except OSError as error:
+                # On a full disk the parts go on as long as they can, and so does their supervision.
+                text = f"{text} (and {self._folder.record} can't be written: {error})"
+            self._on_progress(text, self.status())
+
+
+def _with_urls(record: StackRecord, settings: Settings) -> StackRecord:
+    urls = {
+        "server": settings.server.url,
+        "kafka": settings.kafka.bootstrap_servers,
+        "postgres": settings.postgres.url,
+    }
+    return replace(record, urls={name: url for name, url in urls.items() if url})
+
+
+def _silent(text: str, parts: Sequence[PartStatus]) -> None:
+    """Show nothing."""
