@@ -1,1 +1,5 @@
-"""Caraway."""
+"""The command `caraway`."""
+
+from caraway.cli.application import app
+
+__all__ = ["app"]

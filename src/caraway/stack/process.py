@@ -106,13 +106,13 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
     return [process.pid for process in found]
 
 
-def memory_bytes(pid: int | None) -> int | None:
+def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
     """Give the resident memory of a process and of all below it; shared pages are counted once where that is known."""
     if pid is None:
         return None
     try:
         leader = psutil.Process(pid)
-        family = [leader, *leader.children(recursive=True)]
+        family = [leader, *(leader.children(recursive=True) if with_children else ())]
     except psutil.Error:
         return None
     total = 0

@@ -1,4 +1,4 @@
-"""What a stack writes down about itself, in `run/stack.json`: for `caraway status` and `down`, and for its next start."""
+"""What a stack writes down about itself in `run/stack.json`: for `caraway status`, `down` and its next start."""
 
 import os
 from pathlib import Path

@@ -94,7 +94,7 @@ class Stack:
             JavaMissingError: There is no Java.
             PartFailedError: A part didn't become ready; all are stopped again.
         """
-        self._on_progress = on_progress or _silent
+        self.report_to(on_progress)
         self._folder.claim()
         try:
             self._clear_leftovers()
@@ -113,6 +113,11 @@ class Stack:
         """Stop all parts in good order; those that don't follow in time are killed."""
         if self._runners:
             self._end("stopped", "")
+
+    def report_to(self, on_progress: Progress | None) -> None:
+        """Tell somebody else what happens from now on, or nobody."""
+        with self._lock:
+            self._on_progress = on_progress or _silent
 
     def status(self) -> tuple[PartStatus, ...]:
         """Tell how the parts are."""

@@ -1,0 +1,5 @@
+"""`python -m caraway.cli`, the same as `caraway`."""
+
+from caraway.cli import app
+
+app()

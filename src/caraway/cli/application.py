@@ -1,0 +1,20 @@
+"""Put the commands together; one module each."""
+
+import typer
+
+from caraway.cli.down import down
+from caraway.cli.jars import jars
+from caraway.cli.status import status
+from caraway.cli.up import up
+
+app = typer.Typer(
+    name="caraway",
+    help="Caraway, an open real-time feature platform.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command()(up)
+app.command()(down)
+app.command()(status)
+app.command()(jars)

@@ -1,0 +1,45 @@
+"""`caraway down`."""
+
+import contextlib
+import os
+import signal
+
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.config import load_settings
+from caraway.stack.errors import NotRunningError
+from caraway.stack.folder import DataFolder
+from caraway.stack.process import end_leftovers, is_alive, wait_until_gone
+from caraway.stack.record import StackRecord, read_record
+
+# Longer than the parts may take one after another, so that it is the supervisor that kills, with its log.
+STOP_SECONDS = 60.0
+
+
+def down(data: DataOption = None) -> None:
+    """Stop what `caraway up` runs in the data folder; the data stays."""
+    with plain_errors():
+        settings = load_settings(data)
+        folder = DataFolder(settings.data_dir)
+        record = read_record(folder.record)
+        if record is None or not (folder.is_claimed() or _leftovers(record)):
+            raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
+        if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
+            _end(record.pid, record.process_created_at)
+        # A supervisor that was killed leaves its record behind, and on macOS its parts as well.
+        end_leftovers(_leftovers(record))
+        out.print("Stopped. The data stays.")
+
+
+def _end(pid: int, created_at: float) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    if not wait_until_gone(pid, created_at, STOP_SECONDS):
+        out.print(f"It didn't stop within {STOP_SECONDS:.0f} s and is killed.")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        wait_until_gone(pid, created_at, STOP_SECONDS)
+
+
+def _leftovers(record: StackRecord) -> list[tuple[int, float]]:
+    known = [(part.pid, part.process_created_at) for part in record.parts]
+    return [(pid, created) for pid, created in known if pid and created and is_alive(pid, created)]

@@ -1,0 +1,56 @@
+"""Show how a stack starts: a live table on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from caraway.cli.output import out
+from caraway.stack import PartState, PartStatus
+from caraway.stack.stack import Progress
+
+COLOURS = {
+    PartState.RUNNING: "green",
+    PartState.FAILED: "red",
+    PartState.UNRESPONSIVE: "red",
+    PartState.RESTARTING: "yellow",
+    PartState.STOPPED: "dim",
+}
+
+
+@contextmanager
+def shown_progress() -> Iterator[Progress]:
+    """Show what the stack tells as long as the block lasts; gives the function to tell it to."""
+    began = time.monotonic()
+    if not out.is_terminal:
+
+        def write(text: str, parts: Sequence[PartStatus]) -> None:  # noqa: ARG001
+            out.print(f"{time.monotonic() - began:6.1f} s  {text}", markup=False, soft_wrap=True)
+
+        yield write
+        return
+    with Live(console=out, transient=True, refresh_per_second=8) as live:
+
+        def draw(text: str, parts: Sequence[PartStatus]) -> None:
+            live.update(_picture(text, parts))
+
+        yield draw
+
+
+def state_text(state: PartState) -> Text:
+    """Give a state in its colour."""
+    return Text(str(state), style=COLOURS.get(state, "cyan"))
+
+
+def _picture(text: str, parts: Sequence[PartStatus]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for part in parts:
+        settled = part.state in {PartState.RUNNING, PartState.STOPPED}
+        mark: RenderableType = Text("✓", style="green") if settled else Spinner("dots")
+        table.add_row(mark, part.name, state_text(part.state), Text(part.message.split("\n", 1)[0], style="dim"))
+    return Group(Text(text.split("\n", 1)[0], style="dim"), table)

@@ -1,0 +1,84 @@
+"""`caraway status`."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.progress import COLOURS
+from caraway.config import load_settings
+from caraway.stack.folder import DataFolder
+from caraway.stack.report import PartReport, StackReport, report_stack
+
+
+def status(
+    data: DataOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+) -> None:
+    """Show each part of the stack; exit code 0 only if all of it runs."""
+    with plain_errors():
+        report = report_stack(DataFolder(load_settings(data).data_dir))
+        if as_json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(report), indent=2))
+        else:
+            _show(report)
+        healthy = report.state == "running" and all(part.state == "running" for part in report.parts)
+        raise typer.Exit(0 if healthy else 1)
+
+
+def _show(report: StackReport) -> None:
+    out.print(f"Caraway in {report.data_dir}: [bold]{report.state}[/]", soft_wrap=True)
+    if report.message:
+        out.print(report.message, markup=False, soft_wrap=True)
+    if report.state == "running" and report.url:
+        out.print(f"Server: {report.url}, memory of all: {_megabytes(report.memory_bytes)}", soft_wrap=True)
+    if report.parts:
+        out.print(_part_table(report))
+    for part in report.parts:
+        if part.message:
+            out.print(f"{part.name}: {part.message}", markup=False, soft_wrap=True)
+    if report.jobs:
+        out.print(_job_table(report))
+
+
+def _part_table(report: StackReport) -> Table:
+    table = Table("part", "state", "pid", "port", "up", "memory", "restarts", box=None, header_style="dim")
+    for part in report.parts:
+        table.add_row(
+            part.name,
+            Text(_state(part), style=COLOURS.get(part.state, "red")),  # type: ignore[call-overload] # keys are strings
+            str(part.pid or ""),
+            str(part.port or ""),
+            _duration(part.uptime_seconds),
+            _megabytes(part.memory_bytes),
+            str(part.restarts),
+        )
+    return table
+
+
+def _job_table(report: StackReport) -> Table:
+    table = Table("job", "state", "mode", "error", box=None, header_style="dim")
+    for job in report.jobs:
+        table.add_row(
+            job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error
+        )
+    return table
+
+
+def _state(part: PartReport) -> str:
+    return f"{part.state} (external)" if part.external else part.state
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _megabytes(size: int | None) -> str:
+    return "" if size is None else f"{size / 1e6:.0f} MB"

@@ -1,0 +1,121 @@
+"""`caraway up`."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.progress import shown_progress
+from caraway.config import Settings, load_settings
+from caraway.stack import PartState, PartStatus, Stack
+from caraway.stack.errors import PartFailedError
+from caraway.stack.folder import DataFolder
+from caraway.stack.logs import quote
+from caraway.stack.record import StackRecord, read_record
+from caraway.stack.stack import Progress
+
+POLL_SECONDS = 0.1
+
+
+def up(
+    data: DataOption = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; `caraway down` ends it.")] = False,
+) -> None:
+    """Start Postgres, Kafka, the engine and the server, and keep them running until Ctrl-C."""
+    with plain_errors():
+        settings = load_settings(data)
+        began = time.monotonic()
+        if detach:
+            _start_detached(settings)
+        else:
+            _run(settings, began)
+
+
+def _run(settings: Settings, began: float) -> None:
+    stack = Stack(settings)
+    with _ending_in_order() as asked_to_end:
+        try:
+            with shown_progress() as progress:
+                stack.start(progress)
+            out.print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
+            out.print(f"Data and logs: {settings.data_dir}. Ctrl-C ends it.", soft_wrap=True)
+            stack.report_to(_report)
+            asked_to_end.wait()
+        except KeyboardInterrupt:
+            out.print("Ended.")
+        stack.report_to(None)
+        stack.stop()
+    out.print("Stopped. The data stays.")
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[threading.Event]:
+    """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into KeyboardInterrupt, the second into death."""
+    asked = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if asked.is_set():
+            # The kernel takes the parts along.
+            os._exit(130)
+        asked.set()
+        out.print("Stopping; once more kills.")
+        raise KeyboardInterrupt
+
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    former = [signal.signal(number, end) for number in signals]
+    try:
+        yield asked
+    finally:
+        for number, handler in zip(signals, former, strict=True):
+            signal.signal(number, handler)
+
+
+def _report(text: str, parts: Sequence[PartStatus]) -> None:
+    # Once all runs, only what is out of order is worth a line, and the return to order.
+    if any(part.state is not PartState.RUNNING or part.restarts for part in parts):
+        out.print(f"{time.strftime('%H:%M:%S')}  {text}", markup=False, soft_wrap=True)
+
+
+def _start_detached(settings: Settings) -> None:
+    folder = DataFolder(settings.data_dir)
+    # What is wrong with the folder is told here, where somebody reads it; the child claims it again.
+    folder.claim()
+    folder.release()
+    log = folder.log("supervisor")
+    began = time.monotonic()
+    with log.open("wb") as output:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "caraway.cli", "up"],
+            env={**os.environ, **settings.environment()},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    with shown_progress() as progress:
+        record = _wait_until_ready(child, folder, progress)
+    out.print(f"Caraway is ready at [bold]{record.urls['server']}[/] after {time.monotonic() - began:.1f} s.")
+    out.print(f"Data and logs: {settings.data_dir}. `caraway down` ends it.", soft_wrap=True)
+
+
+def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progress: Progress) -> StackRecord:
+    shown = None
+    while child.poll() is None:
+        record = read_record(folder.record)
+        if record is not None and record.pid == child.pid:
+            if record.parts != shown:
+                shown = record.parts
+                progress(record.state, record.parts)
+            if record.state == "running":
+                return record
+        time.sleep(POLL_SECONDS)
+    raise PartFailedError(f"The stack ended while it started:\n{quote(folder.log('supervisor'), 30)}")

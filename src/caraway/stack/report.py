@@ -1,0 +1,123 @@
+"""Describe a stack from outside: from its record, the engine's heartbeat and the system's process table."""
+
+import time
+from typing import Any
+
+import msgspec
+
+from caraway.stack.folder import DataFolder
+from caraway.stack.part import PartState, PartStatus
+from caraway.stack.process import is_alive, memory_bytes
+from caraway.stack.record import StackRecord, read_record
+
+
+class PartReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A part, as shown to people and programs.
+
+    Attributes:
+        name: Which part.
+        state: Where it is in its life; "dead" if its supervisor thinks that it lives and it doesn't.
+        message: More about the state.
+        pid: Its process.
+        port: Where it listens.
+        uptime_seconds: Since it became ready.
+        memory_bytes: Resident memory of it and all processes below it.
+        restarts: How often it was started again.
+        external: Whether it is somebody else's.
+        log: Its log file.
+    """
+
+    name: str
+    state: str
+    message: str
+    pid: int | None
+    port: int | None
+    uptime_seconds: float | None
+    memory_bytes: int | None
+    restarts: int
+    external: bool
+    log: str | None
+
+
+class JobReport(msgspec.Struct, frozen=True, kw_only=True):
+    """A job of the engine: its state, its mode ("real_time" or "micro_batch"), and its error if it failed."""
+
+    id: str
+    state: str
+    mode: str = ""
+    error: str = ""
+
+
+class StackReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole stack.
+
+    Attributes:
+        state: "running", "starting", "stopping", "stopped", "failed", or "killed" if its supervisor is gone.
+        message: More about the state.
+        data_dir: The data folder.
+        url: Where the server is.
+        memory_bytes: Resident memory of supervisor and parts.
+        parts: The parts.
+        jobs: The engine's jobs.
+    """
+
+    state: str
+    message: str
+    data_dir: str
+    url: str | None
+    memory_bytes: int
+    parts: tuple[PartReport, ...]
+    jobs: tuple[JobReport, ...]
+
+
+def report_stack(folder: DataFolder) -> StackReport:
+    """Look at the stack in a data folder, running or not."""
+    record = read_record(folder.record) or StackRecord(state="stopped")
+    supervised = is_alive(record.pid, record.process_created_at)
+    state = record.state if supervised or record.state in {"stopped", "failed"} else "killed"
+    parts = tuple(_report_part(part, folder) for part in record.parts)
+    own = memory_bytes(record.pid, with_children=False) if supervised else 0
+    return StackReport(
+        state=state,
+        message=record.message,
+        data_dir=str(folder.path),
+        url=record.urls.get("server"),
+        memory_bytes=(own or 0) + sum(part.memory_bytes or 0 for part in parts),
+        parts=parts,
+        jobs=_jobs(folder) if supervised else (),
+    )
+
+
+def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
+    alive = is_alive(part.pid, part.process_created_at)
+    claims_life = part.state not in {PartState.STOPPED, PartState.FAILED, PartState.WAITING}
+    dead = part.pid is not None and not alive and claims_life
+    return PartReport(
+        name=part.name,
+        state="dead" if dead else str(part.state),
+        message=part.message,
+        pid=part.pid if alive else None,
+        port=part.port,
+        uptime_seconds=time.time() - part.ready_at if alive and part.ready_at else None,
+        memory_bytes=memory_bytes(part.pid) if alive else None,
+        restarts=part.restarts,
+        external=part.external,
+        log=None if part.external else str(folder.log(part.name)),
+    )
+
+
+def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
+    try:
+        jobs: dict[str, Any] = msgspec.json.decode(folder.heartbeat.read_bytes())["jobs"]
+        # What the engine tells beyond this is for its own log.
+        return tuple(
+            JobReport(
+                id=name,
+                state=str(job["state"]),
+                mode=str(job.get("mode") or ""),
+                error=str(job.get("error") or ""),
+            )
+            for name, job in sorted(jobs.items())
+        )
+    except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
+        return ()
