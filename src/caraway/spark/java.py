@@ -1,7 +1,9 @@
 """The way from PySpark to our Java classes: the only place that touches PySpark's private names."""
 
+from subprocess import Popen
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -11,15 +13,21 @@ def jvm_of(session: SparkSession) -> Any:  # noqa: ANN401 (py4j has no types)
 
 
 def active_jvm() -> Any:  # noqa: ANN401 (py4j has no types)
-    """Return the JVM of the active session.
+    """Return the JVM of this process; a session's own is bound to the thread that made it, and jobs are started from others.
 
     Raises:
-        RuntimeError: There is no session yet.
+        RuntimeError: No session was opened yet.
     """
-    session = SparkSession.getActiveSession()
-    if session is None:
-        raise RuntimeError("columns can be built only while a Spark session is active")
-    return jvm_of(session)
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is None:
+        raise RuntimeError("columns can be built only after a Spark session was opened")
+    return context._jvm  # noqa: SLF001
+
+
+def jvm_process(session: SparkSession) -> Popen[bytes]:
+    """Return the process of the JVM that PySpark started for `session`."""
+    process: Popen[bytes] = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001
+    return process
 
 
 def call_java(function: Any, *columns: Column) -> Column:  # noqa: ANN401 (py4j has no types)

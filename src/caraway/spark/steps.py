@@ -112,7 +112,12 @@ def _(step: Rename, inputs: Inputs) -> Stream:
 def _(step: Join, inputs: Inputs) -> Stream:
     left = compile_step(step.left, inputs)
     return as_of_join(
-        left, inputs.read(step.right), step, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us
+        left,
+        inputs.read(step.right),
+        step,
+        session=inputs.session,
+        operator=inputs.job_id,
+        horizon_us=inputs.horizon_us,
     )
 
 
@@ -126,9 +131,7 @@ def _(step: Latest, inputs: Inputs) -> Stream:
 def _(step: Aggregate, inputs: Inputs) -> Stream:
     before = compile_step(step.of, inputs)
     if before.keys:
-        before = keyed_changelog(
-            before, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us
-        )
+        before = keyed_changelog(before, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us)
     used = [a.of for a in step.aggregates if a.of is not None]
     return replace(_keep(before, {*step.keys, *used}), keys=step.keys)
 

@@ -100,7 +100,9 @@ class Broker:
 
     def _receive(self, topic: TopicPlan, idle_seconds: float, at_least: int, limit: float) -> Iterator[Received]:
         codec = RecordCodec(topic.schema)
-        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False})
+        consumer = Consumer(
+            {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
+        )
         partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
         consumer.assign([TopicPartition(topic.name, p, 0) for p in partitions])
         count, started, last = 0, time.monotonic(), time.monotonic()

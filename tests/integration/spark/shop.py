@@ -28,7 +28,9 @@ ORDER_COLUMNS: dict[str, DataType] = {"sku": STRING, "quantity": INT}
 PRICE_COLUMNS: dict[str, DataType] = {"sku": STRING, "shop": STRING, "price": FLOAT}
 
 
-def topic(name: str, kind: TopicKind, keys: Sequence[str], columns: dict[str, DataType], *, revised: bool = False) -> TopicPlan:
+def topic(
+    name: str, kind: TopicKind, keys: Sequence[str], columns: dict[str, DataType], *, revised: bool = False
+) -> TopicPlan:
     ordered = tuple(Column(name=c, dtype=t) for c, t in columns.items())
     schema = RecordSchema(keys=ordered[: len(keys)], columns=ordered, timestamp="at", fingerprint=hash_of(name))
     return TopicPlan(dataset=name, name=name, kind=kind, schema=schema, disorder_us=HORIZON_US, revised=revised)
@@ -134,7 +136,14 @@ def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     """Give records an identity of their own, and send some of them again later on."""
     rng = random.Random(seed)
     named = [
-        Sent(row=s.row, time_us=s.time_us, op=s.op, key=s.key, ingested_us=s.ingested_us, record_id=i.to_bytes(8) + bytes(4))
+        Sent(
+            row=s.row,
+            time_us=s.time_us,
+            op=s.op,
+            key=s.key,
+            ingested_us=s.ingested_us,
+            record_id=i.to_bytes(8) + bytes(4),
+        )
         for i, s in enumerate(sent)
     ]
     result: list[Sent] = []

@@ -53,7 +53,9 @@ def test_filter_and_assign(run: tuple[list[Sent], list[Sent], Received_]) -> Non
 
 
 @pytest.mark.parametrize("how", list(JoinKind))
-def test_join_is_corrected_by_late_rows_of_both_sides(how: JoinKind, run: tuple[list[Sent], list[Sent], Received_]) -> None:
+def test_join_is_corrected_by_late_rows_of_both_sides(
+    how: JoinKind, run: tuple[list[Sent], list[Sent], Received_]
+) -> None:
     orders, prices, received = run
     assert sorted(_rows(received[how]), key=repr) == model.expect_priced(orders, prices, how)
 

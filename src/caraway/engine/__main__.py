@@ -1,0 +1,33 @@
+"""`python -m caraway.engine`: run the jobs of the registry in Postgres."""
+
+import logging
+import sys
+
+from caraway.config import ConfigurationError, load_settings
+from caraway.engine.engine import Engine, stop_on_signals
+from caraway.errors import CarawayError
+from caraway.state import JobRegistry, connect
+
+
+def main() -> int:
+    """Run an engine with the settings of the environment; return the exit code."""
+    try:
+        settings = load_settings()
+        logging.basicConfig(
+            level=settings.log_level.upper(),
+            format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+            stream=sys.stderr,
+        )
+        logging.getLogger("py4j").setLevel(logging.ERROR)
+        if settings.postgres.url is None:
+            raise ConfigurationError("postgres.url: the engine needs to know the database")
+        engine = Engine(settings, JobRegistry(connect(settings.postgres.url)))
+        stop_on_signals(engine)
+        return engine.run()
+    except CarawayError as error:
+        sys.stderr.write(f"engine: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""The engine's loop: from the registry to running jobs, and back."""
+
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from types import FrameType
+
+from caraway.config import ConfigurationError, Settings
+from caraway.engine.driver import Driver
+from caraway.engine.heartbeat import Heartbeat
+from caraway.engine.jobs import Jobs, JobStatus
+from caraway.engine.link import RegistryLink
+from caraway.engine.ports import Registry
+from caraway.engine.spark_runtime import SparkRuntime
+
+log = logging.getLogger(__name__)
+
+LOOP_SECONDS = 0.25
+# Starting a query is mostly waiting for brokers and for the JVM; more at once only compete for the processor.
+STARTERS = 3
+STOP_JOBS_SECONDS = 5.0
+LAST_REPORTS_SECONDS = 1.0
+
+EXIT_STOPPED = 0
+# EX_TEMPFAIL: whoever supervises us shall try again.
+EXIT_JVM_DIED = 75
+
+
+class Engine:
+    """Runs the jobs of a registry until it is told to stop."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        """Run with `settings`, which must name the Kafka brokers.
+
+        Raises:
+            ConfigurationError: They don't.
+        """
+        if settings.kafka.bootstrap_servers is None:
+            raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
+        self._bootstrap_servers = settings.kafka.bootstrap_servers
+        self._settings = settings
+        self._link = RegistryLink(registry)
+        self._heartbeat = Heartbeat(settings.data_dir / "run" / "engine.json")
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        """Ask it to end; may be called from a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> int:
+        """Run until `stop` is called or the JVM dies, and return the exit code of the process.
+
+        Raises:
+            UnavailableError: Another engine runs in this data folder.
+        """
+        self._heartbeat.start()
+        # Postgres and Spark take their time side by side.
+        self._link.start()
+        started = time.monotonic()
+        driver = Driver.open(self._settings)
+        log.info("Spark is ready after %.1f s", time.monotonic() - started)
+        runtime = SparkRuntime(
+            session=driver.session,
+            bootstrap_servers=self._bootstrap_servers,
+            partitions=self._settings.kafka.partitions,
+            checkpoints=self._settings.data_dir / "checkpoints",
+            checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
+        )
+        with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
+            jobs = Jobs(runtime, executor, time.monotonic)
+            died = self._loop(driver, jobs)
+            if not died:
+                wait(jobs.stop_all(), STOP_JOBS_SECONDS)
+                self._link.report(jobs.reconcile([]))
+            # Without the JVM whatever still waits for it fails at once.
+            driver.close()
+            executor.shutdown(wait=False, cancel_futures=True)
+        self._link.close(LAST_REPORTS_SECONDS)
+        self._heartbeat.close()
+        return EXIT_JVM_DIED if died else EXIT_STOPPED
+
+    def _loop(self, driver: Driver, jobs: Jobs) -> bool:
+        """Go round until told to stop; tell whether it was the JVM's death that ended it."""
+        statuses: Mapping[str, JobStatus] = {}
+        while not self._stopping.is_set():
+            if driver.died:
+                log.error("the JVM has died with exit code %s", driver.process.returncode)
+                return True
+            desired = self._link.desired
+            try:
+                statuses = jobs.reconcile(desired) if desired is not None else {}
+            except Exception:
+                # Any call into a JVM that is dying fails in its own way. If it lives, this is an error of ours.
+                if not _within(2.0, lambda: driver.died):
+                    raise
+                continue
+            self._link.report(statuses)
+            self._heartbeat.alive(ready=True, jobs=statuses)
+            self._stopping.wait(LOOP_SECONDS)
+        return False
+
+
+def stop_on_signals(engine: Engine) -> None:
+    """End `engine` in good order on SIGTERM and SIGINT."""
+
+    def handle(number: int, _frame: FrameType | None) -> None:
+        log.info("stopping on %s", signal.Signals(number).name)
+        engine.stop()
+
+    signal.signal(signal.SIGTERM, handle)
+    signal.signal(signal.SIGINT, handle)
+
+
+def _within(seconds: float, condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()

@@ -1,0 +1,74 @@
+"""The engine's sign of life: a small file that is written anew every second."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from caraway.engine.jobs import JobStatus
+
+BEAT_SECONDS = 1.0
+# The loop takes milliseconds. One that has not come round for so long hangs, and then the sign of life must stop too.
+HUNG_SECONDS = 30.0
+
+
+class Heartbeat:
+    """Writes the file from a thread, as long as `alive` is called now and then."""
+
+    def __init__(self, path: Path) -> None:
+        """Write to `path`, whose folder is made."""
+        self._path = path
+        self._lock = threading.Lock()
+        self._ready = False
+        self._jobs: Mapping[str, JobStatus] = {}
+        self._alive_at = time.monotonic()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin to beat."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._thread.start()
+
+    def alive(self, *, ready: bool, jobs: Mapping[str, JobStatus]) -> None:
+        """Say that the loop has come round, and how things are."""
+        with self._lock:
+            self._ready, self._jobs, self._alive_at = ready, jobs, time.monotonic()
+
+    def close(self) -> None:
+        """Stop; the file stays, and its age tells."""
+        self._closing.set()
+        self._thread.join(2 * BEAT_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                # While Spark starts there is no loop yet.
+                hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
+                beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
+            if not hung:
+                _replace(self._path, json.dumps(beat))
+            if self._closing.wait(BEAT_SECONDS):
+                return
+
+
+def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict[str, object]:
+    """Return what the file holds."""
+    return {
+        "pid": os.getpid(),
+        "heartbeat_at_us": at_us,
+        "ready": ready,
+        "jobs": {
+            job_id: {"state": status.state, "mode": status.mode, "error": status.error}
+            for job_id, status in jobs.items()
+        },
+    }
+
+
+def _replace(path: Path, text: str) -> None:
+    # A reader must never find half a file.
+    scratch = path.with_suffix(".new")
+    scratch.write_text(text)
+    scratch.replace(path)

@@ -1,0 +1,151 @@
+"""Which jobs run: brings those that run to those that are wanted, and starts again what has failed."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from caraway.engine.ports import Query, Runtime
+from caraway.plan.model import JobPlan
+
+log = logging.getLogger(__name__)
+
+FIRST_BACKOFF_SECONDS = 1.0
+# A broker that was killed is back in some seconds, and jobs that wait much longer than it would be what is missed.
+LAST_BACKOFF_SECONDS = 30.0
+# A job that has run so long has recovered, and its next failure is a new one.
+RECOVERED_SECONDS = 120.0
+
+
+class State(StrEnum):
+    """How a job is, as the registry knows it."""
+
+    STARTING = "starting"
+    RUNNING = "running"
+    FAILING = "failing"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobStatus:
+    """How a job is.
+
+    Attributes:
+        state: Its state.
+        mode: The mode that it runs in.
+        attempts: How often it was started.
+        error: Why it last failed; stays until it has recovered.
+        progress: What its query tells of itself.
+    """
+
+    state: State
+    mode: str
+    attempts: int = 0
+    error: str = ""
+    progress: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Job:
+    plan: JobPlan
+    status: JobStatus
+    starting: Future[Query] | None = None
+    query: Query | None = None
+    started_at: float = 0.0
+    backoff_seconds: float = 0.0
+    next_start_at: float = 0.0
+
+
+class Jobs:
+    """The jobs of one engine; call `reconcile` often. Not thread safe, but starting and stopping run in `executor`."""
+
+    def __init__(self, runtime: Runtime, executor: Executor, clock: Callable[[], float]) -> None:
+        """Start jobs through `runtime`; `clock` counts seconds and never goes back."""
+        self._runtime = runtime
+        self._executor = executor
+        self._clock = clock
+        self._jobs: dict[str, _Job] = {}
+        self._stopping: dict[str, tuple[JobStatus, Future[None]]] = {}
+
+    def reconcile(self, desired: Sequence[JobPlan]) -> Mapping[str, JobStatus]:
+        """Go one step towards `desired`, and return how all jobs are, those that were just stopped included."""
+        wanted = {plan.job_id: plan for plan in desired}
+        for job_id in self._jobs.keys() - wanted.keys():
+            self._release(job_id)
+        for job_id, plan in wanted.items():
+            # A job is named after its content, so one that goes and comes back is the same; but its first query must be gone.
+            if job_id not in self._jobs and job_id not in self._stopping:
+                self._jobs[job_id] = _Job(plan, JobStatus(state=State.STARTING, mode=plan.mode))
+        for job in self._jobs.values():
+            self._step(job)
+        return {**self._collect_stopped(), **{job_id: job.status for job_id, job in self._jobs.items()}}
+
+    def stop_all(self) -> list[Future[None]]:
+        """Begin to stop everything, and return what to wait for."""
+        for job_id in list(self._jobs):
+            self._release(job_id)
+        return [future for _, future in self._stopping.values()]
+
+    def _step(self, job: _Job) -> None:
+        now = self._clock()
+        if job.starting is not None and job.starting.done():
+            self._take_started(job, job.starting, now)
+        elif job.query is not None:
+            self._look_at(job, job.query, now)
+        elif job.starting is None and now >= job.next_start_at:
+            job.status = replace(job.status, attempts=job.status.attempts + 1)
+            job.starting = self._executor.submit(self._runtime.start, job.plan)
+
+    def _take_started(self, job: _Job, starting: Future[Query], now: float) -> None:
+        job.starting = None
+        error = starting.exception()
+        if error is not None:
+            self._fail(job, brief(error), now)
+            return
+        job.query = starting.result()
+        job.started_at = now
+        job.status = replace(job.status, state=State.RUNNING)
+        log.info("job %s runs", job.plan.job_id)
+
+    def _look_at(self, job: _Job, query: Query, now: float) -> None:
+        failure = query.failure()
+        if failure is not None:
+            job.query = None
+            self._fail(job, failure, now)
+            return
+        recovered = now - job.started_at >= RECOVERED_SECONDS
+        if recovered:
+            job.backoff_seconds = 0.0
+        error = "" if recovered else job.status.error
+        job.status = replace(job.status, error=error, progress=query.progress())
+
+    def _fail(self, job: _Job, error: str, now: float) -> None:
+        job.backoff_seconds = min(max(2 * job.backoff_seconds, FIRST_BACKOFF_SECONDS), LAST_BACKOFF_SECONDS)
+        job.next_start_at = now + job.backoff_seconds
+        job.status = replace(job.status, state=State.FAILING, error=error)
+        log.error("job %s failed, next start in %g s: %s", job.plan.job_id, job.backoff_seconds, error)
+
+    def _release(self, job_id: str) -> None:
+        job = self._jobs.pop(job_id)
+        status = replace(job.status, state=State.STOPPED)
+        self._stopping[job_id] = (status, self._executor.submit(_end, job.starting, job.query))
+        log.info("job %s is being stopped", job_id)
+
+    def _collect_stopped(self) -> dict[str, JobStatus]:
+        done = [job_id for job_id, (_, future) in self._stopping.items() if future.done()]
+        return {job_id: self._stopping.pop(job_id)[0] for job_id in done}
+
+
+def brief(error: BaseException | str, limit: int = 600) -> str:
+    """Return the part of an error that tells something: Java's come with pages of trace."""
+    text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "==="))]
+    return "\n".join(kept)[:limit]
+
+
+def _end(starting: Future[Query] | None, query: Query | None) -> None:
+    if starting is not None and not starting.cancel() and starting.exception() is None:
+        query = starting.result()
+    if query is not None:
+        query.stop()

@@ -1,0 +1,57 @@
+"""What the engine needs of the world, so that its rules can be tested without Spark, Postgres and Kafka."""
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from caraway.plan.model import JobPlan
+
+
+class Registry(Protocol):
+    """Says what must run and is told how it goes; `caraway.state.JobRegistry` is one."""
+
+    def desired_jobs(self) -> Sequence[JobPlan]:
+        """Return the jobs that must run now.
+
+        Raises:
+            UnavailableError: The registry doesn't answer.
+        """
+
+    def report(
+        self,
+        job_id: str,
+        *,
+        state: str,
+        mode: str,
+        attempts: int,
+        error: str = "",
+        progress: Mapping[str, object] | None = None,
+    ) -> None:
+        """Note how a job goes.
+
+        Raises:
+            UnavailableError: The registry doesn't answer.
+        """
+
+
+class Query(Protocol):
+    """A job that was started."""
+
+    def failure(self) -> str | None:
+        """Return why it ended, None while it runs."""
+
+    def progress(self) -> Mapping[str, object]:
+        """Return what is known of its progress; empty before its first checkpoint."""
+
+    def stop(self) -> None:
+        """End it; what it has not checkpointed is done again at the next start."""
+
+
+class Runtime(Protocol):
+    """Starts jobs."""
+
+    def start(self, plan: JobPlan) -> Query:
+        """Start a job where its checkpoint left it; may take seconds.
+
+        Raises:
+            Exception: It could not be started, for whatever reason; trying again may help.
+        """

@@ -1,0 +1,43 @@
+"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `reports` is what it tells of them, line by line."""
+
+import json
+import logging
+import pickle
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from caraway.config import load_settings
+from caraway.engine.engine import Engine, stop_on_signals
+from caraway.plan.model import JobPlan
+
+
+class FolderRegistry:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def desired_jobs(self) -> Sequence[JobPlan]:
+        jobs: Sequence[JobPlan] = pickle.loads((self._folder / "wanted").read_bytes())  # noqa: S301 (our own file)
+        return jobs
+
+    def report(
+        self,
+        job_id: str,
+        *,
+        state: str,
+        mode: str,
+        attempts: int,
+        error: str = "",
+        progress: Mapping[str, object] | None = None,
+    ) -> None:
+        line = {"job_id": job_id, "state": state, "mode": mode, "attempts": attempts, "error": error, "progress": progress}
+        with (self._folder / "reports").open("a") as reports:
+            reports.write(json.dumps(line) + "\n")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    engine = Engine(load_settings(), FolderRegistry(Path(sys.argv[1])))
+    stop_on_signals(engine)
+    sys.exit(engine.run())

@@ -1,0 +1,87 @@
+"""An engine in a process of its own, to be killed in many ways."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from caraway.plan.model import JobPlan
+from tests.integration.spark.broker import jars
+
+PROGRAM = Path(__file__).with_name("engine_process.py")
+
+
+class Rig:
+    """A data folder, its registry, and the engine that works in it."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str) -> None:
+        self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._environment = {
+            **os.environ,
+            "CARAWAY_DATA_DIR": str(folder),
+            "CARAWAY_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+            "CARAWAY_SPARK__MASTER": "local[64]",
+            "CARAWAY_SPARK__DRIVER_MEMORY": "768m",
+            "CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS": "5",
+            "CARAWAY_SPARK__JARS": json.dumps([str(jar) for jar in jars().connector]),
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def want(self, jobs: Sequence[JobPlan]) -> None:
+        scratch = self.folder / "wanted.new"
+        scratch.write_bytes(pickle.dumps(list(jobs)))
+        scratch.replace(self.folder / "wanted")
+
+    def start(self) -> None:
+        with (self.folder / "engine.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(self.folder)], env=self._environment, stdout=log, stderr=log
+            )
+
+    def jvm(self) -> psutil.Process:
+        return next(p for p in psutil.Process(self.process.pid).children(recursive=True) if p.name() == "java")
+
+    def heartbeat(self) -> dict[str, Any]:
+        try:
+            beat: dict[str, Any] = json.loads((self.folder / "run" / "engine.json").read_text())
+        except FileNotFoundError:
+            return {"pid": None, "ready": False, "jobs": {}}
+        return beat
+
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 60) -> None:
+        """Wait until the heartbeat of this very engine fulfils `condition`."""
+        deadline = time.monotonic() + seconds
+        while True:
+            beat = self.heartbeat()
+            if beat["pid"] == self.process.pid and condition(beat):
+                return
+            assert self.process.poll() is None, self.log()
+            assert time.monotonic() < deadline, f"{beat}\n{self.log()}"
+            time.sleep(0.1)
+
+    def wait_until_running(self, count: int) -> None:
+        self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count)
+
+    def reports(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "reports").read_text().splitlines()]
+
+    def log(self) -> str:
+        return (self.folder / "engine.log").read_text()[-4000:]
+
+    def close(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()

@@ -1,0 +1,73 @@
+"""An engine that is killed, whose JVM or broker is killed, and that is stopped: nothing is lost, and nothing stays behind."""
+
+import signal
+import time
+
+import psutil
+
+from caraway.graph.operators import JoinKind
+from tests.integration.engine.rig import Rig
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker, Received, consolidate
+from tests.integration.spark.shop import Shop
+
+ROWS = 600
+
+
+def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
+    shop = Shop("-kills")
+    orders, prices = model.traffic(seed=3, count=ROWS)
+    jobs = shop.jobs()
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    rig.want(jobs)
+
+    def send(part: int) -> None:
+        lots = 6
+        broker.send(shop.orders, orders[part * len(orders) // lots : (part + 1) * len(orders) // lots])
+        broker.send(shop.prices, prices[part * len(prices) // lots : (part + 1) * len(prices) // lots])
+
+    rig.start()
+    rig.wait_until_running(len(jobs))
+    send(0)
+    # Past a checkpoint, and a little more: the restart finds a state and has something to do again.
+    time.sleep(7)
+    send(1)
+    time.sleep(1)
+    jvm = rig.jvm()
+    rig.process.kill()
+    rig.process.wait()
+    psutil.wait_procs([jvm], 3)
+    assert not jvm.is_running(), "a JVM without its driver works on"
+
+    send(2)
+    rig.start()
+    rig.wait_until_running(len(jobs))
+    send(3)
+    time.sleep(1)
+    rig.jvm().kill()
+    assert rig.process.wait(15) == 75, rig.log()
+
+    rig.start()
+    rig.wait_until_running(len(jobs))
+    send(4)
+    broker.kill()
+    time.sleep(2)
+    broker.start()
+    send(5)
+
+    received = {job.job_id.split("-")[0]: broker.receive(job.output, idle_seconds=8, limit=90) for job in jobs}
+    assert rows(received["doubled"]) == sorted(model.expect_doubled(orders), key=repr)
+    assert rows(received["stock"]) == model.expect_stock(prices)
+    for how in JoinKind:
+        assert rows(received[how]) == model.expect_priced(orders, prices, how)
+
+    rig.process.send_signal(signal.SIGTERM)
+    jvm = rig.jvm()
+    assert rig.process.wait(12) == 0, rig.log()
+    assert not jvm.is_running()
+    assert {r["job_id"]: r["state"] for r in rig.reports()} == {job.job_id: "stopped" for job in jobs}
+    assert "interrupt" not in rig.log().lower()
+
+
+def rows(received: list[Received]) -> list[list[object]]:
+    return sorted(([r.record.time, r.record.op, r.record.row] for r in consolidate(received).values()), key=repr)
