@@ -1,0 +1,273 @@
+"""`@dataset`: a class body becomes a dataset."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from caraway.datasets.fields import Field, FieldMarker
+from caraway.datasets.nodes import Node
+from caraway.datasets.pipelines import Pipeline
+from caraway.dtypes.annotations import dtype_of, own_annotations, spell
+from caraway.dtypes.durations import parse_duration
+from caraway.dtypes.types import DATE, DATETIME, OptionalType, type_name
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.operators import Aggregate, Input
+from caraway.graph.runtime import DatasetHandle
+from caraway.graph.schemas import schema_of_dataset
+from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata, WebhookSource
+from caraway.lib.metadata import comments_above, get_metadata, module_owner
+
+# `@source` below `@dataset` leaves its sources on the class under this name.
+SOURCE_FIELD = "__caraway_sources__"
+RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
+FOREVER_RETENTION = "forever"
+
+
+class Dataset(Node):
+    """A dataset: columns, keys, where its rows come from, and the operators of a pipeline as methods."""
+
+    def __init__(self, spec: DatasetSpec, erase_keys: tuple[str, ...], module: str) -> None:
+        super().__init__(Input(dataset=spec.name), schema_of_dataset(spec))
+        self._name = spec.name
+        self._spec = spec
+        self._module = module
+        self._fields = {f.name: Field(self, f) for f in spec.fields}
+        self.erase_key_fields = list(erase_keys)
+
+    def __class_getitem__(cls, name: Any) -> Any:  # noqa: ANN401 (`Dataset[Name]` in annotations)
+        return name
+
+    def __getattr__(self, name: str) -> Field:
+        fields: dict[str, Field] = self.__dict__.get("_fields", {})
+        if name in fields:
+            return fields[name]
+        raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {name}; fields: {', '.join(fields)}")
+
+    def __repr__(self) -> str:
+        return f"Dataset({self._name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # A function that is shipped carries no definitions: only what it takes to look one up.
+        return (DatasetHandle, (self._name, tuple(self.key_fields), tuple(self._fields)))
+
+    @property
+    def fields(self) -> list[Field]:
+        """The columns, in the order declared."""
+        return list(self._fields.values())
+
+    @property
+    def key_fields(self) -> list[str]:
+        """Names of the keys, in the order declared."""
+        return list(self._spec.keys)
+
+    @property
+    def timestamp_field(self) -> str:
+        """Name of the timestamp."""
+        return self._spec.timestamp
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a pipeline ends in an aggregate over continuous windows, so that nothing can be computed from it."""
+        return any(isinstance(p.operator, Aggregate) for p in self._spec.pipelines)
+
+    @property
+    def lookup(self) -> Any:  # noqa: ANN401 (a method whose keywords are the keys)
+        """Look rows up, in an extractor: `lookup(ts, key=Series, fields=[...])` gives a frame and what was found."""
+        return DatasetHandle(self._name, tuple(self.key_fields), tuple(self._fields)).lookup
+
+    def fqn(self) -> str:
+        """Return the dataset's name."""
+        return self._name
+
+    def to_spec(self) -> DatasetSpec:
+        """Give the definition as a value, with the metadata and sources that later decorators added."""
+        metadata = get_metadata(self) or self._spec.metadata
+        owner = metadata.owner or module_owner(self._module)
+        return replace(self._spec, metadata=replace(metadata, owner=owner))
+
+    def add_source(self, source: WebhookSource) -> None:
+        """Add a source, as `@source` above `@dataset` does."""
+        self._spec = replace(self._spec, sources=(*self._spec.sources, source))
+
+    def add_index(self, index: IndexSpec) -> None:
+        """Add an index, as `@index` does.
+
+        Raises:
+            DefinitionError: There is one already, or the dataset has no keys.
+        """
+        if self._spec.index is not None:
+            raise DefinitionError(f"dataset {self._name} is indexed already; give one @index, or index= in @dataset")
+        _require_keys(self._name, self._spec.keys)
+        self._spec = replace(self._spec, index=index)
+
+
+def dataset(
+    cls: type | None = None,
+    *,
+    version: int = 1,
+    history: str = "2y",
+    index: bool = False,
+    online: bool | None = None,
+    offline: bool | None = None,
+) -> Any:  # noqa: ANN401 (both forms)
+    """Turn an annotated class into a dataset.
+
+    Args:
+        cls: The class, if the decorator stands bare.
+        version: Must rise when the definition changes.
+        history: How long rows are kept, a duration.
+        index: Serve lookups; needs keys. Both online and offline, unless one of these is False.
+        online: Serve lookups at the present only; or with `index`, False: don't.
+        offline: Serve lookups at any time only; or with `index`, False: don't.
+
+    Raises:
+        DefinitionError: The class can't be a dataset; the message names the field and what would be right.
+        DefinitionTypeError: The same, where the API has a TypeError.
+    """
+    # Names of the place where the class stands, for annotations that are strings.
+    namespace = sys._getframe(1).f_locals  # noqa: SLF001 (nothing else gives them)
+
+    def decorate(body: type) -> Dataset:
+        return _make(body, namespace, version, history, (index, online, offline))
+
+    return decorate if cls is None else decorate(cls)
+
+
+def index(
+    obj: Any = None,  # noqa: ANN401 (checked here)
+    type: str = "primary",  # noqa: A002 (the API's name)
+    online: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+    offline: str | None = FOREVER_RETENTION,
+) -> Any:  # noqa: ANN401 (both forms)
+    """Serve lookups of a dataset; stands above `@dataset`.
+
+    Args:
+        obj: The dataset, if the decorator stands bare.
+        type: "primary": by the keys.
+        online: Serve lookups at the present.
+        offline: "forever": serve lookups at any time; None: don't.
+
+    Raises:
+        DefinitionError: It is no dataset, has no keys or is indexed already, or an argument isn't one of those.
+    """
+    if type != "primary":
+        raise DefinitionError(f'index: the type is "primary", not {type!r}')
+    if offline not in (None, FOREVER_RETENTION):
+        raise DefinitionError(f'index: offline is "forever" or None, not {offline!r}')
+    spec = IndexSpec(online=bool(online), offline=offline == FOREVER_RETENTION)
+
+    def decorate(found: Any) -> Dataset:  # noqa: ANN401 (checked here)
+        if not isinstance(found, Dataset):
+            raise DefinitionError(f"@index goes above @dataset, onto a dataset, not {spell(found)}")
+        found.add_index(spec)
+        return found
+
+    return decorate if obj is None else decorate(obj)
+
+
+def _make(
+    body: type,
+    namespace: dict[str, Any],
+    version: int,
+    history: str,
+    flags: tuple[bool, bool | None, bool | None],
+) -> Dataset:
+    name = body.__name__
+    where = f"dataset {name}"
+    if not isinstance(body, type):
+        raise DefinitionTypeError(f"@dataset goes onto a class, not {type(body).__name__}")
+    try:
+        history_us = parse_duration(history)
+    except (DefinitionError, DefinitionTypeError) as error:
+        raise type(error)(f"{where}: history: {error}") from None
+    markers = _markers(body, namespace, where)
+    fields = _fields(body, markers, where)
+    keys = tuple(f.name for f in fields if f.key)
+    spec = DatasetSpec(
+        name=name,
+        version=version,
+        history_us=history_us,
+        fields=fields,
+        index=_index(name, keys, *flags),
+        sources=getattr(body, SOURCE_FIELD, ()),
+        metadata=get_metadata(body) or Metadata(),
+    )
+    erase_keys = tuple(f for f, (_, marker) in markers.items() if marker is not None and marker.erase_key)
+    made = Dataset(spec, erase_keys, body.__module__)
+    made.__doc__ = body.__doc__
+    pipelines = tuple(item.build(made, name) for item in vars(body).values() if isinstance(item, Pipeline))
+    made._spec = replace(made._spec, pipelines=pipelines)  # noqa: SLF001 (pipelines need the dataset that they complete)
+    return made
+
+
+Markers = dict[str, tuple[Any, FieldMarker | None]]
+
+
+def _markers(body: type, namespace: dict[str, Any], where: str) -> Markers:
+    module = vars(sys.modules[body.__module__]) if body.__module__ in sys.modules else {}
+    annotations = own_annotations(body, {**module, **namespace})
+    if wrong := [name for name in annotations if name in RESERVED]:
+        raise DefinitionError(f"{where}: reserved names can't be fields: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}")
+    found: Markers = {}
+    for name, annotation in annotations.items():
+        value = vars(body).get(name)
+        found[name] = (annotation, value if isinstance(value, FieldMarker) else None)
+    return found
+
+
+def _fields(body: type, markers: Markers, where: str) -> tuple[FieldSpec, ...]:
+    comments = comments_above(body)
+    fields = []
+    for name, (annotation, marker) in markers.items():
+        try:
+            dtype = dtype_of(annotation)
+        except (DefinitionError, DefinitionTypeError) as error:
+            raise type(error)(f"{where}: field {name}: {error}") from None
+        is_key = marker is not None and marker.key
+        if is_key and isinstance(dtype, OptionalType):
+            raise DefinitionError(f"{where}: key {name} is {type_name(dtype)}; a key can't be optional")
+        metadata = marker.metadata if marker is not None else Metadata()
+        if not metadata.description:
+            metadata = replace(metadata, description=comments.get(name, ""))
+        fields.append(FieldSpec(name=name, dtype=dtype, key=is_key, metadata=metadata))
+    timestamp = _timestamp(fields, markers, where)
+    return tuple(replace(f, timestamp=True, dtype=DATETIME) if f.name == timestamp else f for f in fields)
+
+
+def _timestamp(fields: Sequence[FieldSpec], markers: Markers, where: str) -> str:
+    marked = [name for name, (_, marker) in markers.items() if marker is not None and marker.timestamp]
+    if len(marked) > 1:
+        raise DefinitionError(f"{where}: {', '.join(marked)} are all marked as the timestamp; a dataset has one")
+    if marked:
+        if any(f.name == marked[0] and f.dtype == DATE for f in fields):
+            raise DefinitionError(f"{where}: timestamp {marked[0]} is date; the timestamp is datetime")
+        return marked[0]
+    found = [f.name for f in fields if f.dtype == DATETIME and not f.key]
+    if not found:
+        raise DefinitionError(f"{where} has no timestamp; it needs a field of type datetime that isn't a key")
+    if len(found) > 1:
+        raise DefinitionError(
+            f"{where}: {', '.join(found)} are datetime; mark one as the timestamp: {found[0]}: datetime = field(timestamp=True)"
+        )
+    return found[0]
+
+
+def _index(name: str, keys: tuple[str, ...], both: bool, online: bool | None, offline: bool | None) -> IndexSpec | None:  # noqa: FBT001
+    if both and (online or offline):
+        raise DefinitionError(f"dataset {name}: with index=True, online and offline can only be switched off (False)")
+    if not both and online and offline:
+        raise DefinitionError(f"dataset {name}: online=True and offline=True together are index=True")
+    if both:
+        spec = IndexSpec(online=online is None, offline=offline is None)
+    elif online or offline:
+        spec = IndexSpec(online=bool(online), offline=bool(offline))
+    else:
+        return None
+    _require_keys(name, keys)
+    return spec
+
+
+def _require_keys(name: str, keys: tuple[str, ...]) -> None:
+    if not keys:
+        raise DefinitionError(f"dataset {name} can't be indexed: it has no keys; mark one with field(key=True)")

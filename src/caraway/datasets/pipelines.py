@@ -1,0 +1,100 @@
+"""`@pipeline`: how a dataset is computed from others."""
+
+import inspect
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from caraway.datasets.nodes import GroupBy, Node
+from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
+from caraway.graph.envs import EnvSelector, selector
+from caraway.graph.schemas import datasets_read, schema_differences
+from caraway.graph.specs import Metadata, PipelineSpec
+from caraway.lib.metadata import get_metadata
+from caraway.lib.params import INPUTS_ATTRIBUTE
+
+
+class Pipeline:
+    """A function of a dataset's class body that builds an operator tree from its inputs."""
+
+    def __init__(self, function: Callable[..., Any], env: EnvSelector) -> None:
+        self.function = function
+        self.name = function.__name__
+        self.env = selector(env, f"pipeline {self.name}")
+        self.inputs: tuple[Any, ...] = getattr(function, INPUTS_ATTRIBUTE, ())
+        _check_signature(self)
+
+    def build(self, dataset: Node, dataset_name: str) -> PipelineSpec:
+        """Run the function once and check what it gives against the dataset.
+
+        Raises:
+            DefinitionError: A step is wrong; the message names dataset and pipeline.
+            DefinitionTypeError: A step is wrong in a type, or the output isn't what the dataset declares.
+        """
+        where = f"pipeline {dataset_name}.{self.name}"
+        try:
+            result = self.function(dataset, *self.inputs)
+        except CarawayError as error:
+            # The same exception, so that the traceback still ends at the user's line.
+            error.args = (f"{where}: {error}",)
+            raise
+        if isinstance(result, GroupBy):
+            raise DefinitionError(f"{where} returns a bare groupby; aggregate(...) or latest() must follow")
+        if not isinstance(result, Node):
+            raise DefinitionError(f"{where} returns {type(result).__name__}; it must return the last step")
+        names = tuple(dict.fromkeys(item.fqn() for item in self.inputs))
+        for name in sorted(datasets_read(result.node_operator)):
+            if name not in names:
+                raise DefinitionError(f"{where} reads {name}, which is not among its @inputs: {', '.join(names)}")
+        if problems := schema_differences(result.node_schema, dataset.node_schema):
+            raise DefinitionTypeError(f"{where}: the output is not what dataset {dataset_name} declares: " + "; ".join(problems))
+        return PipelineSpec(
+            name=self.name,
+            inputs=names,
+            operator=result.node_operator,
+            env=self.env,
+            source_code=source_of(self.function),
+            metadata=get_metadata(self) or get_metadata(self.function) or Metadata(),
+        )
+
+
+def pipeline(function: Callable[..., Any] | None = None, *, env: EnvSelector = None) -> Any:  # noqa: ANN401 (both forms)
+    """Declare a pipeline: a function that takes `cls` and the datasets named by `@inputs`, and returns the last step.
+
+    Args:
+        function: The function, if the decorator stands bare.
+        env: In which environments the pipeline runs; all by default.
+
+    Raises:
+        DefinitionTypeError: The first parameter isn't `cls`, `@inputs` is missing, or an input can't be one.
+    """
+    if function is None:
+        return lambda decorated: Pipeline(decorated, env)
+    return Pipeline(function, env)
+
+
+def source_of(function: Callable[..., Any]) -> str:
+    """Return the text of a function; empty if it isn't at hand."""
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):
+        return ""
+
+
+def _check_signature(pipeline: Pipeline) -> None:
+    where = f"pipeline {pipeline.name}"
+    parameters = list(inspect.signature(pipeline.function).parameters)
+    if not parameters or parameters[0] != "cls":
+        found = parameters[0] if parameters else "nothing"
+        raise DefinitionTypeError(f"{where}: the first parameter is cls, not {found}")
+    if not pipeline.inputs:
+        raise DefinitionTypeError(f"{where} has no @inputs; name its datasets, below @pipeline")
+    for position, item in enumerate(pipeline.inputs):
+        parameter = parameters[position + 1] if position + 1 < len(parameters) else f"number {position + 1}"
+        if not isinstance(item, Node) or not hasattr(item, "to_spec"):
+            raise DefinitionTypeError(f"{where}: input {parameter} is a dataset, not {type(item).__name__} {item!r}")
+        if item.is_terminal:  # type: ignore[attr-defined]
+            raise DefinitionTypeError(
+                f"{where}: input {item.fqn()} is computed by an aggregate over continuous windows, whose values come into "  # type: ignore[attr-defined]
+                "being when they are read; nothing can be computed from it further"
+            )

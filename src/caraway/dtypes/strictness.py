@@ -1,0 +1,79 @@
+"""Whether a Python value is of a type as it stands, without any conversion: for constants in definitions."""
+
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
+from caraway.dtypes.types import (
+    BetweenType,
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DatetimeType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    OneOfType,
+    OptionalType,
+    RegexType,
+    StringType,
+    StructType,
+)
+from caraway.dtypes.values import cast, is_null
+from caraway.errors import InvalidInputError
+
+
+def conforms(value: Any, dtype: DataType) -> bool:  # noqa: ANN401, PLR0911 (any value; one return a kind)
+    """Tell whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number."""
+    match dtype:
+        case OptionalType(of):
+            return is_null(value) or conforms(value, of)
+        case IntType():
+            return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        case FloatType():
+            return isinstance(value, (float, np.floating)) and not is_null(value)
+        case BoolType():
+            return isinstance(value, (bool, np.bool_))
+        case StringType():
+            return isinstance(value, str)
+        case BytesType():
+            return isinstance(value, bytes)
+        case DatetimeType():
+            return isinstance(value, (datetime, pd.Timestamp, np.datetime64)) and not is_null(value)
+        case DateType():
+            return isinstance(value, date)
+        case DecimalType():
+            return isinstance(value, (Decimal, int, float)) and not isinstance(value, bool) and _casts(value, dtype)
+        case EmbeddingType(dim):
+            return isinstance(value, (list, np.ndarray)) and len(value) == dim and _casts(value, dtype)
+        case ListType(of):
+            return isinstance(value, (list, np.ndarray)) and all(conforms(item, of) for item in value)
+        case MapType(of):
+            return isinstance(value, Mapping) and all(
+                isinstance(key, str) and conforms(item, of) for key, item in value.items()
+            )
+        case StructType(_, fields):
+            if hasattr(type(value), STRUCT_ATTRIBUTE):
+                value = vars(value)
+            return isinstance(value, Mapping) and all(conforms(value.get(name), inner) for name, inner in fields)
+        case BetweenType(of) | OneOfType(of):
+            return conforms(value, of) and _casts(value, dtype)
+        case RegexType():
+            return isinstance(value, str) and _casts(value, dtype)
+
+
+def _casts(value: Any, dtype: DataType) -> bool:  # noqa: ANN401
+    try:
+        cast(dtype)(value)
+    except InvalidInputError:
+        return False
+    return True

@@ -1,0 +1,217 @@
+"""`@featureset`: a class body becomes a featureset."""
+
+import functools
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from caraway.dtypes.annotations import dtype_of, own_annotations
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.featuresets.extractors import Extractor
+from caraway.featuresets.features import Feature, feature
+from caraway.featuresets.generated import Generated, generate
+from caraway.featuresets.shipping import ship, source_with_includes
+from caraway.graph.runtime import FeaturesetHandle
+from caraway.graph.specs import ExpressionExtractor, FeaturesetSpec, Metadata, PythonExtractor
+from caraway.lib.metadata import comments_above, get_metadata, module_owner
+
+RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
+
+
+class Featureset:
+    """A featureset: its features as attributes, and the extractors that compute them."""
+
+    def __init__(self, body: type, features: dict[str, Feature], generated: list[Generated]) -> None:
+        self._name = body.__name__
+        self.original_cls = body
+        self._features = features
+        self._generated = generated
+        self._functions = {item.name: item for item in vars(body).values() if isinstance(item, Extractor)}
+        self.__doc__ = body.__doc__
+        for item in self._functions.values():
+            # Checked now, where the user's line is near.
+            self._input_names(item)
+            self._output_names(item)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (features, functions, helpers)
+        state = self.__dict__
+        if name in state.get("_features", {}):
+            return state["_features"][name]
+        if name in state.get("_functions", {}):
+            return self._callable(state["_functions"][name])
+        body = state.get("original_cls")
+        if body is not None and not name.startswith("__") and name in vars(body):
+            found = vars(body)[name]
+            return found.__func__.__get__(self) if isinstance(found, classmethod) else getattr(body, name)
+        raise AttributeError(
+            f"featureset {state.get('_name')} has no feature {name}; features: {', '.join(state.get('_features', {}))}"
+        )
+
+    def __repr__(self) -> str:
+        return f"Featureset({self._name})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FeaturesetHandle, (self._name, tuple(self._features)))
+
+    @property
+    def features(self) -> list[Feature]:
+        """The features, in the order declared."""
+        return list(self._features.values())
+
+    def all(self) -> list[Feature]:
+        """Return the features, in the order declared."""
+        return self.features
+
+    def feature(self, name: str) -> Feature | None:
+        """Return a feature by its bare name."""
+        return self._features.get(name)
+
+    def fqn(self) -> str:
+        """Return the featureset's name."""
+        return self._name
+
+    @property
+    def extractors(self) -> list[Generated | Extractor]:
+        """The extractors: expressions, then lookups and aliases, then functions by name."""
+        first = [item for item in self._generated if isinstance(item, ExpressionExtractor)]
+        then = [item for item in self._generated if not isinstance(item, ExpressionExtractor)]
+        return [*first, *then, *(self._functions[name] for name in sorted(self._functions))]
+
+    def to_spec(self) -> FeaturesetSpec:
+        """Give the definition as a value; functions are pickled now, when all that they use is defined.
+
+        Raises:
+            DefinitionError: A function uses something that can't be pickled.
+        """
+        metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
+        owner = metadata.owner or module_owner(self.original_cls.__module__)
+        return FeaturesetSpec(
+            name=self._name,
+            features=tuple(item.to_spec() for item in self._features.values()),
+            extractors=tuple(
+                self._function_spec(item) if isinstance(item, Extractor) else item for item in self.extractors
+            ),
+            metadata=replace(metadata, owner=owner),
+        )
+
+    def _function_spec(self, item: Extractor) -> PythonExtractor:
+        members = {
+            name: member.function if isinstance(member, Extractor) else member
+            for name, member in vars(self.original_cls).items()
+            if not name.startswith("__") and name not in self._features
+        }
+        where = f"extractor {self._name}.{item.name}"
+        return PythonExtractor(
+            name=item.name,
+            inputs=tuple(self._input_names(item)),
+            outputs=tuple(f"{self._name}.{name}" for name in self._output_names(item)),
+            datasets=tuple(dataset.fqn() for dataset in item.datasets),
+            version=item.version,
+            source_code=source_with_includes(item.function),
+            pickled=ship(where, item.function, self._name, tuple(self._features), members),
+            env=item.env,
+            metadata=get_metadata(item) or get_metadata(item.function) or Metadata(),
+        )
+
+    def _input_names(self, item: Extractor) -> list[str]:
+        """Return the full names of an extractor's inputs."""
+        where = f"extractor {self._name}.{item.name}"
+        names = []
+        for given in item.inputs or ():
+            if isinstance(given, str):
+                names.append(f"{self._name}.{self._own(where, given, 'input')}")
+            elif isinstance(given, Feature) and given.name:
+                names.append(given.fqn())
+            else:
+                raise DefinitionTypeError(f"{where}: input {_kind(given)} is not a feature; list the features themselves")
+        return names
+
+    def _output_names(self, item: Extractor) -> list[str]:
+        """Return the bare names of an extractor's outputs."""
+        where = f"extractor {self._name}.{item.name}"
+        if item.outputs is None:
+            return list(self._features)
+        names = []
+        for given in item.outputs:
+            if isinstance(given, str):
+                names.append(self._own(where, given, "output"))
+            elif isinstance(given, Feature) and given.featureset_name == self._name and given.name in self._features:
+                names.append(given.name)
+            elif isinstance(given, Feature):
+                raise DefinitionTypeError(f"{where}: output {given!r} is a feature of another featureset")
+            else:
+                raise DefinitionTypeError(f"{where}: output {_kind(given)} is not a feature")
+        return names
+
+    def _own(self, where: str, name: str, role: str) -> str:
+        if name not in self._features:
+            raise DefinitionError(f"{where}: unknown {role} {name}; features of {self._name}: {', '.join(self._features)}")
+        return name
+
+    def _callable(self, item: Extractor) -> Callable[..., Any]:
+        """Return an extractor as a plain function whose results bear full names."""
+
+        @functools.wraps(item.function)
+        def call(cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401
+            count = len(item.inputs or ())
+            if len(series) != count:
+                raise DefinitionError(f"extractor {self._name}.{item.name} takes {count} inputs, got {len(series)}")
+            result = item.function(cls, ts, *series)
+            if isinstance(result, pd.Series):
+                return result.rename(f"{self._name}.{result.name}")
+            return result.rename(columns={name: f"{self._name}.{name}" for name in result.columns})
+
+        return call
+
+
+def featureset(cls: type) -> Featureset:
+    """Turn an annotated class into a featureset.
+
+    Raises:
+        DefinitionError: A feature or extractor is wrong; the message names it and what would be right.
+        DefinitionTypeError: One is wrong in a type.
+    """
+    name = cls.__name__
+    where = f"featureset {name}"
+    module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
+    annotations = own_annotations(cls, {**module, **sys._getframe(1).f_locals})  # noqa: SLF001 (for local names)
+    if wrong := [item for item in annotations if item in RESERVED]:
+        raise DefinitionError(f"{where}: reserved names can't be features: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}")
+    comments = comments_above(cls)
+    features: dict[str, Feature] = {}
+    for item, annotation in annotations.items():
+        value = vars(cls).get(item, None)
+        found = feature() if item not in vars(cls) else value
+        if not isinstance(found, Feature):
+            raise DefinitionTypeError(f"{where}: {item} = {value!r} is not a feature; write {item}: ... = feature(...)")
+        if found.name:
+            raise DefinitionTypeError(f"{where}: {item} is feature {found.fqn()} itself; write {item}: ... = feature({found.fqn()})")
+        try:
+            dtype = dtype_of(annotation)
+        except (DefinitionError, DefinitionTypeError) as error:
+            raise type(error)(f"{where}: feature {item}: {error}") from None
+        metadata = found.metadata
+        if not metadata.description:
+            metadata = replace(metadata, description=comments.get(item, ""))
+        found.bind(name, item, dtype, metadata)
+        features[item] = found
+    generated = [made for item in features.values() if (made := generate(item, features)) is not None]
+    _require_one_lookup_a_field(where, generated)
+    return Featureset(cls, features, generated)
+
+
+def _require_one_lookup_a_field(where: str, generated: list[Generated]) -> None:
+    names = [item.name for item in generated]
+    for item in generated:
+        if names.count(item.name) > 1:
+            outputs = [other.output for other in generated if other.name == item.name]
+            raise DefinitionError(
+                f"{where}: {' and '.join(outputs)} look up the same field; let one of them refer to the other"
+            )
+
+
+def _kind(value: object) -> str:
+    return f"{type(value).__name__} {value!r}"

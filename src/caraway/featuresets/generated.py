@@ -1,0 +1,138 @@
+"""The extractors that `feature(...)` makes: look a field up, take another feature, evaluate an expression."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from caraway.datasets.dataset import Dataset
+from caraway.datasets.fields import Field
+from caraway.dtypes.strictness import conforms
+from caraway.dtypes.types import DataType, ListType, optional, strip_optional, type_name
+from caraway.dtypes.values import cast
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.expr.expr import Expr, TypedExpr
+from caraway.expr.inference import infer_nullable
+from caraway.expr.promotion import promotes
+from caraway.expr.references import columns_of
+from caraway.featuresets.features import Feature
+from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor
+
+Generated = LookupExtractor | AliasExtractor | ExpressionExtractor
+
+
+def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | None:
+    """Make the extractor of a feature, if it has a reference.
+
+    Args:
+        feature: The feature.
+        siblings: All features of its featureset, by name.
+
+    Raises:
+        DefinitionError: The reference doesn't fit; the message names feature, reference and what would be right.
+        DefinitionTypeError: A type doesn't.
+    """
+    where = f"feature {feature.fqn()}"
+    match feature.reference:
+        case None:
+            return None
+        case Field():
+            return _lookup(where, feature, feature.reference, siblings)
+        case Feature():
+            return _alias(where, feature, feature.reference)
+        case TypedExpr():
+            raise DefinitionTypeError(f"{where}: an expression is declared by the feature's type; leave astype out")
+        case Expr():
+            return _expression(where, feature, feature.reference, siblings)
+        case _:
+            raise DefinitionTypeError(
+                f"{where}: {feature.reference!r} is no field of a dataset, feature or expression, from which a value could come"
+            )
+
+
+def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, Feature]) -> LookupExtractor:
+    dataset: Dataset = field.dataset
+    spec = dataset.to_spec()
+    if spec.index is None or not (spec.index.online or spec.index.offline):
+        raise DefinitionError(f"{where}: dataset {spec.name} has no index; set index=True in its @dataset")
+    for key in spec.keys:
+        if key not in siblings:
+            raise DefinitionError(
+                f"{where}: to look {field.fqn()} up, featureset {feature.featureset_name} needs a feature {key}, the key of {spec.name}"
+            )
+    inner = strip_optional(feature.data_type)
+    if isinstance(inner, ListType) and all(isinstance(strip_optional(siblings[k].data_type), ListType) for k in spec.keys):
+        raise DefinitionError(f"{where}: lookups by lists of keys aren't available yet; use a Python extractor")
+    _require_type(where, feature, f"field {field.fqn()}", field.data_type)
+    return LookupExtractor(
+        name=f"_caraway_lookup_{field.fqn()}",
+        dataset=spec.name,
+        field=field.name,
+        inputs=tuple(siblings[key].fqn() for key in spec.keys),
+        output=feature.fqn(),
+        default=_default(where, feature),
+        env=feature.env,
+    )
+
+
+def _require_type(where: str, feature: Feature, source: str, found: DataType) -> None:
+    wanted = optional(found) if feature.default is None else strip_optional(found)
+    if feature.data_type != wanted:
+        given = "without a default" if feature.default is None else "with a default"
+        raise DefinitionTypeError(
+            f"{where} is {type_name(feature.data_type)}, but {source} is {type_name(found)}; {given} the feature must be "
+            f"{type_name(wanted)}"
+        )
+
+
+def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
+    if feature.default is None:
+        if feature.data_type != source.data_type:
+            raise DefinitionTypeError(
+                f"{where} is {type_name(feature.data_type)}, but feature {source.fqn()} is {type_name(source.data_type)}; "
+                "the types must be equal"
+            )
+    elif source.data_type != optional(feature.data_type) or feature.data_type == source.data_type:
+        raise DefinitionTypeError(
+            f"{where} is {type_name(feature.data_type)} with a default, so feature {source.fqn()} must be "
+            f"{type_name(optional(feature.data_type))}, but is {type_name(source.data_type)}"
+        )
+    return AliasExtractor(
+        name=f"_caraway_alias_{feature.fqn()}",
+        input=source.fqn(),
+        output=feature.fqn(),
+        default=_default(where, feature),
+        env=feature.env,
+    )
+
+
+def _default(where: str, feature: Feature) -> Any:  # noqa: ANN401 (of the feature's type)
+    if feature.default is None:
+        return None
+    if not conforms(feature.default, feature.data_type):
+        raise DefinitionError(
+            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not {type_name(feature.data_type)}"
+        )
+    return cast(feature.data_type)(feature.default)
+
+
+def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str, Feature]) -> ExpressionExtractor:
+    columns = columns_of(expr.node)
+    for name in columns:
+        if name not in siblings:
+            raise DefinitionError(
+                f"{where}: {expr} refers to {name}, which is no feature of {feature.featureset_name}; features: "
+                + ", ".join(siblings)
+            )
+    try:
+        found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: {error}") from None
+    if not promotes(found, feature.data_type):
+        spelled = "null" if found is None else type_name(found)
+        raise DefinitionTypeError(f"{where} is {type_name(feature.data_type)}, but {expr} is {spelled}")
+    return ExpressionExtractor(
+        name=f"_caraway_expr_{feature.fqn()}",
+        expr=expr.node,
+        inputs=tuple(siblings[name].fqn() for name in columns),
+        output=feature.fqn(),
+        env=feature.env,
+    )

@@ -1,0 +1,69 @@
+"""Environments: which sources, pipelines and extractors a commit selects."""
+
+from dataclasses import replace
+
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.specs import Graph
+
+EnvSelector = str | list[str] | None
+
+# The selector of an empty list: no environment has this name.
+_NONE = ("",)
+
+
+def selector(env: EnvSelector, where: str) -> tuple[str, ...]:
+    """Check an `env=` argument and turn it into the names of a spec; none selects all environments.
+
+    Raises:
+        DefinitionError: A name is empty, has a space or is just "~", or plain and negated names are mixed.
+        DefinitionTypeError: It is neither a string nor a list of strings.
+    """
+    if env is None:
+        return ()
+    names = [env] if isinstance(env, str) else env
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+        raise DefinitionTypeError(f"{where}: env is a str or a list of str, not {env!r}")
+    for name in names:
+        if not name or " " in name or name == "~":
+            raise DefinitionError(f'{where}: env "{name}" is not a name; write "prod", or "~prod" for all but it')
+    negated = [name for name in names if name.startswith("~")]
+    if negated and len(negated) != len(names):
+        raise DefinitionError(f"{where}: env {names} mixes names and negated names; use one kind")
+    return tuple(names) or _NONE
+
+
+def require_env(env: object) -> None:
+    """Check the `env` of a commit.
+
+    Raises:
+        DefinitionError: It isn't a plain name.
+    """
+    if env is not None and (not isinstance(env, str) or not env or env.startswith("~")):
+        raise DefinitionError(f'the env of a commit is one plain name such as "prod", not {env!r}')
+
+
+def is_selected(names: tuple[str, ...], env: str | None) -> bool:
+    """Tell whether a commit for `env` (None: all) takes what has this selector."""
+    if env is None or not names:
+        return True
+    if names[0].startswith("~"):
+        return f"~{env}" not in names
+    return env in names
+
+
+def for_env(graph: Graph, env: str | None) -> Graph:
+    """Return the graph with the sources, pipelines and extractors that a commit for `env` takes."""
+    return Graph(
+        datasets=tuple(
+            replace(
+                dataset,
+                sources=tuple(s for s in dataset.sources if is_selected(s.env, env)),
+                pipelines=tuple(p for p in dataset.pipelines if is_selected(p.env, env)),
+            )
+            for dataset in graph.datasets
+        ),
+        featuresets=tuple(
+            replace(featureset, extractors=tuple(e for e in featureset.extractors if is_selected(e.env, env)))
+            for featureset in graph.featuresets
+        ),
+    )

@@ -1,0 +1,162 @@
+"""What a user's function finds while it runs: datasets to look up, its featureset, and who answers.
+
+A definition that a pickled function refers to travels as a handle, its name and shape; whoever runs the function (a query
+server, the in-process engine) sets the provider that answers lookups.
+"""
+
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pandas as pd
+
+from caraway.errors import DefinitionError
+
+
+class LookupProvider(Protocol):
+    """Answers `Dataset.lookup`."""
+
+    def __call__(
+        self, dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
+    ) -> tuple[pd.DataFrame, "pd.Series[bool]"]:
+        """Return the rows that hold for the keys at each time, and which of them were found.
+
+        Args:
+            dataset: Name of the dataset.
+            ts: A time for each row, UTC.
+            keys: The keys, one column each, in declared order; index 0..n-1 as `ts`.
+            fields: The columns wanted; all if empty.
+        """
+        ...
+
+
+lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
+
+
+@dataclass(frozen=True)
+class DatasetHandle:
+    """A dataset as a running function sees it."""
+
+    # Underscored: every other name may be that of a column.
+    _name: str
+    _keys: tuple[str, ...]
+    _columns: tuple[str, ...]
+
+    def lookup(
+        self,
+        ts: "pd.Series[Any]",
+        *args: object,
+        fields: Sequence[Any] = (),
+        **keys: "pd.Series[Any]",
+    ) -> tuple[pd.DataFrame, "pd.Series[bool]"]:
+        """Return the rows that hold for the keys at each time of `ts`, and which of them were found.
+
+        Args:
+            ts: A time for each row.
+            args: Nothing: keys go by name.
+            fields: The columns wanted, in order; all if empty.
+            keys: A Series for each key of the dataset.
+
+        Raises:
+            DefinitionError: The arguments don't fit the dataset.
+            NotImplementedError: Nobody answers lookups here; they work in extractors.
+        """
+        self._check(ts, args, keys, fields)
+        provider = lookup_provider.get()
+        if provider is None:
+            raise NotImplementedError(
+                f"lookup of {self._name}: lookups are answered inside extractors; use client.lookup(...) from outside"
+            )
+        frame = pd.DataFrame({key: keys[key].reset_index(drop=True) for key in self._keys})
+        return provider(self._name, ts.reset_index(drop=True), frame, [str(name) for name in fields])
+
+    def __getattr__(self, attribute: str) -> str:
+        # As in the definition, where `Dataset.column` is a field whose text is its name.
+        if attribute in self.__dict__.get("_columns", ()):
+            return attribute
+        raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}")
+
+    def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Sequence[Any]) -> None:  # noqa: ANN401
+        where = f"lookup of {self._name}"
+        names = ", ".join(self._keys)
+        if not self._keys:
+            raise DefinitionError(f"{where}: the dataset has no keys, so nothing can be looked up")
+        if args:
+            raise DefinitionError(f"{where}: keys go by name, as {names}=...; only ts is positional")
+        if not isinstance(ts, pd.Series) or not pd.api.types.is_datetime64_any_dtype(ts.dtype):
+            raise DefinitionError(f"{where}: ts is a Series of datetimes, not {_kind(ts)}")
+        for key in self._keys:
+            if key not in keys:
+                raise DefinitionError(f"{where}: key {key} is missing; keys: {names}")
+        for name, values in keys.items():
+            if name not in self._keys:
+                raise DefinitionError(f"{where}: {name} is no key; keys: {names}")
+            if not isinstance(values, pd.Series):
+                raise DefinitionError(f"{where}: key {name} is a Series, not {_kind(values)}")
+            if len(values) != len(ts):
+                raise DefinitionError(f"{where}: key {name} has {len(values)} rows, ts has {len(ts)}")
+        for wanted in map(str, fields):
+            if wanted not in self._columns:
+                raise DefinitionError(f"{where}: unknown field {wanted}; fields: {', '.join(self._columns)}")
+
+
+def _kind(value: object) -> str:
+    return f"a Series of {value.dtype}" if isinstance(value, pd.Series) else type(value).__name__
+
+
+@dataclass(frozen=True)
+class FeatureHandle:
+    """A feature as a running function sees it: its text is the bare name."""
+
+    featureset_name: str
+    name: str
+
+    @property
+    def fqn_(self) -> str:
+        """Full name."""
+        return self.fqn()
+
+    def fqn(self) -> str:
+        """Return the full name."""
+        return f"{self.featureset_name}.{self.name}"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return self.fqn()
+
+
+@dataclass(frozen=True)
+class FeaturesetHandle:
+    """A featureset as a running function sees it, as `cls` or by name: its features and helper functions."""
+
+    # Underscored: every other name may be that of a feature.
+    _name: str
+    _features: tuple[str, ...]
+    _members: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (features and members of any kind)
+        state = self.__dict__
+        if attribute in state.get("_features", ()):
+            return FeatureHandle(self._name, attribute)
+        members = state.get("_members", {})
+        if attribute in members:
+            member = members[attribute]
+            if isinstance(member, classmethod):
+                return member.__func__.__get__(self)
+            return member.__func__ if isinstance(member, staticmethod) else member
+        raise AttributeError(f"featureset {state.get('_name')} has no feature or helper {attribute}")
+
+
+@dataclass(frozen=True)
+class ShippedExtractor:
+    """What `PythonExtractor.pickled` holds: called as the function itself, `(cls, ts, *series)`; None stands for its own `cls`."""
+
+    function: Callable[..., Any]
+    namespace: FeaturesetHandle
+
+    def __call__(self, cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401 (not checked yet)
+        """Run the user's function."""
+        return self.function(self.namespace if cls is None else cls, ts, *series)

@@ -1,0 +1,42 @@
+"""`@includes`: helper functions that travel with an extractor."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from caraway.errors import DefinitionTypeError
+from caraway.graph.envs import EnvSelector
+
+INCLUDES_ATTRIBUTE = "__caraway_includes__"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+__all__ = ["EnvSelector", "included", "includes"]
+
+
+def includes(*functions: Callable[..., Any]) -> Callable[[F], F]:
+    """Name helper functions whose code belongs to that of the decorated function; theirs follow.
+
+    Raises:
+        DefinitionTypeError: An argument isn't a function.
+    """
+    for function in functions:
+        if not callable(function):
+            raise DefinitionTypeError(f"@includes takes functions, not {type(function).__name__} {function!r}")
+
+    def decorate(function: F) -> F:
+        setattr(function, INCLUDES_ATTRIBUTE, functions)
+        return function
+
+    return decorate
+
+
+def included(function: object) -> tuple[Callable[..., Any], ...]:
+    """Return the helpers of a function and theirs, each once, in order of appearance."""
+    found: dict[Callable[..., Any], None] = {}
+    pending = list(getattr(function, INCLUDES_ATTRIBUTE, ()))
+    while pending:
+        helper = pending.pop(0)
+        if helper not in found:
+            found[helper] = None
+            pending.extend(getattr(helper, INCLUDES_ATTRIBUTE, ()))
+    return tuple(found)

@@ -1,0 +1,115 @@
+"""Owners, descriptions and flags: `@meta`, and the comments above a field."""
+
+import ast
+import inspect
+import re
+import sys
+import textwrap
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from caraway.dtypes.structs import META_ATTRIBUTE
+from caraway.errors import DefinitionError
+from caraway.graph.specs import Metadata
+
+T = TypeVar("T")
+
+_EMAIL = re.compile(r"[A-Za-z0-9_.+-]+@[A-Za-z0-9-]+\.[A-Za-z0-9.-]+")
+
+
+def metadata_of_arguments(
+    owner: str = "",
+    description: str = "",
+    tags: Sequence[str] = (),
+    *,
+    deprecated: bool = False,
+    deleted: bool = False,
+) -> Metadata:
+    """Check the arguments of `meta`.
+
+    Raises:
+        DefinitionError: The owner isn't an email address.
+    """
+    if owner and not _EMAIL.fullmatch(owner):
+        raise DefinitionError(f'meta: owner "{owner}" is not an email address')
+    return Metadata(
+        owner=owner, description=description, tags=tuple(tags), deprecated=bool(deprecated), deleted=bool(deleted)
+    )
+
+
+class meta:  # noqa: N801 (a decorator)
+    """Attach owner, description, tags and flags to a dataset, pipeline, featureset or extractor."""
+
+    def __init__(
+        self,
+        owner: str = "",
+        description: str = "",
+        tags: Sequence[str] = (),
+        deprecated: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
+        deleted: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
+    ) -> None:
+        self.metadata = metadata_of_arguments(owner, description, tags, deprecated=deprecated, deleted=deleted)
+
+    def __call__(self, obj: T) -> T:
+        """Attach the metadata to `obj`, in place of any that it has."""
+        setattr(obj, META_ATTRIBUTE, self.metadata)
+        return obj
+
+
+def get_metadata(obj: object) -> Metadata | None:
+    """Return what `@meta` attached to an object itself."""
+    found = getattr(obj, "__dict__", {}).get(META_ATTRIBUTE)
+    return found if isinstance(found, Metadata) else None
+
+
+def get_meta_attr(obj: object, name: str) -> Any:  # noqa: ANN401 (by name)
+    """Return one item of an object's metadata, None if it has none."""
+    found = get_metadata(obj)
+    return None if found is None else getattr(found, name)
+
+
+def set_meta_attr(obj: object, name: str, value: object) -> None:
+    """Set one item of an object's metadata.
+
+    Raises:
+        DefinitionError: The metadata has no such item, or the owner isn't an email address.
+    """
+    found = get_metadata(obj) or Metadata()
+    items = {item: getattr(found, item) for item in Metadata.__dataclass_fields__}
+    if name not in items:
+        raise DefinitionError(f"meta: unknown item {name}; items: {', '.join(items)}")
+    setattr(obj, META_ATTRIBUTE, metadata_of_arguments(**{**items, name: value}))
+
+
+def desc(obj: object) -> str:
+    """Return the description of a field, feature, dataset or featureset; empty if it has none."""
+    found = get_metadata(obj)
+    if found is None and not isinstance(obj, type) and callable(described := getattr(obj, "desc", None)):
+        return str(described())
+    return found.description if found else ""
+
+
+def module_owner(module: str) -> str:
+    """Return the owner that a module declares for its definitions as `__owner__`."""
+    owner = getattr(sys.modules.get(module), "__owner__", "")
+    return owner if isinstance(owner, str) else ""
+
+
+def comments_above(cls: type) -> dict[str, str]:
+    """Return the comment lines directly above each annotated name of a class body, as far as the source is at hand."""
+    try:
+        lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
+        tree = ast.parse("\n".join(lines))
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
+    found = {}
+    for statement in body:
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
+            comment: list[str] = []
+            line = statement.lineno - 2
+            while line >= 0 and lines[line].strip().startswith("#"):
+                comment.insert(0, lines[line].strip().lstrip("#").strip())
+                line -= 1
+            found[statement.target.id] = "\n".join(comment)
+    return found

@@ -1,0 +1,41 @@
+"""`@inputs` and `@outputs`: what a pipeline or an extractor takes and gives."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from caraway.errors import DefinitionError
+
+INPUTS_ATTRIBUTE = "__caraway_inputs__"
+OUTPUTS_ATTRIBUTE = "__caraway_outputs__"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features or names)
+    """Name the datasets of a pipeline, or the features of an extractor.
+
+    Raises:
+        DefinitionError: Nothing is named.
+    """
+    if not items:
+        raise DefinitionError("@inputs() names nothing; leave it out if there are no inputs")
+    return _attach(INPUTS_ATTRIBUTE, items)
+
+
+def outputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (features or names)
+    """Name the features that an extractor computes.
+
+    Raises:
+        DefinitionError: Nothing is named.
+    """
+    if not items:
+        raise DefinitionError("@outputs() names nothing; leave it out if the extractor computes all features")
+    return _attach(OUTPUTS_ATTRIBUTE, items)
+
+
+def _attach(attribute: str, items: tuple[Any, ...]) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        setattr(function, attribute, items)
+        return function
+
+    return decorate
