@@ -6,8 +6,8 @@ Nothing of Caraway is used here. Each function looks at a flight's due time and 
 import math
 from collections import Counter
 from collections.abc import Mapping
+from statistics import pstdev
 
-import numpy as np
 import pandas as pd
 
 HOUR = pd.Timedelta("1h")
@@ -75,7 +75,7 @@ def _origin(flights: pd.DataFrame, departures: pd.DataFrame) -> pd.DataFrame:
         for name, values in delays.items():
             row[f"Origin.mean_delay_{name}"] = sum(values) / len(values) if values else 0.0
             row[f"Origin.max_delay_{name}"] = max(values) if values else None
-            row[f"Origin.stddev_delay_{name}"] = float(np.std(values)) if values else None
+            row[f"Origin.stddev_delay_{name}"] = pstdev(values) if values else None
         row["Origin.departures_1h"] = len(delays["1h"])
         row["Origin.getting_worse"] = row["Origin.mean_delay_1h"] > row["Origin.mean_delay_6h"]
         rows.append(row)

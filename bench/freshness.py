@@ -1,0 +1,72 @@
+"""Freshness: from HTTP log to served value, at a steady rate, through all pipelines of the flights.
+
+    python bench/freshness.py [--url URL] [--rate 200] [--seconds 30] [--json FILE]
+
+Events are logged one a request, on the clock whatever the answers do (open loop). A second connection asks the query
+endpoint for the value of each event until it is there. Without --url a stack is started for the run.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+from rich.table import Table
+
+from caraway.cli.demo.embedded import server
+from caraway.cli.demo.example import load_example
+from caraway.cli.demo.freshness import Freshness, measure_freshness
+from caraway.cli.output import out
+from caraway.client import Client
+
+# Jobs, caches and the JIT compilers of the JVM need some thousand events to come up to speed.
+WARM_UP_SECONDS = 15.0
+
+
+def main() -> int:
+    """Run the benchmark; return 1 if events got lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--url", default="", help="a server that runs already")
+    parser.add_argument("--rate", type=float, default=200.0, help="events a second")
+    parser.add_argument("--seconds", type=float, default=30.0, help="how long to measure")
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    flights = load_example()
+    with server(options.url) as url:
+        client = Client(url)
+        client.commit("Flights out of New York", flights.datasets, flights.featuresets)
+        client.close()
+        measure_freshness(url, rate=options.rate, seconds=WARM_UP_SECONDS)
+        result = measure_freshness(url, rate=options.rate, seconds=options.seconds)
+    report = {
+        "bench": "freshness",
+        "rate": result.rate,
+        "seconds": options.seconds,
+        "lost": result.lost,
+        "log_to_durable": result.log.as_json(),
+        "log_to_served": result.served.as_json(),
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    show(result)
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 1 if result.lost else 0
+
+
+def show(result: Freshness) -> None:
+    """Print a table."""
+    table = Table(title=f"HTTP log to served value, {result.rate:.0f} events/s")
+    for heading in ("ms", "p50", "p90", "p99", "max", "events"):
+        table.add_column(heading, justify="right")
+    for name, q in (("until durable", result.log), ("until served", result.served)):
+        figures = (f"{value:.1f}" for value in (q.p50_ms, q.p90_ms, q.p99_ms, q.max_ms))
+        table.add_row(name, *figures, str(q.count))
+    out.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

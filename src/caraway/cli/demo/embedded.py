@@ -1,0 +1,58 @@
+"""A stack for as long as a block lasts, for the demo and the benchmarks."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from caraway.cli.output import out
+from caraway.cli.progress import shown_progress
+from caraway.config import load_settings
+from caraway.stack import Stack
+
+
+@contextmanager
+def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
+    """Give the chosen folder, else a new one: a second run must not meet the first one's events."""
+    if chosen is not None:
+        yield chosen
+        return
+    folder = Path(tempfile.mkdtemp(prefix="caraway-"))
+    # Postgres may have to run as another user, who must be able to enter.
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        if not keep:
+            with suppress(OSError):
+                shutil.rmtree(folder)
+
+
+@contextmanager
+def running_stack(folder: Path) -> Iterator[str]:
+    """Start a stack in a folder, give its address, and stop it at the end.
+
+    Raises:
+        CarawayError: It doesn't start.
+    """
+    stack = Stack(load_settings(folder))
+    out.rule("Starting Postgres, Kafka, the Spark engine and the server", align="left")
+    with shown_progress() as progress:
+        stack.start(progress)
+    try:
+        out.print(f"Ready at {stack.url}.")
+        yield stack.url
+    finally:
+        out.print("Stopping the stack.")
+        stack.stop()
+
+
+@contextmanager
+def server(url: str, data: Path | None = None) -> Iterator[str]:
+    """Give the address of the server at `url`, or of a stack of its own if that is empty."""
+    if url:
+        yield url
+        return
+    with data_folder(data) as folder, running_stack(folder) as started:
+        yield started

@@ -1,0 +1,121 @@
+"""How old served values are: from the moment an event is due to be logged until a query returns it."""
+
+import secrets
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from caraway.cli.demo.example import WEBHOOK
+from caraway.cli.demo.figures import Quantiles, quantiles
+from caraway.cli.demo.http import Connection
+
+# Enough that a slow answer never delays the next event: 16 x (1 s / 200 events) allows 80 ms an answer.
+SENDERS = 16
+# Answers are asked for again at once; this long while nothing is on its way.
+IDLE_SECONDS = 0.0005
+# How long to wait for the last events after all are sent.
+PATIENCE_SECONDS = 30.0
+# Each event is of an airport of its own, so that its value tells it apart: its delay, as the greatest of the last hour.
+INPUT, OUTPUT = "Origin.origin", "Origin.max_delay_1h"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Freshness:
+    """Outcome of a run. `log` is the time until an event was durable, `served` until a query gave its value."""
+
+    rate: float
+    log: Quantiles
+    served: Quantiles
+    lost: int
+
+
+def measure_freshness(url: str, *, rate: float, seconds: float) -> Freshness:
+    """Log `rate` events a second, one a request, and watch a second connection for the value of each.
+
+    The senders keep to the clock whatever the answers do (open loop), and times count from when an event was due, so
+    that a stall of the server shows in full. The events flow through all pipelines of the flights and are read from a
+    windowed aggregate.
+
+    Raises:
+        CarawayError: The server refused.
+    """
+    run = Run(f"~{secrets.token_hex(4)}")
+    count = int(rate * seconds)
+    started = time.perf_counter() + 0.2
+    with ThreadPoolExecutor(SENDERS + 1) as pool:
+        watching = pool.submit(_watch, url, run)
+        turn = iter(range(count))
+        turns = threading.Lock()
+
+        def send() -> None:
+            with Connection(url) as connection:
+                while True:
+                    with turns:
+                        number = next(turn, None)
+                    if number is None:
+                        return
+                    due = started + number / rate
+                    time.sleep(max(0.0, due - time.perf_counter()))
+                    run.due[run.key(number)] = due
+                    connection.post("/log", run.event(number))
+                    run.logged.append(time.perf_counter() - due)
+
+        senders = [pool.submit(send) for _ in range(SENDERS)]
+        try:
+            for sender in senders:
+                sender.result()
+        finally:
+            run.finished_at = time.perf_counter()
+        watching.result()
+    return Freshness(rate=rate, log=quantiles(run.logged), served=quantiles(run.served), lost=count - len(run.served))
+
+
+class Run:
+    """Events on their way: senders add to `due`, the watcher takes away what it has seen."""
+
+    def __init__(self, name: str) -> None:
+        """Mark all keys with `name`, so that runs don't meet each other's values."""
+        self.name = name
+        self.due: dict[str, float] = {}
+        self.logged: list[float] = []
+        self.served: list[float] = []
+        self.finished_at: float | None = None
+
+    def key(self, number: int) -> str:
+        """Name the airport of an event."""
+        return f"{self.name}-{number}"
+
+    def event(self, number: int) -> dict[str, object]:
+        """Make the request that logs an event: a departure, now."""
+        row = {
+            "flight_id": self.key(number),
+            "carrier": self.name,
+            "origin": self.key(number),
+            "dest": self.name,
+            "tailnum": f"{self.name}-{number % 50}",
+            "delay": number,
+            "departed": datetime.now(UTC).isoformat(),
+        }
+        return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
+
+    def over(self) -> bool:
+        """Tell whether there is nothing more to wait for."""
+        if self.finished_at is None:
+            return False
+        return not self.due or time.perf_counter() > self.finished_at + PATIENCE_SECONDS
+
+
+def _watch(url: str, run: Run) -> None:
+    with Connection(url) as connection:
+        while not run.over():
+            waiting = list(run.due)
+            if not waiting:
+                time.sleep(IDLE_SECONDS)
+                continue
+            answer = connection.post("/query", {"inputs": [INPUT], "outputs": [OUTPUT], "data": {INPUT: waiting}})
+            now = time.perf_counter()
+            for key, value in zip(waiting, answer[OUTPUT], strict=True):
+                if value is not None:
+                    run.served.append(now - run.due.pop(key))

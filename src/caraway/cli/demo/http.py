@@ -1,0 +1,52 @@
+"""A kept connection that costs next to nothing, so that a measurement shows the server and not the client."""
+
+import http.client
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+import orjson
+
+from caraway.errors import RemoteError, UnavailableError
+
+TIMEOUT_SECONDS = 60.0
+
+
+class Connection:
+    """One connection to a server, for one thread."""
+
+    def __init__(self, url: str) -> None:
+        """Connect when first used."""
+        address = urlsplit(url)
+        self._http = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_SECONDS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._http.close()
+
+    def post(self, path: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 (any JSON)
+        """Post `body` as JSON below `/api/v1` and return the answer's.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: It doesn't answer.
+        """
+        return self.post_bytes(path, orjson.dumps(body))
+
+    def post_bytes(self, path: str, body: bytes) -> Any:  # noqa: ANN401 (any JSON)
+        """Post JSON that is encoded already; otherwise like `post`."""
+        try:
+            self._http.request("POST", f"/api/v1{path}", body, {"Content-Type": "application/json"})
+            answer = self._http.getresponse()
+            content = answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            self._http.close()
+            raise UnavailableError(f"the server doesn't answer: {error}") from error
+        if answer.status != http.client.OK:
+            raise RemoteError(f"{path} answered {answer.status}: {content[:500].decode()}", status=answer.status)
+        return orjson.loads(content)

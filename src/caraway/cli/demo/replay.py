@@ -1,0 +1,62 @@
+"""Sending the events through the HTTP log endpoint, in event order, as a program of a user would."""
+
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pandas as pd
+
+from caraway.cli.demo.example import WEBHOOK, Flights
+from caraway.client import Client
+
+# Events of all endpoints that are on their way at a time; each endpoint's part goes in batches of 1,000.
+SLICE = 3000
+BATCH = 1000
+# A killed broker or server is back after some 10 s, on a busy machine after 30.
+RETRY_SECONDS = 180.0
+
+Told = Callable[[int, pd.Timestamp], None]
+
+
+def replay(flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: Told) -> float:
+    """Send all events and return how many seconds that took, until the last one was durable.
+
+    Args:
+        flights: The example.
+        url: The server.
+        tables: The events by endpoint.
+        speed: How many times faster than in reality; 0: as fast as it goes.
+        told: Called after each slice with the number of events in it and the time up to which all are sent.
+
+    Raises:
+        CarawayError: The server refused events, or was away for too long.
+    """
+    started = time.monotonic()
+    first: pd.Timestamp | None = None
+    # A connection for each endpoint; within an endpoint events stay in order.
+    clients = {endpoint: Client(url) for endpoint in tables}
+    try:
+        with ThreadPoolExecutor(len(clients)) as pool:
+            for piece in flights.slices(tables, SLICE):
+                reached = max(_times(flights, endpoint, rows).max() for endpoint, rows in piece.items())
+                first = first or min(_times(flights, endpoint, rows).min() for endpoint, rows in piece.items())
+                if speed:
+                    due = (reached - first).total_seconds() / speed
+                    time.sleep(max(0.0, started + due - time.monotonic()))
+                sent = [pool.submit(_send, clients[endpoint], endpoint, rows) for endpoint, rows in piece.items()]
+                for future in sent:
+                    future.result()
+                told(sum(map(len, piece.values())), reached)
+    finally:
+        for client in clients.values():
+            client.close()
+    return time.monotonic() - started
+
+
+def _times(flights: Flights, endpoint: str, rows: pd.DataFrame) -> "pd.Series[pd.Timestamp]":
+    times: pd.Series[pd.Timestamp] = rows[flights.data.EVENT_TIME[endpoint]]
+    return times
+
+
+def _send(client: Client, endpoint: str, rows: pd.DataFrame) -> None:
+    client.log(WEBHOOK, endpoint, rows, batch_size=BATCH, retry_seconds=RETRY_SECONDS)

@@ -1,0 +1,118 @@
+"""The parts of the demo; each tells on the console what it does."""
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from caraway.cli.demo.agreement import Agreement
+from caraway.cli.demo.display import shown
+from caraway.cli.demo.example import Flights
+from caraway.cli.demo.figures import quantiles
+from caraway.cli.demo.freshness import measure_freshness
+from caraway.cli.demo.http import Connection
+from caraway.cli.demo.replay import replay
+from caraway.cli.demo.settle import settle
+from caraway.cli.demo.watch import Watcher
+from caraway.cli.output import out
+from caraway.client import Client
+
+SHOWN_DISAGREEMENTS = 10
+QUERIES = 300
+FRESHNESS_RATE = 200.0
+FRESHNESS_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demo:
+    """A run of the demo: what is replayed and where; `checked` flights are compared, `speed` is as in `replay`."""
+
+    flights: Flights
+    url: str
+    tables: Mapping[str, pd.DataFrame]
+    speed: float
+    checked: int
+
+
+def commit(demo: Demo) -> None:
+    """Commit the definitions; the client prints what that changes."""
+    out.rule("Committing examples/flights/definitions.py", align="left")
+    client = Client(demo.url)
+    client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
+    client.close()
+
+
+def replay_and_watch(demo: Demo) -> None:
+    """Send all events and show the features of flights while they become due."""
+    total = sum(map(len, demo.tables.values()))
+    out.rule(f"Replaying {total:,} events of 2013 through POST /api/v1/log", align="left")
+    watcher = Watcher(demo.flights, demo.url, demo.tables["schedule"])
+    thread = threading.Thread(target=watcher.run, name="watcher", daemon=True)
+    thread.start()
+    try:
+        with shown(total, watcher) as display:
+
+            def told(events: int, reached: pd.Timestamp) -> None:
+                watcher.reached = reached
+                display.told(events, reached)
+
+            seconds = replay(demo.flights, demo.url, demo.tables, speed=demo.speed, told=told)
+    finally:
+        watcher.stop()
+        thread.join()
+    out.print(f"{total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
+    if watcher.latencies:
+        out.print(f"Queries of all features of a flight while they flowed: {quantiles(watcher.latencies)}.")
+
+
+def check(demo: Demo) -> Agreement:
+    """Compare served values with those that plain pandas gives, once they have settled."""
+    out.rule("Comparing with plain pandas", align="left")
+    schedule = demo.tables["schedule"]
+    chosen = schedule.sample(min(demo.checked, len(schedule)), random_state=7).sort_index()
+    started = time.monotonic()
+    expected = demo.flights.expected(demo.tables, [str(name) for name in chosen["flight_id"]])
+    out.print(
+        f"Recomputed {expected.shape[1]} features of {len(chosen):,} flights, each at the time it was due, "
+        f"in {time.monotonic() - started:.1f} s."
+    )
+    agreement = settle(demo.flights, demo.url, chosen, expected, told=_tell)
+    out.print(
+        f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
+        f"the bit, {agreement.close:,} within 1e-9."
+    )
+    for wrong in agreement.disagreements[:SHOWN_DISAGREEMENTS]:
+        _tell(f"  {wrong}")
+    return agreement
+
+
+def measure(demo: Demo) -> None:
+    """Measure latency of queries, and freshness with events of now."""
+    out.rule("Measuring", align="left")
+    out.print(f"Query of all features of one flight: {quantiles(query_seconds(demo, QUERIES))}.")
+    fresh = measure_freshness(demo.url, rate=FRESHNESS_RATE, seconds=FRESHNESS_SECONDS)
+    out.print(f"HTTP log until durable, at {fresh.rate:.0f} events/s: {fresh.log}.")
+    out.print(f"[bold]HTTP log until served[/], at {fresh.rate:.0f} events/s: {fresh.served}.")
+    if fresh.lost:
+        out.print(f"{fresh.lost} events were not served in time.", style="red")
+
+
+def query_seconds(demo: Demo, count: int) -> list[float]:
+    """Query all features of one flight after the other and return how long each took."""
+    flights = demo.tables["schedule"].sample(count, random_state=11, replace=True)
+    outputs = [featureset._name for featureset in demo.flights.featuresets]  # noqa: SLF001 (the API's own attribute)
+    key = str(demo.flights.key.fqn())
+    seconds = []
+    with Connection(demo.url) as connection:
+        for name, due in zip(flights["flight_id"], flights["due"], strict=True):
+            body = {"inputs": [key], "outputs": outputs, "data": {key: [name]}, "timestamps": [due.isoformat()]}
+            started = time.perf_counter()
+            connection.post("/query", body)
+            seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def _tell(text: str) -> None:
+    out.print(text, markup=False, soft_wrap=True)

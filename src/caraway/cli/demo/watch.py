@@ -1,0 +1,97 @@
+"""A look at the newest flight while events flow: what a user's program would see."""
+
+import threading
+import time
+from dataclasses import dataclass
+
+import pandas as pd
+
+from caraway.cli.demo.agreement import values
+from caraway.cli.demo.example import Flights
+from caraway.client import Client
+from caraway.errors import RemoteError, UnavailableError
+
+PAUSE_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """The features of one flight as served a moment ago."""
+
+    flight: str
+    features: dict[str, object]
+    seconds: float
+
+    def __str__(self) -> str:
+        f = self.features
+        return (
+            f"{self.flight}: {_spelled(f['Origin.departures_1h'])} departures in the last hour, "
+            f"mean delay {_spelled(f['Origin.mean_delay_1h'])} min, wind {_spelled(f['Flight.wind'])} mph, "
+            f"aircraft {_spelled(f['Aircraft.age'])} years old and last {_spelled(f['Aircraft.last_delay'])} min late, "
+            f"risk {_spelled(f['Risk.score'])}   [{1000 * self.seconds:.1f} ms]"
+        )
+
+
+class Watcher:
+    """Asks for the newest flight again and again until told to stop.
+
+    Attributes:
+        reached: The time up to which events have been sent; set by the replay.
+        last: The last answer.
+        latencies: How long each query took, in seconds.
+    """
+
+    def __init__(self, flights: Flights, url: str, schedule: pd.DataFrame) -> None:
+        """Watch the flights of `schedule`, which is in order of time."""
+        self.reached: pd.Timestamp | None = None
+        self.last: Sighting | None = None
+        self.latencies: list[float] = []
+        self._flights = flights
+        self._schedule = schedule
+        self._client = Client(url)
+        self._stopped = threading.Event()
+
+    def run(self) -> None:
+        """Watch until `stop`; a server that is away is asked again."""
+        while not self._stopped.wait(PAUSE_SECONDS):
+            reached = self.reached
+            if reached is None:
+                continue
+            try:
+                sighting = self._look(reached)
+            except (UnavailableError, RemoteError):
+                # A part is coming back; the replay itself tells if it doesn't.
+                continue
+            if sighting is not None:
+                self.last = sighting
+        self._client.close()
+
+    def stop(self) -> None:
+        """End `run`."""
+        self._stopped.set()
+
+    def _look(self, reached: pd.Timestamp) -> Sighting | None:
+        position = int(self._schedule["due"].searchsorted(reached, side="right")) - 1
+        if position < 0:
+            return None
+        flight = self._schedule.iloc[position]
+        key = str(self._flights.key.fqn())
+        asked = pd.DataFrame({key: [flight["flight_id"]]})
+        started = time.perf_counter()
+        answer = self._client.query(
+            [self._flights.key], self._flights.featuresets, asked, timestamps=pd.Series([flight["due"]])
+        )
+        seconds = time.perf_counter() - started
+        self.latencies.append(seconds)
+        features = {str(name): next(values(answer[name])) for name in answer.columns}
+        return Sighting(flight=str(flight["flight_id"]), features=features, seconds=seconds)
+
+
+def _spelled(value: object) -> str:
+    match value:
+        case None:
+            return "?"
+        case float():
+            return f"{value:.2f}"
+        case _:
+            return str(value)
