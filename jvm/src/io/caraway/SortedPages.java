@@ -47,7 +47,6 @@ final class SortedPages {
   private final Store store;
   private final Map<Long, Page> pages = new HashMap<>();
   private final Set<Long> dirty = new HashSet<>();
-  private boolean loaded;
   // Both live in the root page.
   private long nextPage = ROOT + 1;
   private long mark;
@@ -94,9 +93,11 @@ final class SortedPages {
 
   /** Sets the value of {@code key}, and tells whether it is time to remove what is old: the root is small, or a page was split. */
   boolean put(byte[] key, byte[] value) {
+    page(ROOT);
+    long pagesBefore = nextPage;
     Entry right = put(key, value, ROOT);
     if (right == null) {
-      return page(ROOT).leaf;
+      return page(ROOT).leaf || nextPage != pagesBefore;
     }
     Page root = page(ROOT);
     long left = nextPage++;
@@ -278,10 +279,9 @@ final class SortedPages {
   private Page page(long number) {
     Page page = pages.get(number);
     if (page == null) {
-      byte[] bytes = number == ROOT && loaded ? null : store.get(number);
+      byte[] bytes = store.get(number);
       page = bytes == null ? new Page(true, new ArrayList<>()) : decode(number, bytes);
       pages.put(number, page);
-      loaded |= number == ROOT;
     }
     return page;
   }

@@ -1,0 +1,299 @@
+package io.caraway;
+
+import static io.caraway.Traces.check;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Comparator;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+import java.util.function.Consumer;
+
+/** Each operator beside a plain one, over generated traces. Run with a number of seeds; fails with the seed in its message. */
+public final class OperatorsTest {
+  private static final long FOREVER = Long.MAX_VALUE / 4;
+
+  private OperatorsTest() {}
+
+  /** What an output record says. */
+  private record Out(String id, byte[] rev, int op, long time, String content) {}
+
+  public static void main(String[] args) {
+    int seeds = Integer.parseInt(args[0]);
+    for (int seed = 0; seed < seeds; seed++) {
+      try {
+        pages(seed);
+        join(seed);
+        changelog(seed);
+      } catch (RuntimeException | AssertionError e) {
+        throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
+      }
+    }
+    hotKey();
+    bounded();
+    System.out.println("ok " + seeds);
+  }
+
+  /** The tree against a TreeMap, written and opened again now and then. */
+  private static void pages(int seed) {
+    Random random = new Random(seed);
+    Traces.Memory memory = new Traces.Memory();
+    SortedPages pages = new SortedPages(memory);
+    TreeMap<byte[], byte[]> plain = new TreeMap<>(Arrays::compareUnsigned);
+    int space = 1 + random.nextInt(3_000);
+    for (int i = 0; i < 2_000; i++) {
+      byte[] key = Version.at(random.nextInt(space) - space / 2);
+      switch (random.nextInt(12)) {
+        case 0 -> {
+          if (random.nextInt(20) == 0) {
+            pages.removeBelow(key);
+            plain.headMap(key).clear();
+          }
+        }
+        case 1 -> same(pages.lower(key), plain.lowerEntry(key));
+        case 2 -> same(pages.higher(key), plain.higherEntry(key));
+        case 3 -> check(Arrays.equals(pages.get(key), plain.get(key)), "get");
+        case 4 -> {
+          byte[] to = Version.at(random.nextInt(space));
+          List<SortedPages.Entry> range = pages.range(key, to);
+          int at = 0;
+          if (Arrays.compareUnsigned(key, to) < 0) {
+            for (Map.Entry<byte[], byte[]> entry : plain.subMap(key, to).entrySet()) {
+              same(range.get(at++), entry);
+            }
+          }
+          check(at == range.size(), "range has %d entries, expected %d", range.size(), at);
+        }
+        case 5 -> {
+          pages.setMark(i);
+          pages.flush();
+          pages = new SortedPages(memory);
+          check(pages.mark() == i, "mark");
+        }
+        default -> {
+          byte[] value = new byte[random.nextInt(400)];
+          random.nextBytes(value);
+          pages.put(key, value);
+          plain.put(key, value);
+        }
+      }
+    }
+    pages.removeBelow(Version.at(space));
+    pages.flush();
+    check(memory.pages.size() == 1, "%d pages of an empty tree", memory.pages.size());
+  }
+
+  private static void same(SortedPages.Entry found, Map.Entry<byte[], byte[]> expected) {
+    check((found == null) == (expected == null), "one is missing");
+    if (found != null) {
+      check(Arrays.equals(found.key(), expected.getKey()) && Arrays.equals(found.value(), expected.getValue()), "other entry");
+    }
+  }
+
+  /** The join against a nested loop: after a run, and after a crash with a replay in another order, what holds is the same. */
+  private static void join(int seed) {
+    Random random = new Random(seed);
+    int times = 1 + random.nextInt(60);
+    List<Version> lefts = Traces.records(random, 80, times, false, random.nextBoolean());
+    List<Version> rights = Traces.records(random, 60, times, true, random.nextBoolean());
+    long low = random.nextBoolean() ? -1 : random.nextInt(20);
+    AsOfState.Rule rule = new AsOfState.Rule(FOREVER, low, random.nextInt(3) * 5, random.nextBoolean());
+    List<Out> sent = new ArrayList<>();
+    Traces.Memory leftPages = new Traces.Memory();
+    Traces.Memory rightPages = new Traces.Memory();
+    List<Traces.Arrival> arrivals = Traces.mix(random, lefts, 0, rights, 0);
+    int checkpoint = random.nextInt(arrivals.size());
+    int crash = checkpoint + random.nextInt(arrivals.size() - checkpoint);
+    run(rule, leftPages, rightPages, arrivals.subList(0, checkpoint), sent);
+    run(rule, leftPages.copy(), rightPages.copy(), arrivals.subList(checkpoint, crash), sent);
+    int seenRights = (int) arrivals.subList(0, checkpoint).stream().filter(Traces.Arrival::right).count();
+    List<Traces.Arrival> again = Traces.mix(random, lefts, checkpoint - seenRights, rights, seenRights);
+    run(rule, leftPages, rightPages, again, sent);
+    compare(held(sent), naiveJoin(rule, lefts, rights));
+  }
+
+  private static void run(
+      AsOfState.Rule rule, Traces.Memory leftPages, Traces.Memory rightPages, List<Traces.Arrival> arrivals, List<Out> sent) {
+    Frontier left = new Frontier(() -> 0);
+    Frontier right = new Frontier(() -> 0);
+    Consumer<AsOfState.Joined> out = joined ->
+        sent.add(
+            new Out(
+                text(joined.left().id()), joined.rev(), joined.op(), joined.left().time(),
+                text(joined.left().row()) + "+" + text(joined.right())));
+    for (Traces.Arrival arrival : arrivals) {
+      SortedPages lefts = new SortedPages(leftPages);
+      SortedPages rights = new SortedPages(rightPages);
+      AsOfState state = new AsOfState(rule, lefts, rights, left, right);
+      if (arrival.right()) {
+        state.right(arrival.version(), arrival.offset(), out);
+      } else {
+        state.left(arrival.version(), out);
+      }
+      lefts.flush();
+      rights.flush();
+    }
+  }
+
+  private static Map<String, String> naiveJoin(AsOfState.Rule rule, List<Version> lefts, List<Version> rights) {
+    Map<String, String> expected = new HashMap<>();
+    for (Version left : newest(lefts)) {
+      Version match = null;
+      for (Version right : newest(rights)) {
+        boolean candidate = right.op() != Version.VOID && right.time() <= left.time() + rule.high();
+        if (candidate && (match == null || Arrays.compareUnsigned(right.key(), match.key()) > 0)) {
+          match = right;
+        }
+      }
+      boolean tooOld = match != null && rule.low() >= 0 && match.time() < left.time() - rule.low();
+      byte[] found = match == null || match.op() == Version.DELETE || tooOld ? null : match.row();
+      if (left.op() != Version.VOID && (found != null || !rule.inner())) {
+        expected.put(text(left.id()), left.op() + "@" + left.time() + ":" + text(left.row()) + "+" + text(found));
+      }
+    }
+    return expected;
+  }
+
+  /** The changelog against sorting all versions. */
+  private static void changelog(int seed) {
+    Random random = new Random(seed);
+    List<Version> versions = Traces.records(random, 100, 1 + random.nextInt(60), true, random.nextBoolean());
+    Traces.Memory memory = new Traces.Memory();
+    List<Out> sent = new ArrayList<>();
+    int checkpoint = random.nextInt(versions.size());
+    follow(memory, versions, 0, checkpoint, sent);
+    follow(memory.copy(), versions, checkpoint, versions.size(), sent);
+    follow(memory, versions, checkpoint, versions.size(), sent);
+    List<Version> sorted = new ArrayList<>(newest(versions));
+    sorted.removeIf(version -> version.op() == Version.VOID);
+    sorted.sort(Comparator.comparing(Version::key, Arrays::compareUnsigned));
+    Map<String, String> expected = new HashMap<>();
+    for (int i = 0; i < sorted.size(); i++) {
+      Version version = sorted.get(i);
+      if (version.op() == Version.PUT) {
+        expected.put(text(version.id()) + "00", "1@" + version.time() + ":" + text(version.row()));
+        if (i + 1 < sorted.size()) {
+          expected.put(text(version.id()) + "01", "-1@" + sorted.get(i + 1).time() + ":" + text(version.row()));
+        }
+      }
+    }
+    compare(held(sent), expected);
+  }
+
+  private static void follow(Traces.Memory memory, List<Version> versions, int from, int to, List<Out> sent) {
+    Frontier frontier = new Frontier(() -> 0);
+    for (int offset = from; offset < to; offset++) {
+      SortedPages pages = new SortedPages(memory);
+      new ChangelogState(FOREVER, pages, frontier)
+          .version(
+              versions.get(offset), offset,
+              part -> sent.add(new Out(text(part.id()), part.rev(), part.op(), part.time(), text(part.row()))));
+      pages.flush();
+    }
+  }
+
+  /** 300,000 rows of one key: a row costs a few pages, not all of them. */
+  private static void hotKey() {
+    Traces.Memory leftPages = new Traces.Memory();
+    Traces.Memory rightPages = new Traces.Memory();
+    AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, false);
+    Frontier frontier = new Frontier(() -> 0);
+    long worst = 0;
+    for (int i = 0; i < 300_000; i++) {
+      long before = leftPages.accesses + rightPages.accesses;
+      SortedPages lefts = new SortedPages(leftPages);
+      SortedPages rights = new SortedPages(rightPages);
+      AsOfState state = new AsOfState(rule, lefts, rights, frontier, frontier);
+      byte[] id = ByteBuffer.allocate(12).putLong(i).array();
+      // Now and then a late version that corrects ten rows.
+      Version row = new Version(1, i % 1_000 == 999 ? i - 10 : i, 0, id, new byte[0], new byte[60]);
+      if (i % 2 == 0) {
+        state.left(row, joined -> { });
+      } else {
+        state.right(row, i, joined -> { });
+      }
+      lefts.flush();
+      rights.flush();
+      worst = Math.max(worst, leftPages.accesses + rightPages.accesses - before);
+    }
+    check(worst <= 30, "a row cost %d pages", worst);
+  }
+
+  /** A stream that goes on for ever needs the state of its horizon, and of the time that a frontier takes to settle. */
+  private static void bounded() {
+    long[] clock = {0};
+    Frontier left = new Frontier(() -> clock[0]);
+    Frontier right = new Frontier(() -> clock[0]);
+    Traces.Memory leftPages = new Traces.Memory();
+    Traces.Memory rightPages = new Traces.Memory();
+    Traces.Memory versions = new Traces.Memory();
+    long horizon = 1_000;
+    // Each settle period takes 2,000 records, so at most two of them and a horizon are kept: of 100 bytes, with as much again for half
+    // full pages.
+    long most = (2 * 2_000 + horizon) * 100 * 2;
+    for (int i = 0; i < 100_000; i++) {
+      clock[0] += Frontier.SETTLE_MS / 2_000;
+      SortedPages lefts = new SortedPages(leftPages);
+      SortedPages rights = new SortedPages(rightPages);
+      SortedPages pages = new SortedPages(versions);
+      byte[] id = ByteBuffer.allocate(12).putLong(i).array();
+      Version row = new Version(1, i, 0, id, new byte[0], new byte[50]);
+      AsOfState state = new AsOfState(new AsOfState.Rule(horizon, -1, 0, false), lefts, rights, left, right);
+      state.left(row, joined -> { });
+      state.right(row, i, joined -> { });
+      new ChangelogState(horizon, pages, left).version(row, i, part -> { });
+      lefts.flush();
+      rights.flush();
+      pages.flush();
+      check(leftPages.bytes() <= most, "left rows take %d bytes", leftPages.bytes());
+      if (i % 1_000 == 0) {
+        check(rightPages.bytes() <= most, "right rows take %d bytes", rightPages.bytes());
+        check(versions.bytes() <= most, "versions take %d bytes", versions.bytes());
+      }
+    }
+    check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");
+  }
+
+  /** Of each id the record that replaces all others (docs/records.md). */
+  private static List<Version> newest(List<Version> versions) {
+    Map<String, Version> held = new HashMap<>();
+    for (Version version : versions) {
+      held.merge(text(version.id()), version, (old, candidate) -> candidate.replaces(old) ? candidate : old);
+    }
+    return new ArrayList<>(held.values());
+  }
+
+  private static Map<String, String> held(List<Out> sent) {
+    Map<String, Out> held = new HashMap<>();
+    for (Out out : sent) {
+      Out known = held.get(out.id);
+      int order = known == null ? 1 : Arrays.compareUnsigned(out.rev, known.rev);
+      if (order > 0 || (order == 0 && (out.op != Version.VOID || known.op == Version.VOID))) {
+        held.put(out.id, out);
+      }
+    }
+    Map<String, String> result = new HashMap<>();
+    held.forEach((id, out) -> {
+      if (out.op != Version.VOID) {
+        result.put(id, out.op + "@" + out.time + ":" + out.content);
+      }
+    });
+    return result;
+  }
+
+  private static void compare(Map<String, String> found, Map<String, String> expected) {
+    check(found.equals(expected), "found%n%s%nexpected%n%s", new TreeMap<>(found), new TreeMap<>(expected));
+  }
+
+  private static String text(byte[] bytes) {
+    StringBuilder text = new StringBuilder();
+    for (byte b : bytes == null ? new byte[0] : bytes) {
+      text.append(String.format("%02x", b));
+    }
+    return bytes == null ? "none" : text.toString();
+  }
+}

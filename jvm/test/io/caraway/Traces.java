@@ -1,0 +1,105 @@
+package io.caraway;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+
+/** Random records as a topic delivers them: late, at the same times, sent again, revised, void. */
+final class Traces {
+  /** What arrives: a record of one side, and its offset. */
+  record Arrival(boolean right, Version version, long offset) {}
+
+  private Traces() {}
+
+  /** Makes an input whose records may be revised and deleted. Few times and ids make everything coincide. */
+  static List<Version> records(Random random, int count, int times, boolean deletes, boolean revisions) {
+    List<Version> made = new ArrayList<>();
+    Map<Integer, Integer> revs = new HashMap<>();
+    Map<Integer, Long> places = new HashMap<>();
+    for (int i = 0; i < count; i++) {
+      boolean known = !places.isEmpty() && random.nextInt(4) == 0;
+      int id = known ? new ArrayList<>(places.keySet()).get(random.nextInt(places.size())) : i;
+      long time = places.computeIfAbsent(id, k -> (long) random.nextInt(times));
+      if (known && random.nextInt(2) == 0) {
+        // Sent again as it was.
+        made.add(made.stream().filter(v -> v.id()[0] == bytes(id)[0] && v.id()[1] == bytes(id)[1]).findFirst().orElseThrow());
+        continue;
+      }
+      if (known && !revisions) {
+        continue;
+      }
+      byte[] rev = revisions ? bytes(revs.merge(id, 1, Integer::sum)) : new byte[0];
+      int kind = random.nextInt(10);
+      if (known) {
+        // As joins revise: the old row void and, mostly, a new one with the same revision.
+        made.add(new Version(Version.VOID, time, i, bytes(id), rev, bytes(i)));
+        if (kind < 3) {
+          continue;
+        }
+      }
+      int op = deletes && kind == 9 ? Version.DELETE : Version.PUT;
+      made.add(new Version(op, time, i, bytes(id), rev, bytes(i)));
+    }
+    return made;
+  }
+
+  /** Mixes two inputs, each in its order. */
+  static List<Arrival> mix(Random random, List<Version> lefts, int left, List<Version> rights, int right) {
+    List<Arrival> mixed = new ArrayList<>();
+    int l = left;
+    int r = right;
+    while (l < lefts.size() || r < rights.size()) {
+      boolean takeRight = l == lefts.size() || (r < rights.size() && random.nextBoolean());
+      mixed.add(takeRight ? new Arrival(true, rights.get(r), r) : new Arrival(false, lefts.get(l), l));
+      r += takeRight ? 1 : 0;
+      l += takeRight ? 0 : 1;
+    }
+    return mixed;
+  }
+
+  static byte[] bytes(int number) {
+    return new byte[] {(byte) (number >> 8), (byte) number};
+  }
+
+  /** Pages in memory, that can be copied as a checkpoint is. */
+  static final class Memory implements SortedPages.Store {
+    final Map<Long, byte[]> pages = new HashMap<>();
+    long accesses;
+
+    Memory copy() {
+      Memory copy = new Memory();
+      copy.pages.putAll(pages);
+      return copy;
+    }
+
+    @Override
+    public byte[] get(long page) {
+      accesses++;
+      return pages.get(page);
+    }
+
+    @Override
+    public void put(long page, byte[] bytes) {
+      accesses++;
+      pages.put(page, bytes);
+    }
+
+    @Override
+    public void remove(long page) {
+      accesses++;
+      pages.remove(page);
+    }
+
+    long bytes() {
+      return pages.values().stream().mapToLong(page -> page.length).sum();
+    }
+  }
+
+  static void check(boolean condition, String what, Object... details) {
+    if (!condition) {
+      throw new AssertionError(String.format(what, details));
+    }
+  }
+}
