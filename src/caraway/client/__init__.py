@@ -1,7 +1,6 @@
-"""The client: commits definitions, logs rows, queries features."""
+"""The client of a Caraway server."""
 
 from caraway.client.client import Client
-from caraway.client.response import Response
-from caraway.client.transport import V1_API
+from caraway.client.response import V1_API, Response
 
 __all__ = ["V1_API", "Client", "Response"]

@@ -1,58 +1,68 @@
-"""`Client`: what a program uses to talk to a Caraway server."""
+"""`Client`: commit definitions, log events, query features."""
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import orjson
 import pandas as pd
 
-from caraway.client.commits import build_commit
-from caraway.client.frames import times, to_columns, to_list, typed_series, untyped_series
-from caraway.client.response import Response
-from caraway.client.selection import Output, columns_of, full_name
-from caraway.client.transport import Transport
-from caraway.datasets import Dataset
-from caraway.dtypes.types import BOOL
-from caraway.errors import InvalidInputError, RemoteError, UnknownEntityError
-from caraway.featuresets import Feature, Featureset
+from caraway.client.frames import column_values, columns_of, instants, typed_column, untyped_column
+from caraway.client.response import BRANCH_HEADER, Response
+from caraway.datasets.dataset import Dataset
+from caraway.dtypes.types import DataType, optional
+from caraway.errors import DefinitionTypeError, InvalidInputError
+from caraway.featuresets.features import Feature, is_valid_feature
+from caraway.featuresets.featureset import Featureset
+from caraway.graph.envs import for_env, require_env
+from caraway.graph.specs import Graph
+from caraway.graph.validation import validate
+from caraway.graph.wire import CommitRequest, encode_commit
 
-COMMIT_TIMEOUT_SECONDS = 300.0
-RETRY_SECONDS = 60.0
-# The status with which the server refuses a batch of which no row fits.
-ALL_REJECTED = 422
-# Rejected rows that a message spells out; the answer holds more.
-SHOWN_REJECTIONS = 5
+if TYPE_CHECKING:
+    from caraway.client.http import Connection
+
+MAIN_BRANCH = "main"
+RETRY_TIMEOUT_S = 60.0
 
 
 class Client:
-    """A connection to a server, pointing at one of its branches.
+    """A user's way to a Caraway server.
 
-    Attributes:
-        url: The server's address.
-        token: The bearer token; empty sends none.
+    Args:
+        url: Where the server is, such as "http://localhost:8400".
+        token: Who the user is; empty if the server asks for none.
+        branch: The branch to work on; main by default.
+        connection: The connection to use in place of one to `url`.
     """
 
-    def __init__(self, url: str, token: str = "", branch: str | None = None) -> None:
-        """Point at `url`; nothing is sent before the first call."""
+    def __init__(
+        self, url: str, token: str = "", branch: str | None = None, *, connection: "Connection | None" = None
+    ) -> None:
         self.url = url
         self.token = token
-        self._branch = branch or "main"
-        self._transport = Transport(url, token)
+        self._branch = branch or MAIN_BRANCH
+        if connection is None:
+            # httpx takes longer to import than all of Caraway's definitions, and most uses of them need no client.
+            from caraway.client.http import Connection  # noqa: PLC0415
 
-    def branch(self) -> str:
-        """Name the current branch."""
-        return self._branch
+            connection = Connection(url, token)
+        self._connection = connection
 
-    def checkout(self, name: str) -> None:
-        """Point at another branch; whether it exists shows with the next request."""
-        self._branch = name
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
-        """Close the connection to the server."""
-        self._transport.close()
+        """Close the connection."""
+        self._connection.close()
 
-    def commit(  # noqa: PLR0913 (the API's signature)
+    def branch(self) -> str:
+        """Return the name of the current branch."""
+        return self._branch
+
+    def commit(
         self,
         message: str,
         datasets: Sequence[Dataset] | None = None,
@@ -62,40 +72,38 @@ class Client:
         incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
         backfill: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
     ) -> Response:
-        """Make these definitions the content of the branch, all or nothing, and print what that changes.
+        """Make these definitions those of the branch: all of them or, if anything is wrong, none.
 
         Args:
             message: What the commit is about.
-            datasets: All datasets of the branch, or with `incremental` those to add or change.
-            featuresets: The same for featuresets.
-            preview: Check and tell, change nothing.
-            env: Take the sources, pipelines and extractors that this environment selects; None takes all.
-            incremental: Leave entities that aren't mentioned as they are.
-            backfill: False refuses a commit that would have to compute a pipeline from scratch.
+            datasets: The datasets.
+            featuresets: The featuresets.
+            preview: Only say what would happen.
+            env: Take only the sources, pipelines and extractors that are for this environment.
+            incremental: Keep what isn't mentioned; otherwise the lists are all that the branch holds.
+            backfill: Allow that data is computed from the beginning.
 
         Raises:
             CommitError: The definitions don't fit together.
-            RemoteError: The server refused; its message says why.
+            DefinitionTypeError: A list holds something else than datasets or featuresets.
+            RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
-        content = build_commit(message, datasets or [], featuresets or [], env=env, incremental=incremental)
-        answer = self._transport.send(
-            "POST",
-            "/commit",
-            branch=self._branch,
-            content=content,
-            params={
-                "preview": str(preview).lower(),
-                "incremental": str(incremental).lower(),
-                "backfill": str(backfill).lower(),
-            },
-            headers={"Content-Type": "application/octet-stream"},
-            timeout_seconds=COMMIT_TIMEOUT_SECONDS,
+        require_env(env)
+        graph = for_env(build_graph(datasets or (), featuresets or ()), env)
+        validate(graph, partial=incremental)
+        request = CommitRequest(
+            message=message, graph=graph, preview=preview, incremental=incremental, backfill=backfill, env=env
         )
-        body = answer.json()
-        summary = body.get("summary") if isinstance(body, dict) else None
-        print("".join(summary) if summary else "The server gave no summary of the commit.", end="" if summary else "\n")  # noqa: T201 (the API promises it)
-        return answer
+        params = {
+            "preview": str(preview).lower(),
+            "incremental": str(incremental).lower(),
+            "backfill": str(backfill).lower(),
+        }
+        response = self._connection.post_bytes("/commit", encode_commit(request), self._headers(), params)
+        summary = response.json().get("summary") or ["The server gave no summary.\n"]
+        print("".join(summary), end="")  # noqa: T201 (part of the API)
+        return response
 
     def log(
         self,
@@ -104,59 +112,43 @@ class Client:
         df: pd.DataFrame,
         batch_size: int = 1000,
         *,
-        retry_seconds: float = RETRY_SECONDS,
+        retry_timeout: float = RETRY_TIMEOUT_S,
     ) -> Response | None:
-        """Send rows to a webhook's endpoint. When this returns, they are durable.
+        """Post the rows of a frame to a webhook's endpoint, in chunks that are each taken as a whole or not at all.
 
-        Each batch is sent again until the server has taken it, and is taken once only.
+        A chunk that gets no answer, or an error of the server, is sent again; the server recognises what it has taken.
 
         Args:
             webhook: Name of the webhook.
-            endpoint: Its endpoint.
-            df: The rows, with a column for each field of the dataset.
-            batch_size: Rows in a request.
-            retry_seconds: How long to go on trying while the server doesn't answer.
+            endpoint: Name of the endpoint.
+            df: The rows.
+            batch_size: Rows in a chunk.
+            retry_timeout: How long a chunk is tried, in seconds.
 
         Returns:
             The last answer; None if there are no rows.
 
         Raises:
-            InvalidInputError: Some rows don't fit the dataset. All others, of all batches, have been accepted.
-            RemoteError: The server refused a batch.
-            UnavailableError: The server didn't answer for `retry_seconds`.
+            RemoteError: The server refused a chunk; earlier ones are taken.
+            UnavailableError: The server doesn't answer.
         """
-        if df.empty:
-            print(f"Nothing to log to {webhook}/{endpoint}: the frame has no rows.")  # noqa: T201 (the API promises it)
+        if batch_size < 1:
+            raise InvalidInputError(f"log: batch_size is 1 or more, not {batch_size}")
+        if not len(df):
+            print("log: the frame has no rows, nothing is sent")  # noqa: T201 (part of the API)
             return None
-        rejected = 0
-        rejections: list[str] = []
-        answer: Response | None = None
+        data, response = columns_of(df), None
         for start in range(0, len(df), batch_size):
-            batch = df.iloc[start : start + batch_size]
-            try:
-                answer = self._log_batch(webhook, endpoint, batch, retry_seconds)
-                body = answer.json()
-            except RemoteError as error:
-                if error.status != ALL_REJECTED:
-                    raise
-                body = error.body
-            rejected += body["rejected"]
-            rejections += [
-                f"row {start + error['row']}, {error['field']}: {error['message']}" for error in body["errors"]
-            ]
-        if rejected:
-            shown = rejections[:SHOWN_REJECTIONS]
-            more = [f"and {rejected - len(shown)} more"] if rejected > len(shown) else []
-            lines = "\n  ".join([*shown, *more])
-            raise InvalidInputError(
-                f"{webhook}/{endpoint} took {len(df) - rejected} of {len(df)} rows; these were rejected:\n  {lines}"
-            )
-        return answer
+            chunk = {name: values[start : start + batch_size] for name, values in data.items()}
+            headers = {**self._headers(), "Idempotency-Key": str(uuid.uuid4())}
+            body = {"webhook": webhook, "endpoint": endpoint, "data": chunk}
+            response = self._connection.post_until_taken("/log", body, headers, retry_timeout=retry_timeout)
+        return response
 
-    def query(  # noqa: PLR0913 (the API's signature)
+    def query(
         self,
         inputs: Sequence[Feature | str],
-        outputs: Sequence[Output],
+        outputs: Sequence[Feature | Featureset | str],
         input_dataframe: pd.DataFrame,
         log: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
         workflow: str | None = None,
@@ -164,118 +156,145 @@ class Client:
         *,
         timestamps: "pd.Series[Any] | None" = None,
     ) -> pd.DataFrame:
-        """Compute features for the rows of a frame.
+        """Compute features for each row of a frame.
 
         Args:
-            inputs: Features that the frame gives.
-            outputs: Features and featuresets that are wanted.
-            input_dataframe: A column for each input, under its full name (`Featureset.feature`).
-            log: Keep the computed features for training.
-            workflow: Label of what is kept.
-            sampling_rate: Part of the rows that is kept, 0 to 1.
-            timestamps: The time of each row at which to read; without it all are read as of now.
+            inputs: The features that the frame supplies, as objects or full names.
+            outputs: The features wanted, as objects or names; a featureset stands for all of its features.
+            input_dataframe: A column for each input, named by its full name.
+            log: Keep what is computed, for training.
+            workflow: A label for what is kept.
+            sampling_rate: The share of rows that is kept.
+            timestamps: The time of each row at which to read; now, if not given.
 
         Returns:
-            A column for each wanted feature, a row for each row of the frame.
+            A column for each feature, in the order wanted, and a row for each row of the frame.
 
         Raises:
-            InvalidInputError: An input has no column, or a featureset is given as input.
-            RemoteError: The server refused; its message says why.
+            InvalidInputError: An argument is wrong, or the frame lacks a column.
+            RemoteError: The server refused, or a feature can't be computed.
             UnavailableError: The server doesn't answer.
         """
-        names = [full_name(feature) for feature in inputs]
-        columns = columns_of(outputs)
-        if input_dataframe.empty or not columns:
-            return pd.DataFrame()
-        missing = [name for name in names if name not in input_dataframe.columns]
-        if missing:
+        input_names = [_input_name(item) for item in inputs]
+        wanted = _outputs(outputs)
+        if missing := [name for name in input_names if name not in input_dataframe.columns]:
             raise InvalidInputError(
-                f"the input frame has no column for {', '.join(missing)}; its columns are "
-                f"{', '.join(map(str, input_dataframe.columns))}"
+                f"query: the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, input_dataframe.columns))}"
             )
-        request: dict[str, Any] = {
-            "inputs": names,
-            "outputs": [name for name, _ in columns],
-            "data": to_columns(input_dataframe[names]),
+        if not wanted or not len(input_dataframe):
+            return pd.DataFrame()
+        body: dict[str, Any] = {
+            "inputs": input_names,
+            "outputs": list(wanted),
+            "data": {name: column_values(input_dataframe[name]) for name in input_names},
             "log": log,
         }
-        if workflow is not None:
-            request["workflow"] = workflow
-        if sampling_rate is not None:
-            request["sampling_rate"] = sampling_rate
+        for name, value in (("workflow", workflow), ("sampling_rate", sampling_rate)):
+            if value is not None:
+                body[name] = value
         if timestamps is not None:
-            request["timestamps"] = times(timestamps, len(input_dataframe))
-        body = self._transport.send("POST", "/query", branch=self._branch, content=orjson.dumps(request)).json()
-        types = dict(columns)
-        return pd.DataFrame(
-            {
-                name: untyped_series(values, name) if (dtype := types.get(name)) is None else typed_series(values, dtype, name)
-                for name, values in body.items()
-            }
-        )
+            body["timestamps"] = instants(timestamps, len(input_dataframe))
+        answer = self._connection.post_json("/query", body, self._headers()).json()
+        return _result(answer, wanted)
 
     def lookup(
         self,
         dataset: Dataset | str,
         keys: pd.DataFrame,
-        fields: Sequence[str] | None = None,
-        timestamps: "pd.Series[Any] | None" = None,
+        fields: Sequence[Any] | None = None,
+        timestamps: "pd.Series[Any] | Sequence[Any] | None" = None,
     ) -> "tuple[pd.DataFrame | pd.Series[Any], pd.Series[bool]]":
-        """Look rows of a dataset up by key.
+        """Read rows of a keyed dataset.
 
         Args:
-            dataset: The dataset or its name.
-            keys: A column for each key field, a row for each lookup.
-            fields: The fields wanted; without them all.
-            timestamps: The time of each row at which to read; without it all are read as of now.
+            dataset: The dataset, or its name.
+            keys: A column for each key.
+            fields: The columns wanted; all by default.
+            timestamps: The time of each row at which to read; now, if not given.
 
         Returns:
-            The rows (a series if exactly one field is wanted), and whether each was found.
+            The rows, or a Series if one field is wanted; and which of them were found.
 
         Raises:
-            InvalidInputError: `keys` isn't a frame.
-            UnknownEntityError: There is no such dataset.
-            RemoteError: The server refused; its message says why.
+            InvalidInputError: An argument is wrong.
+            RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
-        name = dataset if isinstance(dataset, str) else dataset._name  # noqa: SLF001 (the API's own attribute)
-        if not isinstance(keys, pd.DataFrame):
-            raise InvalidInputError(f"lookup of {name}: keys is a {type(keys).__name__}, it has to be a DataFrame")
-        columns = to_columns(keys)
-        request: dict[str, Any] = {
-            "keys": [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)],
-            "fields": list(fields or []),
-        }
+        keys = keys if isinstance(keys, pd.DataFrame) else pd.DataFrame(keys)
+        name = dataset.fqn() if isinstance(dataset, Dataset) else dataset
+        wanted = [str(item) for item in fields or ()]
+        columns = columns_of(keys)
+        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+        body: dict[str, Any] = {"keys": rows, "fields": wanted}
         if timestamps is not None:
-            request["timestamps"] = times(timestamps, len(keys))
-        try:
-            answer = self._transport.send(
-                "POST", f"/dataset/{name}/lookup", branch=self._branch, content=orjson.dumps(request)
-            )
-        except Exception as error:
-            if getattr(error, "remote_code", "") == UnknownEntityError.code:
-                raise UnknownEntityError(str(error)) from error
-            raise
-        body = answer.json()
-        types = {} if isinstance(dataset, str) else dataset.data_types()
-        frame = pd.DataFrame(
-            {
-                column: typed_series(values, optional_types, column)
-                if (optional_types := types.get(column)) is not None
-                else untyped_series(values, column)
-                for column, values in body["data"].items()
-            }
-        )
-        found = typed_series(body["found"], BOOL, "found").astype(bool)
-        return (frame[fields[0]] if fields is not None and len(fields) == 1 else frame), found
+            body["timestamps"] = instants(timestamps, len(rows))
+        answer = self._connection.post_json(f"/dataset/{name}/lookup", body, self._headers()).json()
+        types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
+        data = {
+            field: typed_column(answer["data"][field], optional(types[field]), field)
+            if field in types
+            else untyped_column(answer["data"][field], field)
+            for field in wanted or answer["data"]
+        }
+        found = pd.Series(answer["found"], dtype=bool, name="found")
+        return (data[wanted[0]] if len(wanted) == 1 else pd.DataFrame(data)), found
 
-    def _log_batch(self, webhook: str, endpoint: str, batch: pd.DataFrame, retry_seconds: float) -> Response:
-        data = {str(name): to_list(batch[name]) for name in batch.columns}
-        return self._transport.send_until(
-            "POST",
-            "/log",
-            branch=self._branch,
-            content=orjson.dumps({"webhook": webhook, "endpoint": endpoint, "data": data}),
-            headers={"Idempotency-Key": uuid.uuid4().hex},
-            retry_seconds=retry_seconds,
-        )
+    def _headers(self) -> dict[str, str]:
+        return {BRANCH_HEADER: self._branch}
+
+
+def build_graph(datasets: Sequence[Dataset], featuresets: Sequence[Featureset]) -> Graph:
+    """Gather definitions into a graph, without those that are marked as deleted.
+
+    Raises:
+        DefinitionTypeError: A list holds something else.
+    """
+    for kind, items, expected in (("datasets", datasets, Dataset), ("featuresets", featuresets, Featureset)):
+        for item in items:
+            if not isinstance(item, expected):
+                raise DefinitionTypeError(f"commit: {kind} holds {item!r}, which is a {type(item).__name__}")
+    dataset_specs = [item.to_spec() for item in datasets]
+    featureset_specs = [item.to_spec() for item in featuresets]
+    return Graph(
+        datasets=tuple(spec for spec in dataset_specs if not spec.metadata.deleted),
+        featuresets=tuple(spec for spec in featureset_specs if not spec.metadata.deleted),
+    )
+
+
+def _input_name(item: object) -> str:
+    if isinstance(item, Feature):
+        return item.fqn()
+    if isinstance(item, str) and is_valid_feature(item):
+        return item
+    if isinstance(item, (Featureset, str)):
+        raise InvalidInputError(f"query: input {item!r} is not a feature; list the features of a featureset one by one")
+    raise InvalidInputError(f"query: input {item!r} is a {type(item).__name__}, not a feature")
+
+
+def _outputs(outputs: Sequence[Feature | Featureset | str]) -> dict[str, DataType | None]:
+    """Return the names wanted, in order, with their types where they are known."""
+    wanted: dict[str, DataType | None] = {}
+    for item in outputs:
+        match item:
+            case Feature():
+                wanted[item.fqn()] = item.data_type
+            case Featureset():
+                wanted.update({feature.fqn(): feature.data_type for feature in item.features})
+            case str() if item.count(".") <= 1:
+                wanted.setdefault(item, None)
+            case _:
+                raise InvalidInputError(f"query: output {item!r} is neither a feature nor a featureset")
+    return wanted
+
+
+def _result(answer: dict[str, list[Any]], wanted: dict[str, DataType | None]) -> pd.DataFrame:
+    columns: dict[str, pd.Series[Any]] = {}
+    for name, dtype in wanted.items():
+        if dtype is not None:
+            columns[name] = typed_column(answer[name], dtype, name)
+            continue
+        # A featureset's name stands for all of its features, in the server's order.
+        names = [name] if name in answer else [found for found in answer if found.startswith(f"{name}.")]
+        for found in names:
+            columns.setdefault(found, untyped_column(answer[found], found))
+    return pd.DataFrame(columns)

@@ -1,21 +1,34 @@
-"""What the server answered."""
+"""What a server answers."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import orjson
 
-class Response(dict[str, Any]):
-    """An answer as a mapping with `status_code`, `headers` and `body`, and as an object with `status_code` and `json()`."""
+V1_API = "/api/v1"
+BRANCH_HEADER = "X-Caraway-Branch"
 
-    def __init__(self, *, status_code: int, headers: dict[str, str], body: Any) -> None:  # noqa: ANN401 (any JSON)
-        """Hold an answer; `body` is the parsed JSON, or the text where it isn't JSON."""
-        super().__init__(status_code=status_code, headers=headers, body=body)
+
+@dataclass(frozen=True)
+class Response:
+    """What a server answered: as an object, and as a dict of `status_code`, `headers`, `body`."""
+
+    status_code: int
+    headers: Mapping[str, str]
+    body: bytes
 
     @property
-    def status_code(self) -> int:
-        """The HTTP status."""
-        status: int = self["status_code"]
-        return status
+    def text(self) -> str:
+        """The body as text."""
+        return self.body.decode(errors="replace")
 
     def json(self) -> Any:  # noqa: ANN401 (any JSON)
-        """Give the body."""
-        return self["body"]
+        """Read the body as JSON; one that isn't JSON is empty."""
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError:
+            return {}
+
+    def __getitem__(self, item: str) -> Any:  # noqa: ANN401 (by name)
+        return {"status_code": self.status_code, "headers": self.headers, "body": self.text}[item]

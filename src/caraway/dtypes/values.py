@@ -4,6 +4,7 @@
 int, decimals as text, structs as lists of their fields. It is lenient where nothing is lost: `"12"` and `12.0` are ints.
 """
 
+import base64
 import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal, InvalidOperation, localcontext
@@ -178,6 +179,12 @@ def _bytes(value: Any) -> bytes:  # noqa: ANN401
         return bytes(value)
     if isinstance(value, str):
         return value.encode()
+    if isinstance(value, Mapping) and value.keys() == {"base64"}:
+        # How bytes travel in JSON.
+        try:
+            return base64.b64decode(value["base64"], validate=True)
+        except (ValueError, TypeError):
+            raise mismatch("bytes", value) from None
     raise mismatch("bytes", value)
 
 

@@ -1,0 +1,127 @@
+"""Requests to a Caraway server: one connection kept alive, errors as exceptions, retries where they are safe."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+import httpx
+import orjson
+
+from caraway.client.response import V1_API, Response
+from caraway.errors import RemoteError, UnavailableError
+
+# A server that is busy with a commit may take its time; a lost one is noticed when it refuses the connection.
+TIMEOUT = httpx.Timeout(600.0)
+COMMIT_TIMEOUT = httpx.Timeout(300.0)
+
+FIRST_PAUSE_S = 0.1
+LONGEST_PAUSE_S = 5.0
+
+
+class Connection:
+    """Requests to one server, as one user."""
+
+    def __init__(
+        self,
+        url: str,
+        token: str,
+        *,
+        transport: httpx.BaseTransport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._url = url
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._http = httpx.Client(base_url=httpx.URL(url), headers=headers, timeout=TIMEOUT, transport=transport)
+        self._clock = clock
+        self._sleep = sleep
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._http.close()
+
+    def post_json(self, path: str, body: object, headers: Mapping[str, str]) -> Response:
+        """Post JSON.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._checked(path, orjson.dumps(body), {"Content-Type": "application/json", **headers})
+
+    def post_bytes(self, path: str, body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> Response:
+        """Post bytes, with the time limit of a commit.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        sent = {"Content-Type": "application/octet-stream", **headers}
+        return self._checked(path, body, sent, params=params, timeout=COMMIT_TIMEOUT)
+
+    def post_until_taken(
+        self, path: str, body: object, headers: Mapping[str, str], *, retry_timeout: float
+    ) -> Response:
+        """Post JSON, again and again while the server is away or in trouble, for `retry_timeout` seconds.
+
+        Each attempt says how long ago the first one was (`Caraway-Elapsed-Ms`): the server drops what it took already, and for that must
+        know how far back to look.
+
+        Raises:
+            RemoteError: The server refused, or was still in trouble at the end.
+            UnavailableError: The server still didn't answer at the end.
+        """
+        content, started = orjson.dumps(body), self._clock()
+        pauses = _pauses()
+        while True:
+            elapsed = self._clock() - started
+            attempt = {
+                "Content-Type": "application/json",
+                "Caraway-Elapsed-Ms": str(int(elapsed * 1_000)),
+                **headers,
+            }
+            try:
+                return self._checked(path, content, attempt)
+            except (RemoteError, UnavailableError) as error:
+                pause = next(pauses)
+                refused = isinstance(error, RemoteError) and error.status < 500
+                if refused or self._clock() - started + pause > retry_timeout:
+                    raise
+                self._sleep(pause)
+
+    def _checked(
+        self,
+        path: str,
+        content: bytes,
+        headers: Mapping[str, str],
+        *,
+        params: Mapping[str, str] | None = None,
+        timeout: httpx.Timeout = TIMEOUT,
+    ) -> Response:
+        try:
+            answer = self._http.post(V1_API + path, content=content, headers=headers, params=params, timeout=timeout)
+        except httpx.TransportError as error:
+            raise UnavailableError(
+                f"no answer from the Caraway server at {self._url} ({type(error).__name__}: {error}); is it running? "
+                "`caraway status` tells, `caraway up` starts it"
+            ) from error
+        response = Response(answer.status_code, answer.headers, answer.content)
+        if response.status_code != httpx.codes.OK:
+            raise _refusal(response)
+        return response
+
+
+def _refusal(response: Response) -> RemoteError:
+    body = response.json()
+    body = body if isinstance(body, dict) else {}
+    text = body.get("err_msg") or response.text or "no explanation"
+    difference = f"\n{body['err_diff']}" if body.get("err_diff") else ""
+    return RemoteError(
+        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=str(body.get("code", ""))
+    )
+
+
+def _pauses() -> Iterator[float]:
+    pause = FIRST_PAUSE_S
+    while True:
+        yield pause
+        pause = min(2 * pause, LONGEST_PAUSE_S)
