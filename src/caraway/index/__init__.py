@@ -1,0 +1,7 @@
+"""The index: rows and exact windowed aggregates as of any time, in RocksDB, fed from topics (docs/index.md)."""
+
+from caraway.index.reader import IndexReader
+from caraway.index.store import IndexStore
+from caraway.index.writer import IndexWriter
+
+__all__ = ["IndexReader", "IndexStore", "IndexWriter"]

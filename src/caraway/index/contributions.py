@@ -1,0 +1,138 @@
+"""Contributions to aggregates on their way into the index."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rocksdict import WriteBatch
+
+from caraway.errors import InvalidInputError
+from caraway.index.delivery import Applied, Delivered
+from caraway.index.keys import RAW, ROOT, SIGN, key_prefix, pack_u64
+from caraway.index.layout import Contribution, Layout
+from caraway.index.partials import HAS_ENDED
+from caraway.index.places import Places, is_end
+from caraway.index.pyramid import Pyramid, TileCache
+from caraway.index.store import IndexStore
+from caraway.plan.model import IndexPlan
+from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id
+
+
+@dataclass(slots=True)
+class _KeyChange:
+    """What a batch does to one key: raw entries touched, contributions added and removed."""
+
+    touched: set[bytes] = field(default_factory=set)
+    added: list[Contribution] = field(default_factory=list)
+    removed: list[Contribution] = field(default_factory=list)
+    ended: bool = False
+
+
+class ContributionFeed:
+    """The way of a topic's records into an index of aggregates."""
+
+    def __init__(self, plan: IndexPlan, store: IndexStore, tiles: TileCache) -> None:
+        self._asset = plan.asset
+        self._store = store
+        self._tiles = tiles
+        self._codec = RecordCodec(plan.schema)
+        self._layout = Layout(plan)
+        self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
+        self._places = Places(plan, store) if plan.revised else None
+
+    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+        """See `writer.Feed`."""
+        record = self._codec.decode_value(value)
+        record_id = record.id or position_id(offset, partition)
+        if record.op == DELETE and not (self._places is not None and is_end(record_id)):
+            raise InvalidInputError("a delete among contributions must be the end of a changelog's put")
+        values = () if record.row is None else self._layout.values(record.row)
+        return Delivered(key, record, record_id, value, values)
+
+    def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
+        """See `writer.Feed`."""
+        places = self._places
+        written = self._add(delivered, batch) if places is None else self._move(places, delivered, batch)
+        applied.written += written
+        applied.unchanged += len(delivered) - written
+
+    def _add(self, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+        """Add contributions that are never revised: all that has to be told is which are there already."""
+        asset = self._asset
+        keys: dict[bytes, dict[bytes, Delivered]] = {}
+        for item in delivered:
+            if item.record.op != VOID:
+                suffix = pack_u64(item.record.time + SIGN) + item.record_id
+                keys.setdefault(item.key, {}).setdefault(suffix, item)
+        prefixes = [key_prefix(asset, key) for key in keys]
+        root_keys = [prefix + ROOT for prefix in prefixes]
+        roots = self._tiles.load_many(self._layout, root_keys)
+        self._drop_known(prefixes, [root.high for root in roots], list(keys.values()))
+        written = 0
+        for prefix, root_key, root, items in zip(prefixes, root_keys, roots, keys.values(), strict=True):
+            if not items:
+                continue
+            raw = prefix + RAW
+            added = []
+            touched = set()
+            for suffix, item in items.items():
+                entry = raw + suffix
+                batch.put(entry, item.value)
+                touched.add(entry)
+                added.append((item.record.time, item.values))
+            self._pyramid.change(prefix, root, added, (), touched)
+            self._tiles.save(root_key, root)
+            written += len(items)
+        return written
+
+    def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
+        """Take out what the database holds already. Later than all that a key has, nothing can be there: no look-up."""
+        doubtful = [
+            (items, suffix, prefix + RAW + suffix)
+            for prefix, high, items in zip(prefixes, highs, keys, strict=True)
+            for suffix, item in items.items()
+            if item.record.time <= high
+        ]
+        if doubtful:
+            found = self._store.get_many([entry for _, _, entry in doubtful])
+            for (items, suffix, _), data in zip(doubtful, found, strict=True):
+                if data is not None:
+                    del items[suffix]
+
+    def _move(self, places: Places, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+        """Add, remove and move contributions that may be revised."""
+        movements = places.settle(delivered, batch)
+        changes: dict[bytes, _KeyChange] = {}
+        for move in movements:
+            if move.old is not None:
+                if move.new is None or move.new.entry != move.old.entry:
+                    batch.delete(move.old.entry)
+                change = changes.setdefault(move.old.prefix, _KeyChange())
+                if not move.old.ended:
+                    change.touched.add(move.old.entry)
+                    change.removed.append(self._contribution(move.old_value))
+            if move.new is not None:
+                batch.put(move.new.entry, move.new_value)
+                change = changes.setdefault(move.new.prefix, _KeyChange())
+                if move.new.ended:
+                    change.ended = True
+                else:
+                    change.touched.add(move.new.entry)
+                    change.added.append(self._contribution(move.new_value))
+        root_keys = [prefix + ROOT for prefix in changes]
+        roots = self._tiles.load_many(self._layout, root_keys)
+        for (prefix, change), root_key, root in zip(changes.items(), root_keys, roots, strict=True):
+            if change.ended:
+                root.flags |= HAS_ENDED
+            if change.added or change.removed:
+                self._pyramid.change(prefix, root, change.added, change.removed, change.touched)
+            self._tiles.save(root_key, root)
+        return len(movements)
+
+    def _contribution(self, value: bytes | None) -> Contribution:
+        """Read a contribution that was accepted before."""
+        if value is None:
+            raise RuntimeError("the index has a place for a contribution but not its entry")
+        record = self._codec.decode_value(value)
+        if record.row is None or record.op != PUT:
+            raise RuntimeError("the index holds a contribution that is no put")
+        return record.time, self._layout.values(record.row)

@@ -1,0 +1,229 @@
+"""Exact sums, means and standard deviations of ints and floats.
+
+A float is a dyadic rational, `m * 2**e`. A sum of floats is therefore one integer and one exponent, without any
+rounding: it doesn't depend on the order of the values, partial sums merge, and a value taken away leaves no residue.
+Rounding happens once, in the result. Ints are the case of exponent 0.
+
+The results are those of IEEE 754 round-half-even applied to the true value. `statistics.pstdev` of the standard
+library, from which the square root is taken over, computes the same from the single values.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+# MessagePack has integers of 64 bits; a longer one is written as its two's complement.
+_MSGPACK_BITS = 63
+
+Packed = list[Any]
+
+
+class Moments:
+    """Number, exact sum and exact sum of squares of some values; infinities and NaN are counted apart.
+
+    The sum is `total * 2**exponent`, the sum of squares `squares * 2**(2 * exponent)`; `exponent` is never positive.
+    `count` is the number of all values, `infinities`, `negative_infinities` and `nans` those among them.
+    """
+
+    __slots__ = ("count", "exponent", "infinities", "nans", "negative_infinities", "squares", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.exponent = 0
+        self.total = 0
+        self.squares = 0
+        self.infinities = 0
+        self.negative_infinities = 0
+        self.nans = 0
+
+    def add_ints(self, values: Sequence[int], *, squares: bool = True) -> None:
+        """Add ints, their squares if wanted. Not to be mixed with floats in one object."""
+        self.count += len(values)
+        self.total += sum(values)
+        if squares:
+            self.squares += sum([value * value for value in values])
+
+    def add_floats(self, values: Iterable[float], *, squares: bool = True) -> None:
+        """Add floats of any kind, their squares if wanted."""
+        for value in values:
+            self.count += 1
+            try:
+                numerator, denominator = value.as_integer_ratio()
+            except (OverflowError, ValueError):
+                self._add_special(value)
+                continue
+            # The denominator is a power of two; the value is numerator * 2**-places.
+            places = denominator.bit_length() - 1
+            spare = -self.exponent - places
+            if spare < 0:
+                self._extend(-places)
+            elif spare:
+                numerator <<= spare
+            self.total += numerator
+            if squares:
+                self.squares += numerator * numerator
+
+    def merge(self, other: "Moments") -> None:
+        """Add all that `other` has added."""
+        total, squares = self._aligned(other)
+        self.count += other.count
+        self.total += total
+        self.squares += squares
+        self.infinities += other.infinities
+        self.negative_infinities += other.negative_infinities
+        self.nans += other.nans
+
+    def subtract(self, other: "Moments") -> None:
+        """Take away what was added before, as if it had never been there."""
+        total, squares = self._aligned(other)
+        self.count -= other.count
+        self.total -= total
+        self.squares -= squares
+        self.infinities -= other.infinities
+        self.negative_infinities -= other.negative_infinities
+        self.nans -= other.nans
+
+    def sum(self) -> float:
+        """Return the sum, correctly rounded; infinite when it lies beyond the floats."""
+        special = self._special()
+        return _rounded(self.total, 1, self.exponent) if special is None else special
+
+    def mean(self, unit: int = 1) -> float:
+        """Return the mean of at least one value, each divided by `unit`, correctly rounded."""
+        special = self._special()
+        return _rounded(self.total, self.count * unit, self.exponent) if special is None else special
+
+    def stddev(self, unit: int = 1) -> float:
+        """Return the population standard deviation of at least one value, each divided by `unit`, correctly rounded."""
+        if self.infinities or self.negative_infinities or self.nans:
+            return math.nan
+        # n**2 times the variance, an integer >= 0 by Cauchy and Schwarz.
+        spread = self.count * self.squares - self.total * self.total
+        return _rounded_root(spread, (self.count * unit) ** 2, self.exponent)
+
+    def pack(self) -> Packed:
+        """Return the state as ints of 64 bits and bytes: the same for all ways to the same multiset of values."""
+        self._reduce()
+        packed: Packed = [self.count, self.exponent, _packed_int(self.total), _packed_int(self.squares)]
+        if self.infinities or self.negative_infinities or self.nans:
+            packed += (self.infinities, self.negative_infinities, self.nans)
+        return packed
+
+    @classmethod
+    def unpack(cls, packed: Packed) -> Self:
+        """Return the moments that `pack` gave."""
+        moments = cls()
+        moments.merge_packed(packed)
+        return moments
+
+    def merge_packed(self, packed: Packed) -> None:
+        """Merge the state that `pack` gave, without making an object of it."""
+        total, squares = packed[2], packed[3]
+        if type(total) is bytes:
+            total = int.from_bytes(total, signed=True)
+        if type(squares) is bytes:
+            squares = int.from_bytes(squares, signed=True)
+        exponent = packed[1]
+        spare = exponent - self.exponent
+        if spare < 0:
+            self._extend(exponent)
+        elif spare:
+            total <<= spare
+            squares <<= 2 * spare
+        self.count += packed[0]
+        self.total += total
+        self.squares += squares
+        if len(packed) > 4:
+            self.infinities += packed[4]
+            self.negative_infinities += packed[5]
+            self.nans += packed[6]
+
+    def _extend(self, exponent: int) -> None:
+        """Go over to a smaller exponent."""
+        places = self.exponent - exponent
+        self.total <<= places
+        self.squares <<= 2 * places
+        self.exponent = exponent
+
+    def _aligned(self, other: "Moments") -> tuple[int, int]:
+        """Return sum and squares of `other` for the common, smaller exponent."""
+        spare = other.exponent - self.exponent
+        if spare < 0:
+            self._extend(other.exponent)
+            spare = 0
+        return other.total << spare, other.squares << (2 * spare)
+
+    def _reduce(self) -> None:
+        """Make the exponent as great as it can be: the state's one canonical form."""
+        if not self.exponent:
+            return
+        places = -self.exponent
+        if self.total:
+            places = min(places, _trailing_zeros(self.total))
+        if self.squares:
+            places = min(places, _trailing_zeros(self.squares) // 2)
+        if places:
+            self.total >>= places
+            self.squares >>= 2 * places
+            self.exponent += places
+
+    def _add_special(self, value: float) -> None:
+        if value > 0:
+            self.infinities += 1
+        elif value < 0:
+            self.negative_infinities += 1
+        else:
+            self.nans += 1
+
+    def _special(self) -> float | None:
+        """Return the sum where IEEE arithmetic gives no number; None where it does."""
+        if self.nans or (self.infinities and self.negative_infinities):
+            return math.nan
+        if self.infinities:
+            return math.inf
+        return -math.inf if self.negative_infinities else None
+
+
+def _packed_int(value: int) -> int | bytes:
+    bits = value.bit_length()
+    return value if bits <= _MSGPACK_BITS else value.to_bytes(bits // 8 + 1, signed=True)
+
+
+def _trailing_zeros(value: int) -> int:
+    return (value & -value).bit_length() - 1
+
+
+def _rounded(numerator: int, denominator: int, exponent: int) -> float:
+    """Round `numerator / denominator * 2**exponent` to a float; `exponent` <= 0. Division of ints rounds once."""
+    try:
+        return numerator / (denominator << -exponent)
+    except OverflowError:
+        return math.inf if numerator > 0 else -math.inf
+
+
+def _rounded_root(numerator: int, denominator: int, exponent: int) -> float:
+    """Round `sqrt(numerator / denominator) * 2**exponent` to a float; `exponent` <= 0.
+
+    Method of CPython's `statistics._float_sqrt_of_frac`: the root is computed to 109 bits or more and rounded to odd,
+    so that the second rounding, to a float's 53 bits, can't go wrong.
+    """
+    if not numerator:
+        return 0.0
+    denominator <<= -2 * exponent
+    scale = (numerator.bit_length() - denominator.bit_length() - 109) // 2
+    if scale >= 0:
+        return _divided(_root_to_odd(numerator, denominator << 2 * scale) << scale, 1)
+    return _divided(_root_to_odd(numerator << -2 * scale, denominator), 1 << -scale)
+
+
+def _divided(numerator: int, denominator: int) -> float:
+    try:
+        return numerator / denominator
+    except OverflowError:
+        return math.inf
+
+
+def _root_to_odd(numerator: int, denominator: int) -> int:
+    """Return the integer square root of a fraction, its last bit set if it isn't exact."""
+    root = math.isqrt(numerator // denominator)
+    return root | (root * root * denominator != numerator)

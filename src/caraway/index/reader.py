@@ -1,0 +1,64 @@
+"""Reading the index: rows of datasets as of a time."""
+
+from collections.abc import Sequence
+
+from caraway.index.store import IndexStore
+from caraway.index.versions import VersionReader
+from caraway.index.windows import FIRST_TIME_US, LAST_TIME_US, WindowReader
+from caraway.plan.model import IndexKind, IndexPlan
+
+# What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
+KEPT_READERS = 1000
+
+
+class IndexReader:
+    """Answers lookups. Thread safe; it sees what was written before each call."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self._store = store
+        self._readers: dict[tuple[bytes, tuple[str, ...]], VersionReader | WindowReader] = {}
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Return the rows of `keys` as of `at_us`.
+
+        All keys see the same state of the index. A row is found when the key has one at its time: for versions one that
+        holds, for aggregates any contribution, even if all have left the window by then. Values of a row that isn't
+        found are null, except keys, which are those asked for, and aggregates with a default.
+
+        Args:
+            plan: The index.
+            keys: Kafka keys (`RecordCodec.encode_key`).
+            at_us: The time of each row, or one for all, microseconds since the epoch.
+            columns: Fields of the dataset: keys, values, the time stamp (that of the row found).
+
+        Returns:
+            For each column the values in stored form, one a key; and whether each key was found.
+
+        Raises:
+            InvalidInputError: A column that the dataset doesn't have, a key that is none.
+        """
+        reader = self._reader(plan, tuple(columns))
+        iterator = self._store.iterator()
+        times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
+        rows, found = [], []
+        for key, time_us in zip(keys, times, strict=True):
+            values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
+            rows.append(values)
+            found.append(there)
+        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
+
+    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> VersionReader | WindowReader:
+        # The asset is a hash of the dataset's definition, so it stands for the plan.
+        name = plan.asset, columns
+        reader = self._readers.get(name)
+        if reader is None:
+            if len(self._readers) >= KEPT_READERS:
+                self._readers.clear()
+            reader = self._readers[name] = (
+                VersionReader(plan, columns)
+                if plan.kind is IndexKind.VERSIONS
+                else WindowReader(plan, columns, self._store.geometry)
+            )
+        return reader

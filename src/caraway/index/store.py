@@ -1,0 +1,206 @@
+"""The database of an index process: one RocksDB, held by one process."""
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+)
+
+from caraway.errors import ConflictError, UnavailableError
+from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.keys import META, after, offset_key
+
+LOGGER = logging.getLogger(__name__)
+
+# What the entries look like. Another number: the database is built anew from the topics.
+FORMAT = b"1"
+FORMAT_KEY = META + b"format"
+
+# The file that asks the next start to build the database anew: reads found it damaged.
+DAMAGED = "DAMAGED"
+
+MEBIBYTE = 1 << 20
+CACHE_BYTES = 96 * MEBIBYTE
+# Two buffers (one filled, one flushed) of 16 MiB: 200,000 entries between flushes, 32 MiB of memory.
+WRITE_BUFFER_BYTES = 16 * MEBIBYTE
+WRITE_BUFFERS = 2
+# After a kill the log is read again: 64 MiB take less than a second.
+LOG_BYTES = 64 * MEBIBYTE
+# 10 bits a key: one of a hundred keys that aren't there costs a read.
+BLOOM_BITS = 10
+
+
+class IndexStore:
+    """Entries under asset and key, and the offsets up to which they account for their topics."""
+
+    def __init__(self, path: Path, *, geometry: Geometry = DEFAULT_GEOMETRY, cache_bytes: int = CACHE_BYTES) -> None:
+        """Open the database in the folder `path`, or make it.
+
+        One that is damaged, or of another format, is moved aside: the topics hold all that was in it.
+
+        Args:
+            path: Folder of the database.
+            geometry: Shape of the tile pyramids.
+            cache_bytes: Size of the cache of blocks read, index and filters included.
+
+        Raises:
+            ConflictError: Another process has it open.
+            UnavailableError: The folder can't be read or written.
+        """
+        self.path = path
+        self.geometry = geometry
+        self._cache = Cache(cache_bytes)
+        if (path / DAMAGED).exists():
+            _move_aside(path, "it was found damaged")
+        self.db = self._open_sound()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of an entry, None if there is none."""
+        value: bytes | None = self.db.get(key)
+        return value
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of several entries, None for those that aren't there."""
+        values: list[bytes | None] = self.db.get(keys) or []  # type: ignore[arg-type]
+        return values
+
+    def iterator(self) -> RdictIter:
+        """Return an iterator over all entries as they are now: later writes don't show."""
+        return self.db.iter()
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Return the entries from `first` up to, not including, `end`, as they are now."""
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        entries: Iterator[tuple[bytes, bytes]] = self.db.items(from_key=first, read_opt=options)  # type: ignore[assignment]
+        return entries
+
+    def batch(self) -> WriteBatch:
+        """Return a batch to gather writes in."""
+        return WriteBatch(raw_mode=True)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
+        self.db.write(batch)
+
+    def offsets(self, asset: bytes) -> dict[int, int]:
+        """Return the next offset of each partition of the asset's topic; partitions never read are missing."""
+        prefix = offset_key(asset, 0)[:-4]
+        return {int.from_bytes(key[-4:]): int.from_bytes(value) for key, value in self.scan(prefix, after(prefix))}
+
+    def put_offset(self, batch: WriteBatch, asset: bytes, partition: int, offset: int) -> None:
+        """Add to `batch` that the asset accounts for its topic's partition up to `offset`, exclusive."""
+        batch.put(offset_key(asset, partition), offset.to_bytes(8))
+
+    def assets(self) -> set[bytes]:
+        """Return the assets that have offsets, that is, data."""
+        prefix = META + b"offset"
+        return {key[len(prefix) : -4] for key, _ in self.scan(prefix, after(prefix))}
+
+    def drop(self, asset: bytes) -> None:
+        """Forget all of an asset."""
+        batch = self.batch()
+        batch.delete_range(asset, after(asset))
+        prefix = offset_key(asset, 0)[:-4]
+        batch.delete_range(prefix, after(prefix))
+        self.write(batch)
+
+    def size_bytes(self) -> int:
+        """Return how large the files are."""
+        return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
+
+    def mark_damaged(self, reason: str) -> None:
+        """Ask the next start to build the database anew."""
+        LOGGER.error("the index database at %s is damaged (%s); the next start builds it anew", self.path, reason)
+        (self.path / DAMAGED).write_text(reason, encoding="utf-8")
+
+    def close(self) -> None:
+        """Write what is in memory to disk and let go of the folder."""
+        self.db.close()
+
+    def _open_sound(self) -> Rdict:
+        """Open the database; one that can't be used is moved aside and a new one made."""
+        try:
+            db = self._open()
+        except Exception as error:
+            if not is_damage(error):
+                raise self._refused(error) from error
+            _move_aside(self.path, str(error))
+            db = self._open()
+        found = db.get(FORMAT_KEY)
+        wanted = FORMAT + b" " + self.geometry.describe()
+        if found is None:
+            db.put(FORMAT_KEY, wanted)
+        elif found != wanted:
+            db.close()
+            _move_aside(self.path, f"its format is {found!r}, wanted is {wanted!r}")
+            db = self._open()
+            db.put(FORMAT_KEY, wanted)
+        return db
+
+    def _open(self) -> Rdict:
+        self.path.mkdir(parents=True, exist_ok=True)
+        return Rdict(str(self.path), _options(self._cache))
+
+    def _refused(self, error: Exception) -> Exception:
+        text = str(error)
+        if "lock" in text.lower():
+            return ConflictError(f"the index database at {self.path} is in use by another process ({text})")
+        return UnavailableError(f"the index database at {self.path} can't be opened: {text}")
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether RocksDB says that its files aren't what they should be."""
+    text = str(error)
+    return text.startswith("Corruption") or ("NotFound" in text) or ("No such file" in text and ".sst" in text)
+
+
+def _move_aside(path: Path, reason: str) -> None:
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{time.monotonic_ns()}")
+    path.rename(aside)
+    LOGGER.error("the index database at %s can't be used (%s): moved to %s, built anew from Kafka", path, reason, aside)
+
+
+def _options(cache: Cache) -> Options:
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(8 * 1024)
+    table.set_bloom_filter(BLOOM_BITS, block_based=False)
+    # Index and filters live in the cache, so that memory doesn't grow with the number of keys.
+    table.set_cache_index_and_filter_blocks(v=True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(v=True)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    options.create_if_missing(create_if_missing=True)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(WRITE_BUFFERS)
+    options.set_max_total_wal_size(LOG_BYTES)
+    options.set_level_compaction_dynamic_level_bytes(v=True)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(512)
+    options.set_keep_log_file_num(3)
+    options.set_max_log_file_size(4 * MEBIBYTE)
+    options.set_bytes_per_sync(MEBIBYTE)
+    return options
