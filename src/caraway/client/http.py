@@ -116,7 +116,9 @@ def _refusal(response: Response) -> RemoteError:
     text = body.get("err_msg") or response.text or "no explanation"
     difference = f"\n{body['err_diff']}" if body.get("err_diff") else ""
     return RemoteError(
-        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=str(body.get("code", ""))
+        f"{response.status_code}: {text}{difference}",
+        status=response.status_code,
+        remote_code=str(body.get("code", "")),
     )
 
 

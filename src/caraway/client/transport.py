@@ -33,7 +33,7 @@ class Transport:
         """Close the connection."""
         self._http.close()
 
-    def send(  # noqa: PLR0913 (the parts of a request)
+    def send(
         self,
         method: str,
         path: str,

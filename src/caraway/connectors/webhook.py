@@ -31,7 +31,9 @@ class Webhook:
             DefinitionError: The name is no string or empty.
         """
         if not isinstance(endpoint, str) or not endpoint:
-            raise DefinitionError(f"webhook {self.name}: the name of an endpoint is a str that isn't empty, not {endpoint!r}")
+            raise DefinitionError(
+                f"webhook {self.name}: the name of an endpoint is a str that isn't empty, not {endpoint!r}"
+            )
         return WebhookEndpoint(data_source=self, endpoint=endpoint)
 
     def identifier(self) -> str:

@@ -41,9 +41,13 @@ class AggregateType:
         """
         name = type(self).__name__
         if not self.into_field:
-            raise DefinitionError(f'{name}: the output column is missing; write aggregate(total={name}(...)) or into_field="total"')
+            raise DefinitionError(
+                f'{name}: the output column is missing; write aggregate(total={name}(...)) or into_field="total"'
+            )
         if self.window is None:
-            raise DefinitionError(f'{name}: {self.into_field} has no window; give window=Continuous("1d") or Continuous("forever")')
+            raise DefinitionError(
+                f'{name}: {self.into_field} has no window; give window=Continuous("1d") or Continuous("forever")'
+            )
         of = self._column()
         default = self._default(of, before)
         dtype = aggregate_type(self.function, of, before, nullable=default is None, into=self.into_field)
@@ -112,7 +116,9 @@ class _WithDefault(AggregateType):
         if self.default is None:
             return None
         if isinstance(self.default, (bool, str, date)) or not isinstance(self.default, (int, float)):
-            raise DefinitionTypeError(f"{type(self).__name__}: the default of {self.into_field} is a number or None, not {self.default!r}")
+            raise DefinitionTypeError(
+                f"{type(self).__name__}: the default of {self.into_field} is a number or None, not {self.default!r}"
+            )
         return float(self.default)
 
 

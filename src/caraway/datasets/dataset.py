@@ -208,7 +208,9 @@ def _markers(body: type, namespace: dict[str, Any], where: str) -> Markers:
     module = vars(sys.modules[body.__module__]) if body.__module__ in sys.modules else {}
     annotations = own_annotations(body, {**module, **namespace})
     if wrong := [name for name in annotations if name in RESERVED]:
-        raise DefinitionError(f"{where}: reserved names can't be fields: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}")
+        raise DefinitionError(
+            f"{where}: reserved names can't be fields: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
+        )
     found: Markers = {}
     for name, annotation in annotations.items():
         value = vars(body).get(name)

@@ -34,7 +34,9 @@ class FieldMarker:
             DefinitionError: The owner isn't an email address, or the field is to be deprecated or deleted.
         """
         if deprecated or deleted:
-            raise DefinitionError("a field of a dataset can't be deprecated or deleted; raise the dataset's version instead")
+            raise DefinitionError(
+                "a field of a dataset can't be deprecated or deleted; raise the dataset's version instead"
+            )
         self.metadata = metadata_of_arguments(owner, description, tags)
         return self
 

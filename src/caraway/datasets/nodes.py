@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from caraway.datasets.aggregates import AggregateType
 from caraway.dtypes.annotations import annotation_of
 from caraway.dtypes.durations import FOREVER, parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
-from caraway.datasets.aggregates import AggregateType
 from caraway.graph.operators import (
     Aggregate,
     Assign,
@@ -78,7 +78,9 @@ class Node:
         """
         if not isinstance(func, Expr):
             if callable(func):
-                raise DefinitionError("filter by a Python function isn't available yet; use an expression: filter(col(...) > 0)")
+                raise DefinitionError(
+                    "filter by a Python function isn't available yet; use an expression: filter(col(...) > 0)"
+                )
             raise DefinitionError(f"filter takes an expression without astype, not {_kind(func)}")
         return self._step(Filter(of=self._operator, predicate=func.node))
 
@@ -98,7 +100,9 @@ class Node:
                 "assign by a Python function isn't available yet; use an expression: assign(total=expression.astype(float))"
             )
         if {"name", "dtype", "func"} <= columns.keys():
-            raise DefinitionTypeError("assign: name, dtype and func are positional; better: assign(total=expression.astype(float))")
+            raise DefinitionTypeError(
+                "assign: name, dtype and func are positional; better: assign(total=expression.astype(float))"
+            )
         if not columns:
             raise DefinitionError("assign: name at least one column: assign(total=expression.astype(float))")
         assigned = tuple(_assigned(name, value) for name, value in columns.items())
@@ -239,7 +243,9 @@ class GroupBy:
             if isinstance(value, AggregateType):
                 raise DefinitionError(f"aggregate: {reserved} is reserved; choose another name for the column")
         if along is not None:
-            raise DefinitionError("aggregate: along= isn't available yet; rename the column to the timestamp's place instead")
+            raise DefinitionError(
+                "aggregate: along= isn't available yet; rename the column to the timestamp's place instead"
+            )
         if emit != "eager":
             raise DefinitionError(f'aggregate: emit is "eager" ("final" isn\'t available yet), not {emit!r}')
         before = self._node.node_schema
@@ -320,7 +326,9 @@ def _join(
 
 def _within(where: str, within: tuple[str, str]) -> tuple[int | None, int]:
     if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:
-        raise DefinitionError(f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}')
+        raise DefinitionError(
+            f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}'
+        )
     try:
         return None if within[0] == FOREVER else parse_duration(within[0]), parse_duration(within[1])
     except (DefinitionError, DefinitionTypeError) as error:

@@ -47,7 +47,9 @@ class Pipeline:
             if name not in names:
                 raise DefinitionError(f"{where} reads {name}, which is not among its @inputs: {', '.join(names)}")
         if problems := schema_differences(result.node_schema, dataset.node_schema):
-            raise DefinitionTypeError(f"{where}: the output is not what dataset {dataset_name} declares: " + "; ".join(problems))
+            raise DefinitionTypeError(
+                f"{where}: the output is not what dataset {dataset_name} declares: " + "; ".join(problems)
+            )
         return PipelineSpec(
             name=self.name,
             inputs=names,

@@ -14,8 +14,8 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DateType,
     DatetimeType,
+    DateType,
     DecimalType,
     EmbeddingType,
     FloatType,
@@ -92,8 +92,7 @@ def to_json(dtype: DataType) -> Convert:
         case StructType(_, fields):
             writers = [(name, to_json(field)) for name, field in fields]
             return lambda value: {
-                name: None if item is None else write(item)
-                for (name, write), item in zip(writers, value, strict=True)
+                name: None if item is None else write(item) for (name, write), item in zip(writers, value, strict=True)
             }
 
 
@@ -150,9 +149,7 @@ def _struct_decoder(dtype: StructType) -> Convert:
     readers = [(name, decode(field)) for name, field in dtype.fields]
 
     def to_struct(value: list[Any]) -> Any:  # noqa: ANN401
-        fields = {
-            name: None if item is None else read(item) for (name, read), item in zip(readers, value, strict=True)
-        }
+        fields = {name: None if item is None else read(item) for (name, read), item in zip(readers, value, strict=True)}
         cls = struct_class(dtype)
         return fields if cls is None else cls(**fields)
 

@@ -32,7 +32,9 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
             return pd.Series(pd.array(values, dtype="string"), name=name)
         case DatetimeType():
             instants = np.array([NOT_A_TIME if value is None else value for value in values], dtype=np.int64)
-            return pd.Series(pd.DatetimeIndex(instants.view("datetime64[us]")).as_unit("ns").tz_localize("UTC"), name=name)
+            return pd.Series(
+                pd.DatetimeIndex(instants.view("datetime64[us]")).as_unit("ns").tz_localize("UTC"), name=name
+            )
         case _:
             read = decode(base_type(dtype))
             # Filled one by one: pandas would take a list of lists for rows and columns.

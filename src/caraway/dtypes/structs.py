@@ -26,7 +26,9 @@ def struct(cls: type[T]) -> type[T]:
     """
     name = cls.__name__
     if META_ATTRIBUTE in cls.__dict__:
-        raise DefinitionError(f"struct {name}: @meta goes on datasets, featuresets, fields and features, not on structs")
+        raise DefinitionError(
+            f"struct {name}: @meta goes on datasets, featuresets, fields and features, not on structs"
+        )
     frame = sys._getframe(1)  # noqa: SLF001 (local names in string annotations)
     namespace = {**vars(sys.modules[cls.__module__]), **frame.f_locals} if cls.__module__ in sys.modules else {}
     annotations = own_annotations(cls, namespace)
@@ -50,7 +52,9 @@ def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: 
     if isinstance(annotation, (str, typing.ForwardRef)) or any(
         isinstance(arg, (str, typing.ForwardRef)) for arg in typing.get_args(annotation)
     ):
-        raise DefinitionTypeError(f"struct {struct_name}: field {field} refers to {spell(annotation)}, which isn't defined")
+        raise DefinitionTypeError(
+            f"struct {struct_name}: field {field} refers to {spell(annotation)}, which isn't defined"
+        )
     try:
         return dtype_of(annotation)
     except DefinitionTypeError as error:

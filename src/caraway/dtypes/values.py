@@ -21,8 +21,8 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DateType,
     DatetimeType,
+    DateType,
     DecimalType,
     EmbeddingType,
     FloatType,
@@ -205,7 +205,9 @@ def _decimal(dtype: DecimalType) -> Cast:
 
     def to_decimal(value: Any) -> str:  # noqa: ANN401
         is_float = isinstance(value, (float, np.floating)) and not is_null(value)
-        if not is_float and (isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer, str))):
+        if not is_float and (
+            isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer, str))
+        ):
             raise mismatch(expected, value)
         try:
             with localcontext(prec=DECIMAL_DIGITS):

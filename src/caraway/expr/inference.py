@@ -46,9 +46,7 @@ from caraway.expr.nodes import (
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import NUMBERS, common_type
 
-ARITHMETIC = frozenset(
-    {BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD}
-)
+ARITHMETIC = frozenset({BinaryOp.ADD, BinaryOp.SUB, BinaryOp.MUL, BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
 ORDERING = frozenset({BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE})
 ORDERED = (DATETIME, DATE, STRING)
 
@@ -68,7 +66,9 @@ def infer(node: Node, schema: Schema) -> DataType:
     """
     found = infer_nullable(node, schema)
     if found is None:
-        raise DefinitionError("the type of null alone is not known; give it one: lit(None, Optional[int]) or a fillnull")
+        raise DefinitionError(
+            "the type of null alone is not known; give it one: lit(None, Optional[int]) or a fillnull"
+        )
     return found
 
 

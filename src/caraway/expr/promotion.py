@@ -9,7 +9,6 @@ from caraway.dtypes.types import (
     FloatType,
     IntType,
     OneOfType,
-    OptionalType,
     RegexType,
     StructType,
     base_type,
@@ -41,13 +40,13 @@ def _promotes_inner(source: DataType, target: DataType) -> bool:
     match source, target:
         case IntType(), FloatType():
             return True
-        case (IntType() | FloatType()), BetweenType(of) | OneOfType(of):
+        case ((IntType() | FloatType()), BetweenType(of) | OneOfType(of)):
             return source == of
         case _, (OneOfType() | RegexType()) if source == STRING:
             return base_type(target) == STRING
-        case (BetweenType(of) | OneOfType(of)), _ if target == of:
+        case ((BetweenType(of) | OneOfType(of)), _) if target == of:
             return True
-        case (BetweenType(of) | OneOfType(of)), (BetweenType(other) | OneOfType(other)):
+        case ((BetweenType(of) | OneOfType(of)), (BetweenType(other) | OneOfType(other))):
             return of == other == INT
         case RegexType(), _:
             return target == STRING

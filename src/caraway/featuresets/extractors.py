@@ -69,7 +69,9 @@ def extractor(
 def _check_signature(where: str, function: Callable[..., Any]) -> None:
     parameters = list(inspect.signature(function).parameters)
     if not parameters or parameters[0] != "cls":
-        raise DefinitionTypeError(f"{where}: the first parameter is cls, not {parameters[0] if parameters else 'nothing'}")
+        raise DefinitionTypeError(
+            f"{where}: the first parameter is cls, not {parameters[0] if parameters else 'nothing'}"
+        )
     if len(parameters) < 2 or parameters[1] not in ("ts", "_ts"):
         found = parameters[1] if len(parameters) > 1 else "nothing"
         raise DefinitionTypeError(f"{where}: the second parameter is ts (or _ts), not {found}")

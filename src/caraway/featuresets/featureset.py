@@ -126,7 +126,9 @@ class Featureset:
             elif isinstance(given, Feature) and given.name:
                 names.append(given.fqn())
             else:
-                raise DefinitionTypeError(f"{where}: input {_kind(given)} is not a feature; list the features themselves")
+                raise DefinitionTypeError(
+                    f"{where}: input {_kind(given)} is not a feature; list the features themselves"
+                )
         return names
 
     def _output_names(self, item: Extractor) -> list[str]:
@@ -148,7 +150,9 @@ class Featureset:
 
     def _own(self, where: str, name: str, role: str) -> str:
         if name not in self._features:
-            raise DefinitionError(f"{where}: unknown {role} {name}; features of {self._name}: {', '.join(self._features)}")
+            raise DefinitionError(
+                f"{where}: unknown {role} {name}; features of {self._name}: {', '.join(self._features)}"
+            )
         return name
 
     def _callable(self, item: Extractor) -> Callable[..., Any]:
@@ -179,7 +183,9 @@ def featureset(cls: type) -> Featureset:
     module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     annotations = own_annotations(cls, {**module, **sys._getframe(1).f_locals})  # noqa: SLF001 (for local names)
     if wrong := [item for item in annotations if item in RESERVED]:
-        raise DefinitionError(f"{where}: reserved names can't be features: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}")
+        raise DefinitionError(
+            f"{where}: reserved names can't be features: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
+        )
     comments = comments_above(cls)
     features: dict[str, Feature] = {}
     for item, annotation in annotations.items():
@@ -188,7 +194,9 @@ def featureset(cls: type) -> Featureset:
         if not isinstance(found, Feature):
             raise DefinitionTypeError(f"{where}: {item} = {value!r} is not a feature; write {item}: ... = feature(...)")
         if found.name:
-            raise DefinitionTypeError(f"{where}: {item} is feature {found.fqn()} itself; write {item}: ... = feature({found.fqn()})")
+            raise DefinitionTypeError(
+                f"{where}: {item} is feature {found.fqn()} itself; write {item}: ... = feature({found.fqn()})"
+            )
         try:
             dtype = dtype_of(annotation)
         except (DefinitionError, DefinitionTypeError) as error:

@@ -59,7 +59,9 @@ def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, F
                 f"{where}: to look {field.fqn()} up, featureset {feature.featureset_name} needs a feature {key}, the key of {spec.name}"
             )
     inner = strip_optional(feature.data_type)
-    if isinstance(inner, ListType) and all(isinstance(strip_optional(siblings[k].data_type), ListType) for k in spec.keys):
+    if isinstance(inner, ListType) and all(
+        isinstance(strip_optional(siblings[k].data_type), ListType) for k in spec.keys
+    ):
         raise DefinitionError(f"{where}: lookups by lists of keys aren't available yet; use a Python extractor")
     _require_type(where, feature, f"field {field.fqn()}", field.data_type)
     return LookupExtractor(

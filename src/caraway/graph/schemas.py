@@ -28,7 +28,6 @@ from caraway.expr.promotion import promotes
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
-    AggregateSpec,
     Assign,
     Drop,
     Filter,
@@ -290,7 +289,9 @@ def aggregate_type(
     allowed = (INT, FLOAT, DATE, DATETIME) if function in ORDERED_FUNCTIONS else (INT, FLOAT)
     if base not in allowed:
         names = ", ".join(type_name(dtype) for dtype in allowed)
-        raise DefinitionTypeError(f"{where}: column {of} is {type_name(found)}; possible: {names}, or optional of these")
+        raise DefinitionTypeError(
+            f"{where}: column {of} is {type_name(found)}; possible: {names}, or optional of these"
+        )
     match function:
         case AggregateFunction.SUM:
             return base
@@ -341,7 +342,9 @@ def join_schema(operator: Join, left: Schema, right: DatasetSpec) -> Schema:
     for name, key in zip(operator.left_on, operator.right_on, strict=True):
         _require_pair(where, name, key, left, other)
     return Schema(
-        keys=left.keys, values={**left.values, **_joined_columns(operator, where, left, other)}, timestamp=left.timestamp
+        keys=left.keys,
+        values={**left.values, **_joined_columns(operator, where, left, other)},
+        timestamp=left.timestamp,
     )
 
 
@@ -397,12 +400,15 @@ def schema_differences(found: Schema, declared: Schema) -> list[str]:
     for part, ours, theirs in (("key", found.keys, declared.keys), ("value", found.values, declared.values)):
         for name in [*ours, *(n for n in theirs if n not in ours)]:
             if name not in theirs:
-                problems.append(f"{part} {name} ({type_name(ours[name])}) is in the output but not in the dataset's {part}s")
+                problems.append(
+                    f"{part} {name} ({type_name(ours[name])}) is in the output but not in the dataset's {part}s"
+                )
             elif name not in ours:
-                problems.append(f"{part} {name} ({type_name(theirs[name])}) of the dataset is not in the output's {part}s")
+                problems.append(
+                    f"{part} {name} ({type_name(theirs[name])}) of the dataset is not in the output's {part}s"
+                )
             elif ours[name] != theirs[name]:
                 problems.append(
                     f"{part} {name} is {type_name(ours[name])} in the output, {type_name(theirs[name])} in the dataset"
                 )
     return problems
-

@@ -153,7 +153,9 @@ def _check_pipeline(dataset: DatasetSpec, pipeline: PipelineSpec, known: Mapping
     except DefinitionError as error:
         raise CommitError(f"{where}: {error}") from error
     if problems := schema_differences(output, schema_of_dataset(dataset)):
-        raise CommitTypeError(f"{where}: the output is not what dataset {dataset.name} declares: " + "; ".join(problems))
+        raise CommitTypeError(
+            f"{where}: the output is not what dataset {dataset.name} declares: " + "; ".join(problems)
+        )
 
 
 def _pipelines_have_no_cycle(graph: Graph, _partial: bool) -> None:  # noqa: FBT001
@@ -171,7 +173,9 @@ def _features_have_one_extractor(graph: Graph, _partial: bool) -> None:  # noqa:
         for extractor in featureset.extractors:
             for output in outputs_of(extractor):
                 if output not in own:
-                    raise CommitTypeError(f"extractor {extractor.name} of {featureset.name} computes {output}, no feature of it")
+                    raise CommitTypeError(
+                        f"extractor {extractor.name} of {featureset.name} computes {output}, no feature of it"
+                    )
                 if output in taken:
                     raise CommitTypeError(
                         f"feature {output} of featureset {featureset.name} has two extractors: {taken[output]} and "
@@ -192,7 +196,9 @@ def _extractors_find_their_datasets(graph: Graph, partial: bool) -> None:  # noq
                     raise CommitError(f"{where} needs dataset {name}, which is not in the commit; add it")
                 index = known[name].index
                 if index is None or not (index.online or index.offline):
-                    raise CommitError(f"{where} looks dataset {name} up, which has no index; set index=True in its @dataset")
+                    raise CommitError(
+                        f"{where} looks dataset {name} up, which has no index; set index=True in its @dataset"
+                    )
             if isinstance(extractor, LookupExtractor) and extractor.dataset in known:
                 _check_lookup(where, extractor, known[extractor.dataset])
 

@@ -234,9 +234,7 @@ def _decode_dataset(message: pb.Dataset) -> DatasetSpec:
         ),
         index=IndexSpec(online=index.online, offline=index.offline) if message.HasField("index") else None,
         sources=tuple(
-            WebhookSource(
-                name=s.name, endpoint=s.endpoint, disorder_us=s.disorder_us, cdc=Cdc(s.cdc), env=tuple(s.env)
-            )
+            WebhookSource(name=s.name, endpoint=s.endpoint, disorder_us=s.disorder_us, cdc=Cdc(s.cdc), env=tuple(s.env))
             for s in message.sources
         ),
         pipelines=tuple(

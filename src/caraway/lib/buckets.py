@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from caraway.dtypes.instants import instant_us, to_datetime
 from caraway.dtypes.durations import US_PER_SECOND
+from caraway.dtypes.instants import instant_us, to_datetime
 from caraway.dtypes.structs import Window
 from caraway.dtypes.windows import Hopping, Tumbling
 from caraway.errors import DefinitionError
@@ -27,7 +27,9 @@ def bucketize(timestamp: datetime, window: str | tuple[str, str] | Tumbling | Ho
         case (str(), str()):
             buckets = Hopping(*window)
         case _:
-            raise DefinitionError(f"bucketize: a window is a duration, (duration, stride), Tumbling or Hopping, not {window!r}")
+            raise DefinitionError(
+                f"bucketize: a window is a duration, (duration, stride), Tumbling or Hopping, not {window!r}"
+            )
     length = buckets.duration_total_seconds() * US_PER_SECOND
     stride = buckets.stride_total_seconds() * US_PER_SECOND
     # Windows end at n * stride + length.
