@@ -1,5 +1,6 @@
 """What the commands share: their consoles, the option for the data folder, how an error is shown."""
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +12,11 @@ from rich.text import Text
 
 from caraway.errors import CarawayError
 
-out = Console(highlight=False)
-err = Console(highlight=False, stderr=True)
+# In a file or a pipe there is no width to keep to.
+WIDE = 160
+
+out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
+err = Console(highlight=False, stderr=True, width=None if sys.stderr.isatty() else WIDE)
 
 DataOption = Annotated[
     Path | None,

@@ -47,9 +47,9 @@ class ExternalService:
     def _run(self) -> None:
         while not self._stopping.is_set():
             reason = self._check()
-            self.has_been_ready |= reason is None
             state = PartState.RUNNING if reason is None else PartState.UNRESPONSIVE
             if (state, reason or "") != (self.status.state, self.status.message):
                 self.status = replace(self.status, state=state, message=reason or "")
                 self._on_change(self.status)
+            self.has_been_ready |= reason is None
             self._stopping.wait(WATCH_SECONDS if reason is None else 1.0)

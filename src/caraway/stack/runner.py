@@ -127,8 +127,10 @@ class Runner:
             if reason is None:
                 failures = 0
                 if not ready or self.status.state is not PartState.RUNNING:
-                    ready = self.has_been_ready = True
+                    ready = True
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
+                    # Parts that wait for this one start once it was told.
+                    self.has_been_ready = True
                 rotate(self.log)
             elif not ready:
                 if time.monotonic() > deadline:

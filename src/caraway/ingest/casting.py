@@ -1,0 +1,159 @@
+"""Casting a column of raw values, with an error for each row that doesn't fit.
+
+Most columns hold values of one Python type that is in stored form already, which a look at the set of types tells. Only what
+is left goes through the cast of each value.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from caraway.dtypes.instants import MAX_SECONDS
+from caraway.dtypes.types import (
+    BetweenType,
+    BoolType,
+    BytesType,
+    DataType,
+    DatetimeType,
+    FloatType,
+    IntType,
+    StringType,
+    is_optional,
+    strip_optional,
+    type_name,
+)
+from caraway.dtypes.values import INT_MAX, INT_MIN, cast
+from caraway.errors import InvalidInputError
+from caraway.ingest.table import MISSING
+
+NULL = type(None)
+
+# Casts a whole column, or returns None where the values have to be looked at one by one.
+Fast = Callable[[list[object], set[type]], list[object] | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CastColumn:
+    """A cast column: `values` in stored form (None where there is an error), `errors` by position."""
+
+    values: list[object]
+    errors: dict[int, str]
+
+
+class ColumnCast:
+    """Casts the values of one field."""
+
+    __slots__ = ("_cast", "_expected", "_fast", "_optional")
+
+    def __init__(self, dtype: DataType) -> None:
+        self._optional = is_optional(dtype)
+        self._expected = type_name(dtype)
+        inner = strip_optional(dtype)
+        self._cast = _base64 if isinstance(inner, BytesType) else cast(inner)
+        self._fast = _fast(inner)
+
+    def __call__(self, values: list[object]) -> CastColumn:
+        """Cast a column of what JSON gives; `MISSING` stands for absent fields."""
+        kinds = set(map(type, values))
+        if self._fast is not None and (self._optional or NULL not in kinds):
+            done = self._fast(values, kinds)
+            if done is not None:
+                return CastColumn(done, {})
+        return self._one_by_one(values)
+
+    def _one_by_one(self, values: list[object]) -> CastColumn:
+        done: list[object] = []
+        errors: dict[int, str] = {}
+        for position, value in enumerate(values):
+            stored: object = None
+            if value is MISSING:
+                # Self-describing records may leave out what may be null.
+                if not self._optional:
+                    errors[position] = f"is missing; expected {self._expected}"
+            elif value is None:
+                if not self._optional:
+                    errors[position] = f"expected {self._expected}, found null"
+            else:
+                try:
+                    stored = self._cast(value)
+                except InvalidInputError as error:
+                    errors[position] = str(error)
+            done.append(stored)
+        return CastColumn(done, errors)
+
+
+def _base64(value: object) -> bytes:
+    if isinstance(value, str):
+        try:
+            return base64.b64decode(value, validate=True)
+        except (binascii.Error, ValueError):
+            pass
+    raise InvalidInputError(f"expected bytes as base64 text, found {type(value).__name__} {str(value)[:100]!r}")
+
+
+def _fast(dtype: DataType) -> Fast | None:
+    match dtype:
+        case IntType():
+            return _ints
+        case FloatType():
+            return _floats
+        case BoolType():
+            return lambda values, kinds: values if kinds <= {bool, NULL} else None
+        case StringType():
+            return lambda values, kinds: values if kinds <= {str, NULL} else None
+        case DatetimeType():
+            return _instants
+        case BetweenType():
+            return _between(dtype)
+        case _:
+            return None
+
+
+def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
+    if not kinds <= {int, NULL}:
+        return None
+    numbers: list[int] = [value for value in values if value is not None] if NULL in kinds else values  # type: ignore[assignment]
+    return values if not numbers or (min(numbers) >= INT_MIN and max(numbers) <= INT_MAX) else None
+
+
+def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
+    # JSON has neither NaN nor infinities, so every number that it gives is a value.
+    if kinds <= {float, NULL}:
+        return values
+    if kinds <= {float, int, NULL}:
+        return [None if value is None else float(value) for value in values]  # type: ignore[arg-type]
+    return None
+
+
+def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
+    """Convert epoch numbers that are all in one unit, as those of one sender are."""
+    if kinds != {int}:
+        return None
+    numbers: list[int] = values  # type: ignore[assignment]
+    low, high = min(numbers), max(numbers)
+    if low > MAX_SECONDS and high <= MAX_SECONDS * 1_000:
+        return [number * 1_000 for number in numbers]
+    if low >= 0 and high <= MAX_SECONDS:
+        return [number * 1_000_000 for number in numbers]
+    if low > MAX_SECONDS * 1_000 and high <= MAX_SECONDS * 1_000_000:
+        return values
+    return None
+
+
+def _between(dtype: BetweenType) -> Fast:
+    base = _ints if isinstance(dtype.of, IntType) else _floats
+
+    def fast(values: list[object], kinds: set[type]) -> list[object] | None:
+        done = base(values, kinds)
+        if done is None:
+            return None
+        numbers: list[float] = [value for value in done if value is not None]  # type: ignore[misc]
+        if not numbers:
+            return done
+        low, high = min(numbers), max(numbers)
+        above = low > dtype.minimum if dtype.strict_min else low >= dtype.minimum
+        below = high < dtype.maximum if dtype.strict_max else high <= dtype.maximum
+        return done if above and below else None
+
+    return fast

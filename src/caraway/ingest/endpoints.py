@@ -1,0 +1,144 @@
+"""Webhook endpoints, compiled: from slices of a request to records for the topics of its datasets."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import repeat
+
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.ingest.casting import ColumnCast
+from caraway.ingest.table import Table, json_type
+from caraway.plan.model import GraphPlan, IngestPlan
+from caraway.topics.codec import PUT, RecordCodec
+
+# Kafka takes 1,000,000 bytes in a message, with its key and headers, unless brokers and clients are all told otherwise.
+MAX_RECORD_BYTES = 900_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowError:
+    """Why a dataset didn't take a row; `field` is empty if the row as a whole is at fault."""
+
+    row: int
+    dataset: str
+    field: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A slice of a request, encoded for one dataset: (row number, key, value) of what fits, errors of what doesn't."""
+
+    records: list[tuple[int, bytes | None, bytes]]
+    errors: list[RowError]
+
+
+class Target:
+    """A dataset that an endpoint feeds."""
+
+    __slots__ = ("_casts", "_codec", "_key_positions", "_row_positions", "_time_position", "dataset", "fields", "topic")
+
+    def __init__(self, plan: IngestPlan) -> None:
+        self.dataset = plan.topic.dataset
+        self.topic = plan.topic.name
+        self.fields = tuple(column.name for column in plan.fields)
+        schema = plan.topic.schema
+        self._casts = tuple(ColumnCast(column.dtype) for column in plan.fields)
+        self._codec = RecordCodec(schema)
+        self._key_positions = tuple(self.fields.index(column.name) for column in schema.keys)
+        self._row_positions = tuple(self.fields.index(column.name) for column in schema.columns)
+        self._time_position = self.fields.index(schema.timestamp)
+
+    def encode(self, table: Table, start: int, stop: int, ingested_us: int) -> Encoded:
+        """Cast and encode rows `start` to `stop`."""
+        errors: list[RowError] = []
+        strays = [row for row in range(start, stop) if row in table.strays] if table.strays else []
+        for row in strays:
+            message = f"is {json_type(table.row(row))}, an object is expected"
+            errors.append(RowError(row=row, dataset=self.dataset, field="", message=message))
+        bad = set(strays)
+        columns = []
+        for name, cast in zip(self.fields, self._casts, strict=True):
+            column = cast(table.column(name, start, stop))
+            columns.append(column.values)
+            for position, message in column.errors.items():
+                if start + position not in table.strays:
+                    errors.append(RowError(row=start + position, dataset=self.dataset, field=name, message=message))
+                    bad.add(start + position)
+        records = self._records(columns, start, bad, ingested_us, errors)
+        errors.sort(key=lambda error: error.row)
+        return Encoded(records, errors)
+
+    def _records(
+        self, columns: Sequence[list[object]], start: int, bad: set[int], ingested_us: int, errors: list[RowError]
+    ) -> list[tuple[int, bytes | None, bytes]]:
+        encode_key, encode_value = self._codec.encode_key, self._codec.encode_value
+        times = columns[self._time_position]
+        rows = zip(*(columns[position] for position in self._row_positions), strict=True)
+        keys = len(self._key_positions)
+        records: list[tuple[int, bytes | None, bytes]] = []
+        # A dataset may consist of its timestamp alone.
+        for number, (time_us, row) in enumerate(zip(times, rows if self._row_positions else repeat(()), strict=False), start):
+            if number in bad:
+                continue
+            try:
+                # The keys are the head of the row.
+                key = encode_key(row[:keys]) if keys else None
+                value = encode_value(op=PUT, time_us=time_us, ingested_us=ingested_us, row=row)  # type: ignore[arg-type]
+                if len(value) > MAX_RECORD_BYTES:
+                    raise InvalidInputError(f"takes {len(value)} bytes, at most {MAX_RECORD_BYTES} are possible")
+            except InvalidInputError as error:
+                errors.append(RowError(row=number, dataset=self.dataset, field="", message=str(error)))
+            else:
+                records.append((number, key, value))
+        return records
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint of a webhook and the datasets that it feeds."""
+
+    webhook: str
+    name: str
+    targets: tuple[Target, ...]
+
+    def unknown_fields(self, table: Table) -> list[str]:
+        """Name the fields of a request that no dataset has."""
+        return sorted(table.names().difference(*(target.fields for target in self.targets)))
+
+
+class Endpoints:
+    """All endpoints of a graph."""
+
+    def __init__(self, plan: GraphPlan) -> None:
+        """Compile the ingests of `plan`."""
+        targets: dict[tuple[str, str], list[Target]] = {}
+        for ingest in plan.ingests:
+            targets.setdefault((ingest.source.name, ingest.source.endpoint), []).append(Target(ingest))
+        self._endpoints = {key: Endpoint(*key, tuple(feeds)) for key, feeds in targets.items()}
+
+    def find(self, webhook: str, endpoint: str) -> Endpoint:
+        """Return an endpoint.
+
+        Raises:
+            UnknownEntityError: There is no such endpoint; the text lists those that exist.
+        """
+        found = self._endpoints.get((webhook, endpoint))
+        if found is not None:
+            return found
+        webhooks = sorted({name for name, _ in self._endpoints})
+        if not webhooks:
+            raise UnknownEntityError(
+                f"there is no webhook {webhook!r}: no dataset has a webhook source yet. Commit one with @source(webhook.endpoint(...))"
+            )
+        if webhook not in webhooks:
+            raise UnknownEntityError(f"there is no webhook {webhook!r}{_meant(webhook, webhooks)}; webhooks: {', '.join(webhooks)}")
+        names = sorted(name for of, name in self._endpoints if of == webhook)
+        raise UnknownEntityError(
+            f"webhook {webhook!r} has no endpoint {endpoint!r}{_meant(endpoint, names)}; endpoints: {', '.join(names)}"
+        )
+
+
+def _meant(name: str, names: Sequence[str]) -> str:
+    near = get_close_matches(name, names, n=1)
+    return f", did you mean {near[0]!r}?" if near else ""

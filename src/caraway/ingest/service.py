@@ -1,0 +1,218 @@
+"""Ingestion: the rows of a log request become records, durably, and whoever sent them learns what became of each."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from caraway.errors import InvalidInputError
+from caraway.ingest import metrics
+from caraway.ingest.endpoints import Encoded, Endpoint, Endpoints, RowError, Target
+from caraway.ingest.requests import Answers, RequestKey, Written, read_back
+from caraway.ingest.table import Table, json_type, table
+from caraway.topics.producer import TopicItem
+
+DEAD_LETTERS = "caraway.dead-letters"
+MAX_LISTED_ERRORS = 20
+MAX_PAYLOAD = 16 * 1024
+# Rows that are cast and encoded in one go. Some 2 ms, after which other requests of the event loop have their turn.
+SLICE = 200
+
+
+class Writer(Protocol):
+    """Where records go (`caraway.topics.TopicWriter`)."""
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+        """Send `items`; the future is done when they are durable."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IngestReport:
+    """What became of a request.
+
+    `accepted` rows were taken by every dataset of the endpoint, `rejected` ones refused by one at least; `taken` tells how many rows each
+    dataset took. `errors` are the first ones.
+    """
+
+    accepted: int
+    rejected: int
+    errors: tuple[RowError, ...]
+    warnings: tuple[str, ...]
+    taken: dict[str, int]
+
+    @property
+    def status(self) -> int:
+        """HTTP status: 422 if not one row was taken by any dataset, though there were some."""
+        return 422 if self.rejected and not any(self.taken.values()) else 200
+
+    def to_json(self) -> dict[str, object]:
+        """Return the body of the answer."""
+        body: dict[str, object] = {
+            "accepted": self.accepted,
+            "rejected": self.rejected,
+            "errors": [
+                {"row": e.row, "field": e.field, "message": e.message, "dataset": e.dataset} for e in self.errors
+            ],
+            "warnings": list(self.warnings),
+        }
+        if len(self.taken) > 1:
+            body["datasets"] = self.taken
+        if self.status != 200:
+            first = self.errors[0]
+            where = f"row {first.row}" + (f", field {first.field}" if first.field else "")
+            body["err_msg"] = f"none of the {self.rejected} rows was accepted; {where} ({first.dataset}): {first.message}"
+            body["code"] = InvalidInputError.code
+        return body
+
+
+class IngestService:
+    """Takes log requests. Lives as long as the server; the endpoints come with each request."""
+
+    def __init__(self, writer: Writer, bootstrap_servers: str) -> None:
+        """Write through `writer`; look for rows of repeated requests on the brokers."""
+        self._writer = writer
+        self._bootstrap_servers = bootstrap_servers
+        self._answers: Answers[IngestReport] = Answers()
+
+    async def log(self, endpoints: Endpoints, body: object, request: RequestKey | None = None) -> IngestReport:
+        """Take the rows of a request.
+
+        Args:
+            endpoints: Those of the current graph.
+            body: The parsed body: an object with `webhook`, `endpoint` and `data`.
+            request: The idempotency key, if the request bears one.
+
+        Raises:
+            InvalidInputError: The body isn't what it should be.
+            UnknownEntityError: There is no such webhook or endpoint.
+            ConflictError: The idempotency key was used with another body.
+            UnavailableError: Kafka doesn't take the rows; some may have been written.
+        """
+        if not isinstance(body, dict):
+            raise InvalidInputError(f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected")
+        endpoint = endpoints.find(_text(body, "webhook"), _text(body, "endpoint"))
+        if "data" not in body:
+            raise InvalidInputError("data is missing")
+        if request is None:
+            return await self._take(endpoint, body["data"], None)
+        scope = (endpoint.webhook, endpoint.name, request.key)
+        return await self._answers.once(scope, request.digest, self._take(endpoint, body["data"], request))
+
+    async def _take(self, endpoint: Endpoint, data: object, request: RequestKey | None) -> IngestReport:
+        rows = table(data)
+        written: Written = frozenset()
+        if request is not None and request.elapsed_ms is not None:
+            topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
+            written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
+        return await _Intake(self._writer, endpoint, rows, request, written).run()
+
+
+class _Intake:
+    """One request on its way."""
+
+    def __init__(
+        self, writer: Writer, endpoint: Endpoint, rows: Table, request: RequestKey | None, written: Written
+    ) -> None:
+        self._writer = writer
+        self._endpoint = endpoint
+        self._rows = rows
+        self._request = request
+        self._written = written
+        self._pending: list[asyncio.Future[None]] = []
+        self._errors: list[RowError] = []
+        self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
+
+    async def run(self) -> IngestReport:
+        total = len(self._rows)
+        try:
+            for start in range(0, total, SLICE):
+                for target in self._endpoint.targets:
+                    self._slice(target, start, min(start + SLICE, total))
+                await asyncio.sleep(0)
+        finally:
+            # Also when a slice fails: what is under way must not end unnoticed.
+            results = await asyncio.gather(*self._pending, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return self._report(total)
+
+    def _slice(self, target: Target, start: int, stop: int) -> None:
+        now_us = time.time_ns() // 1000
+        encoded = target.encode(self._rows, start, stop, now_us)
+        self._send(target.topic, self._items(target, encoded))
+        if encoded.errors:
+            self._errors += encoded.errors
+            self._refused[target.dataset].update(error.row for error in encoded.errors)
+            self._send(DEAD_LETTERS, self._dead_letters(target, encoded.errors, now_us))
+
+    def _send(self, topic: str, items: list[TopicItem]) -> None:
+        if items:
+            self._pending.append(asyncio.wrap_future(self._writer.write(topic, items)))
+
+    def _items(self, target: Target, encoded: Encoded) -> list[TopicItem]:
+        request, dataset = self._request, target.dataset
+        if request is None:
+            return [(key, value, None) for _, key, value in encoded.records]
+        return [
+            (key, value, request.header(dataset, row))
+            for row, key, value in encoded.records
+            if (dataset, row) not in self._written
+        ]
+
+    def _dead_letters(self, target: Target, errors: Sequence[RowError], now_us: int) -> list[TopicItem]:
+        by_row: dict[int, list[RowError]] = {}
+        for error in errors:
+            by_row.setdefault(error.row, []).append(error)
+        items: list[TopicItem] = []
+        for row, reasons in by_row.items():
+            if (target.dataset, row) in self._written:
+                continue
+            letter: dict[str, Any] = {
+                "dataset": target.dataset,
+                "webhook": self._endpoint.webhook,
+                "endpoint": self._endpoint.name,
+                "reason": [{"field": reason.field, "message": reason.message} for reason in reasons],
+                "row": _payload(self._rows.row(row)),
+                "time": now_us,
+            }
+            header = None if self._request is None else self._request.header(target.dataset, row)
+            items.append((None, orjson.dumps(letter), header))
+        return items
+
+    def _report(self, total: int) -> IngestReport:
+        refused = set().union(*self._refused.values())
+        taken = {dataset: total - len(rows) for dataset, rows in self._refused.items()}
+        for dataset, count in taken.items():
+            metrics.count(self._endpoint.webhook, dataset, accepted=count, refused=total - count)
+        unknown = self._endpoint.unknown_fields(self._rows)
+        warnings = ()
+        if unknown:
+            datasets = ", ".join(target.dataset for target in self._endpoint.targets)
+            warnings = (f"fields that {datasets} doesn't have were ignored: {', '.join(unknown)}",)
+        self._errors.sort(key=lambda error: error.row)
+        return IngestReport(
+            accepted=total - len(refused),
+            rejected=len(refused),
+            errors=tuple(self._errors[:MAX_LISTED_ERRORS]),
+            warnings=warnings,
+            taken=taken,
+        )
+
+
+def _text(body: dict[str, object], name: str) -> str:
+    value = body.get(name)
+    if not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {'missing' if name not in body else json_type(value)}; a string is expected")
+    return value
+
+
+def _payload(row: object) -> object:
+    """Return a row for a dead letter; a large one as the head of its text."""
+    text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
+    return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")

@@ -1,0 +1,135 @@
+"""The `data` of a log request, whichever of its three forms it has: rows, columns, or either as JSON text."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import orjson
+
+from caraway.errors import InvalidInputError
+
+
+class Missing:
+    """Stands for a field that a row doesn't have: null is a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "missing"
+
+
+MISSING: Final = Missing()
+
+
+@dataclass(frozen=True, slots=True)
+class RowTable:
+    """A list of objects; `strays` are the numbers of elements that are no objects."""
+
+    data: Sequence[object]
+    strays: frozenset[int]
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def names(self) -> set[str]:
+        """Name all fields that any row has."""
+        return set().union(*(row for row in self.data if isinstance(row, dict)))
+
+    def column(self, name: str, start: int, stop: int) -> list[object]:
+        """Return the values of a field in rows `start` to `stop`."""
+        data = self.data[start:stop]
+        try:
+            return [row[name] for row in data]  # type: ignore[index]
+        except (KeyError, TypeError, IndexError):
+            return [row.get(name, MISSING) if isinstance(row, dict) else MISSING for row in data]
+
+    def row(self, number: int) -> object:
+        """Return a row as it came."""
+        return self.data[number]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnTable:
+    """An object of lists of one length."""
+
+    columns: Mapping[str, list[object]]
+    rows: int
+    strays: frozenset[int] = frozenset()
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def names(self) -> set[str]:
+        """Name all columns."""
+        return set(self.columns)
+
+    def column(self, name: str, start: int, stop: int) -> list[object]:
+        """Return the values of a column in rows `start` to `stop`."""
+        values = self.columns.get(name)
+        return [MISSING] * (stop - start) if values is None else values[start:stop]
+
+    def row(self, number: int) -> object:
+        """Return a row as an object."""
+        return {name: values[number] for name, values in self.columns.items()}
+
+
+Table = RowTable | ColumnTable
+
+
+def table(data: object) -> Table:
+    """Read the `data` of a request.
+
+    Raises:
+        InvalidInputError: It is neither a list of objects nor an object of equally long lists, nor JSON text of either.
+    """
+    if isinstance(data, str):
+        try:
+            data = orjson.loads(data)
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError(f"data is text that isn't JSON: {position(error)}") from error
+    if isinstance(data, list):
+        plain = set(map(type, data)) <= {dict}
+        strays = frozenset() if plain else frozenset(n for n, row in enumerate(data) if not isinstance(row, dict))
+        return RowTable(data, strays)
+    if isinstance(data, dict):
+        return _columns(data)
+    raise InvalidInputError(
+        f"data is {json_type(data)}; expected a list of objects (rows), an object of lists (columns), or JSON text of either"
+    )
+
+
+def _columns(data: Mapping[str, object]) -> ColumnTable:
+    columns: dict[str, list[object]] = {}
+    for name, values in data.items():
+        if not isinstance(values, list):
+            raise InvalidInputError(
+                f"data: column {name!r} is {json_type(values)}, a list is expected (a single row is written as [{{...}}])"
+            )
+        columns[name] = values
+    lengths = {len(values) for values in columns.values()}
+    if len(lengths) > 1:
+        shown = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
+        raise InvalidInputError(f"data: the columns differ in length: {shown}")
+    return ColumnTable(columns, next(iter(lengths), 0))
+
+
+def position(error: orjson.JSONDecodeError) -> str:
+    """Spell where JSON went wrong."""
+    return f"{error.msg.split(':')[0]} at line {error.lineno}, column {error.colno} (character {error.pos})"
+
+
+def json_type(value: object) -> str:
+    """Name the JSON type of a value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a string"
+        case list():
+            return "a list"
+        case _:
+            return "an object"

@@ -1,0 +1,31 @@
+"""Alias steps: a column under another name."""
+
+from caraway.dtypes.types import is_optional, type_name
+from caraway.dtypes.values import cast
+from caraway.errors import InvalidInputError
+from caraway.query.batch import Batch, Run
+from caraway.query.model import AliasStep
+
+
+def compile_alias(step: AliasStep) -> Run:
+    """Make the function that adds the column of an alias step to a batch."""
+    source, name, default = step.input, step.output, step.default
+    # A feature that isn't in the graph came as raw JSON: this is the first place where its type is known.
+    convert = cast(step.dtype) if step.input_dtype is None else None
+
+    def run(batch: Batch) -> None:
+        column = batch.columns[source]
+        if default is not None:
+            column = [default if value is None else value for value in column]
+        if convert is not None:
+            try:
+                column = [convert(value) for value in column]
+            except InvalidInputError as error:
+                raise InvalidInputError(f"{source}: {error}") from None
+        elif None in column and not is_optional(step.dtype):
+            raise InvalidInputError(
+                f"{name} is declared {type_name(step.dtype)}, but row {column.index(None)} of {source} is null"
+            )
+        batch.columns[name] = column
+
+    return run

@@ -1,0 +1,113 @@
+"""A graph as a query needs it: everything by name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import cached_property
+
+from caraway.dtypes.types import DataType
+from caraway.errors import UnknownEntityError
+from caraway.graph.specs import (
+    AliasExtractor,
+    DatasetSpec,
+    ExpressionExtractor,
+    Extractor,
+    FeaturesetSpec,
+    Graph,
+    LookupExtractor,
+    PythonExtractor,
+)
+from caraway.plan.model import GraphPlan, IndexPlan
+
+# Names listed in an error; more would bury the message.
+MAX_LISTED = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Catalog:
+    """A graph and its plan under one version, which changes with every commit."""
+
+    version: str
+    graph: Graph
+    plan: GraphPlan
+
+    @cached_property
+    def datasets(self) -> dict[str, DatasetSpec]:
+        """Datasets by name."""
+        return {spec.name: spec for spec in self.graph.datasets}
+
+    @cached_property
+    def featuresets(self) -> dict[str, FeaturesetSpec]:
+        """Featuresets by name."""
+        return {spec.name: spec for spec in self.graph.featuresets}
+
+    @cached_property
+    def indexes(self) -> dict[str, IndexPlan]:
+        """Indexes by dataset."""
+        return {plan.dataset: plan for plan in self.plan.indexes}
+
+    @cached_property
+    def features(self) -> dict[str, DataType]:
+        """Types of all features, by full name."""
+        return {f"{spec.name}.{f.name}": f.dtype for spec in self.graph.featuresets for f in spec.features}
+
+    @cached_property
+    def extractors(self) -> dict[str, tuple[FeaturesetSpec, Extractor]]:
+        """The extractor of each feature, with its featureset, by the feature's full name."""
+        return {
+            name: (spec, extractor)
+            for spec in self.graph.featuresets
+            for extractor in spec.extractors
+            for name in outputs_of(extractor)
+        }
+
+    @cached_property
+    def referenced(self) -> frozenset[str]:
+        """Full names of all features that some extractor reads, whether the graph holds them or not."""
+        return frozenset(
+            name for spec in self.graph.featuresets for extractor in spec.extractors for name in inputs_of(extractor)
+        )
+
+    def dataset(self, name: str) -> DatasetSpec:
+        """Return a dataset.
+
+        Raises:
+            UnknownEntityError: There is none of this name.
+        """
+        spec = self.datasets.get(name)
+        if spec is None:
+            raise UnknownEntityError(f"there is no dataset {name!r}; {listed('datasets', self.datasets)}")
+        return spec
+
+
+def inputs_of(extractor: Extractor) -> tuple[str, ...]:
+    """Name the features that an extractor reads."""
+    match extractor:
+        case LookupExtractor() | ExpressionExtractor() | PythonExtractor():
+            return extractor.inputs
+        case AliasExtractor():
+            return (extractor.input,)
+
+
+def outputs_of(extractor: Extractor) -> tuple[str, ...]:
+    """Name the features that an extractor gives."""
+    match extractor:
+        case LookupExtractor() | ExpressionExtractor() | AliasExtractor():
+            return (extractor.output,)
+        case PythonExtractor():
+            return extractor.outputs
+
+
+def listed(what: str, names: Iterable[str]) -> str:
+    """Spell what exists, for an error about what doesn't."""
+    known = sorted(names)
+    if not known:
+        return f"there are no {what} yet"
+    shown = ", ".join(known[:MAX_LISTED])
+    return f"{what}: {shown}" + (f" and {len(known) - MAX_LISTED} more" if len(known) > MAX_LISTED else "")
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """Suggest the nearest of `names`, or nothing."""
+    near = get_close_matches(name, list(names), n=1)
+    return f"; did you mean {near[0]}?" if near else ""

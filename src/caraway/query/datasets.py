@@ -1,0 +1,118 @@
+"""Reading rows of a dataset by key: for `POST /dataset/{name}/lookup` and for lookups inside extractors."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from caraway.dtypes.types import optional
+from caraway.errors import InvalidInputError
+from caraway.graph.specs import DatasetSpec, FieldSpec
+from caraway.query.catalog import Catalog, listed, meant
+from caraway.query.lookups import KeyedReader, require_index
+from caraway.query.model import Instants, Reader
+from caraway.query.series import key_values, to_series
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRows:
+    """The answer: for each of `fields` a column in stored form, and which keys were found."""
+
+    fields: tuple[FieldSpec, ...]
+    columns: list[list[object]]
+    found: list[bool]
+
+
+def keyed_dataset(catalog: Catalog, name: str, given: Sequence[str]) -> DatasetSpec:
+    """Return a dataset that can be looked up by exactly the keys in `given`.
+
+    Raises:
+        UnknownEntityError: There is no such dataset.
+        InvalidInputError: It has no keys, or others.
+    """
+    spec = catalog.dataset(name)
+    if not spec.keys:
+        raise InvalidInputError(f"dataset {name} has no keys, so its rows can't be looked up")
+    if missing := [key for key in spec.keys if key not in given]:
+        raise InvalidInputError(f"lookup in {name}: key {missing[0]!r} is missing; {listed('keys', spec.keys)}")
+    if extra := [key for key in given if key not in spec.keys]:
+        raise InvalidInputError(f"lookup in {name}: {extra[0]!r} isn't a key; {listed('keys', spec.keys)}")
+    return spec
+
+
+def read_rows(
+    catalog: Catalog,
+    reader: Reader,
+    spec: DatasetSpec,
+    keys: Mapping[str, Sequence[object]],
+    at: Instants,
+    fields: Sequence[str],
+    *,
+    past: bool,
+) -> DatasetRows:
+    """Read the rows of `keys` (stored form, a column for each key) as of `at`.
+
+    Raises:
+        InvalidInputError: There is no such field, or the dataset lacks the index that the read needs.
+    """
+    index = catalog.indexes.get(spec.name)
+    if index is None or spec.index is None:
+        raise InvalidInputError(f"dataset {spec.name} has no index, so its rows can't be looked up; declare @index")
+    require_index(spec.name, spec.index, past=past)
+    by_name = {field.name: field for field in spec.fields}
+    for name in fields:
+        if name not in by_name:
+            raise InvalidInputError(
+                f"dataset {spec.name} has no field {name!r}{meant(name, by_name)}; {listed('fields', by_name)}"
+            )
+    wanted = tuple(by_name[name] for name in fields) or spec.fields
+    stored = [field.name for field in wanted if not field.key]
+    ordered = [keys[key.name] for key in index.schema.keys]
+    columns, found = KeyedReader(index, reader).read(ordered, at, stored)
+    by_field = dict(zip(stored, columns, strict=True))
+    return DatasetRows(wanted, [list(keys[f.name]) if f.key else by_field[f.name] for f in wanted], found)
+
+
+class ExtractorLookups:
+    """What `Dataset.lookup` does while one extractor runs (a `LookupProvider`)."""
+
+    def __init__(
+        self, catalog: Catalog, reader: Reader, *, extractor: str, allowed: Sequence[str], past: bool
+    ) -> None:
+        """Let `extractor` read the datasets in `allowed`; `past` tells whether the query chose its own times."""
+        self._catalog = catalog
+        self._reader = reader
+        self._extractor = extractor
+        self._allowed = allowed
+        self._past = past
+
+    def __call__(
+        self, dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
+    ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+        """Look rows up as of `ts`; see `caraway.graph.runtime.LookupProvider`."""
+        if dataset not in self._allowed:
+            declared = ", ".join(self._allowed) or "none"
+            raise InvalidInputError(
+                f"extractor {self._extractor} looks up {dataset}, which isn't among its deps ({declared}); "
+                f"add it: @extractor(deps=[{dataset}])"
+            )
+        spec = keyed_dataset(self._catalog, dataset, tuple(keys.columns))
+        types = {field.name: field.dtype for field in spec.fields}
+        values = {name: key_values(keys[name], types[name], name=name) for name in keys.columns}
+        at = pd.DatetimeIndex(pd.to_datetime(ts, utc=True)).as_unit("us").asi8.tolist()
+        rows = read_rows(self._catalog, self._reader, spec, values, _shared(at), fields, past=self._past)
+        index = pd.RangeIndex(len(ts))
+        frame = pd.DataFrame(
+            {
+                field.name: to_series(column, optional(field.dtype), name=field.name, index=index, structs=True)
+                for field, column in zip(rows.fields, rows.columns, strict=True)
+            },
+            index=index,
+        )
+        return frame, pd.Series(rows.found, index=index, name="found", dtype=bool)
+
+
+def _shared(at: list[int]) -> Instants:
+    """Give one instant where all are equal: equal keys are then read once."""
+    return at[0] if at and at.count(at[0]) == len(at) else at

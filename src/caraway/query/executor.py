@@ -1,0 +1,197 @@
+"""Running query plans.
+
+A `QueryEngine` belongs to one version of the graph. Plans are made once for each combination of inputs and outputs and
+compiled into functions over columns; a request then is a walk through these, without any look at the registry.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from caraway.dtypes.decoding import to_json
+from caraway.dtypes.instants import instant_us
+from caraway.dtypes.types import DataType, is_optional, optional, type_name
+from caraway.errors import InvalidInputError
+from caraway.graph.runtime import LookupProvider
+from caraway.query.aliases import compile_alias
+from caraway.query.batch import Batch, Run
+from caraway.query.catalog import Catalog
+from caraway.query.datasets import ExtractorLookups, keyed_dataset, read_rows
+from caraway.query.expressions import compile_expressions
+from caraway.query.functions import compile_function
+from caraway.query.inputs import Table, cast_input, input_columns
+from caraway.query.lookups import compile_lookup
+from caraway.query.model import (
+    AliasStep,
+    ExpressionStep,
+    Instants,
+    LookupStep,
+    PythonStep,
+    QueryPlan,
+    Reader,
+    Step,
+    TypedColumn,
+)
+from caraway.query.planner import plan_query
+
+# Plans kept for one version of the graph. An application asks in a handful of ways; a client that makes up ever new
+# combinations must not fill the memory.
+MAX_PLANS = 1_000
+
+Answer = dict[str, list[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPlan:
+    """A plan with its functions. `runs_user_code`: it calls a Python extractor, which may take its time."""
+
+    plan: QueryPlan
+    steps: tuple[Run, ...]
+    outputs: tuple[tuple[str, Callable[[object], object] | None, bool, DataType | None], ...]
+    output_names: tuple[str, ...]
+    runs_user_code: bool
+
+    def run(self, data: Table, at: Instants | None = None) -> Answer:
+        """Compute the outputs for the rows of `data`.
+
+        Args:
+            data: Rows or columns of input features.
+            at: The instant of each row; None reads everything as of now.
+
+        Returns:
+            The outputs by full name, in the order wanted, as JSON can hold them.
+
+        Raises:
+            InvalidInputError: The data doesn't fit the inputs, or a feature comes out null that may not be.
+            ExtractorError: User code failed.
+        """
+        columns, rows = input_columns(self.plan.inputs, data)
+        if not isinstance(at, int | None) and len(at) != rows:
+            raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
+        batch = Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None)
+        if rows:
+            for step in self.steps:
+                step(batch)
+        answer: Answer = {}
+        for name, convert, may_be_null, dtype in self.outputs:
+            column = columns[name] if rows else []
+            if not may_be_null and None in column:
+                raise _null(name, dtype, column)
+            answer[name] = column if convert is None else [None if value is None else convert(value) for value in column]
+        return answer
+
+
+def _null(name: str, dtype: DataType | None, column: Sequence[object]) -> InvalidInputError:
+    spelled = "not optional" if dtype is None else type_name(dtype)
+    return InvalidInputError(f"{name} is {spelled}, but row {column.index(None)} is null")
+
+
+class QueryEngine:
+    """Answers queries and lookups over one version of a graph. Thread safe."""
+
+    def __init__(self, catalog: Catalog, reader: Reader) -> None:
+        """Query `catalog`, reading indexes through `reader`."""
+        self.catalog = catalog
+        self._reader = reader
+        self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...]], CompiledPlan] = OrderedDict()
+
+    def plan(self, inputs: Sequence[str], outputs: Sequence[str]) -> CompiledPlan:
+        """Return the compiled plan for a query, made at its first use.
+
+        Raises:
+            UnknownEntityError: A feature or featureset doesn't exist.
+            InvalidInputError: A feature can't be computed from the inputs.
+        """
+        key = (tuple(inputs), tuple(outputs))
+        compiled = self._plans.get(key)
+        if compiled is None:
+            plan = plan_query(self.catalog, inputs, outputs)
+            compiled = CompiledPlan(
+                plan,
+                tuple(map(self._compile, plan.steps)),
+                tuple(map(_output, plan.outputs)),
+                tuple(column.name for column in plan.outputs),
+                any(isinstance(step, PythonStep) for step in plan.steps),
+            )
+            # Two threads may both make it: they make the same. The oldest plan goes.
+            self._plans[key] = compiled
+            if len(self._plans) > MAX_PLANS:
+                self._plans.popitem(last=False)
+        return compiled
+
+    def lookup(
+        self,
+        dataset: str,
+        keys: Sequence[Mapping[str, object]],
+        fields: Sequence[str],
+        timestamps: Sequence[object] | None = None,
+    ) -> tuple[list[bool], Answer]:
+        """Look up rows of a dataset by key, now or at `timestamps`; values come as JSON can hold them.
+
+        Raises:
+            UnknownEntityError: There is no such dataset.
+            InvalidInputError: Keys, fields or timestamps don't fit the dataset.
+        """
+        spec = keyed_dataset(self.catalog, dataset, tuple(dict.fromkeys(name for row in keys for name in row)) or
+                             self.catalog.dataset(dataset).keys)
+        types = {field.name: field.dtype for field in spec.fields}
+        columns = {}
+        for name in spec.keys:
+            for number, row in enumerate(keys):
+                if name not in row:
+                    raise InvalidInputError(f"lookup in {dataset}: row {number} has no value for key {name!r}")
+            columns[name] = cast_input(name, optional(types[name]), [row[name] for row in keys])
+        if timestamps is not None and len(timestamps) != len(keys):
+            raise InvalidInputError(f"timestamps: there are {len(timestamps)}, but {len(keys)} rows of keys")
+        at = time.time_ns() // 1000 if timestamps is None else parse_instants(timestamps)
+        rows = read_rows(self.catalog, self._reader, spec, columns, at, fields, past=timestamps is not None)
+        data: Answer = {}
+        for field, column in zip(rows.fields, rows.columns, strict=True):
+            convert = to_json(optional(field.dtype))
+            data[field.name] = [convert(value) for value in column]
+        return rows.found, data
+
+    def _compile(self, step: Step) -> Run:
+        match step:
+            case LookupStep():
+                return compile_lookup(step, self._reader)
+            case AliasStep():
+                return compile_alias(step)
+            case ExpressionStep():
+                return compile_expressions(step)
+            case PythonStep():
+                return compile_function(step, self._provider)
+            case _:
+                assert_never(step)
+
+    def _provider(self, step: PythonStep, past: bool) -> LookupProvider:  # noqa: FBT001 (the type of `MakeProvider`)
+        return ExtractorLookups(
+            self.catalog,
+            self._reader,
+            extractor=f"{step.featureset}.{step.extractor}",
+            allowed=step.datasets,
+            past=past,
+        )
+
+
+def _output(column: TypedColumn) -> tuple[str, Callable[[object], object] | None, bool, DataType | None]:
+    if column.dtype is None:
+        return column.name, None, True, None
+    return column.name, to_json(column.dtype), is_optional(column.dtype), column.dtype
+
+
+def parse_instants(values: Sequence[object]) -> list[int]:
+    """Turn timestamps of a request (ISO text or epoch numbers) into microseconds.
+
+    Raises:
+        InvalidInputError: One of them isn't an instant.
+    """
+    parsed: list[int] = []
+    for row, value in enumerate(values):
+        try:
+            parsed.append(instant_us(value))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"timestamps, row {row}: {error}") from None
+    return parsed

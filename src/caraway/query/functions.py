@@ -1,0 +1,124 @@
+"""Python steps: user code on pandas series."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import cloudpickle
+import pandas as pd
+
+from caraway.errors import CarawayError, ExtractorError, InvalidInputError
+from caraway.graph.runtime import LookupProvider, lookup_provider
+from caraway.query.batch import Batch, Run
+from caraway.query.model import PythonStep
+from caraway.query.series import from_series, instants, to_series
+
+MakeProvider = Callable[[PythonStep, bool], LookupProvider]
+
+
+class _Function:
+    """A user's function, unpickled when it is first needed: at commit nothing of it runs here."""
+
+    __slots__ = ("_function", "_lock", "_step")
+
+    def __init__(self, step: PythonStep) -> None:
+        self._step = step
+        self._lock = threading.Lock()
+        self._function: Callable[..., Any] | None = None
+
+    def get(self) -> Callable[..., Any]:
+        with self._lock:
+            if self._function is None:
+                self._function = self._load()
+            return self._function
+
+    def _load(self) -> Callable[..., Any]:
+        function = cloudpickle.loads(self._step.pickled)
+        if not callable(function):
+            raise TypeError(f"its pickled form is {type(function).__name__}, not a function")
+        return function  # type: ignore[no-any-return]
+
+
+def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
+    """Make the function that adds the outputs of a Python extractor to a batch.
+
+    Args:
+        step: The step.
+        make_provider: Makes what answers the extractor's lookups, given the step and whether the query chose its times.
+    """
+    function = _Function(step)
+    title = f"extractor {step.extractor} of featureset {step.featureset}"
+
+    def run(batch: Batch) -> None:
+        index = pd.RangeIndex(batch.rows)
+        ts = pd.Series(instants(batch.instants()), index=index, name="ts")
+        series = [to_series(batch.columns[c.name], c.dtype, name=c.name, index=index) for c in step.inputs]
+        token = lookup_provider.set(make_provider(step, batch.past))
+        try:
+            result = function.get()(None, ts, *series)
+        except CarawayError as error:
+            raise ExtractorError(f"{title}: {error}") from error
+        except (Exception, SystemExit) as error:
+            raise ExtractorError(f"{title} raised {type(error).__name__}: {error}") from error
+        finally:
+            lookup_provider.reset(token)
+        batch.columns.update(_outputs(step, title, result, batch.rows))
+
+    return run
+
+
+def _outputs(step: PythonStep, title: str, result: object, rows: int) -> dict[str, list[object]]:
+    """Check what a function returned and turn it into columns; all that is wrong goes into one error."""
+    returned = _named(title, result)
+    problems: list[str] = []
+    columns: dict[str, list[object]] = {}
+    for name, dtype in step.outputs:
+        bare = name.partition(".")[2]
+        series = returned.get(bare)
+        if series is None:
+            problems.append(f"{bare} isn't among the columns that it returned ({', '.join(map(str, returned)) or 'none'})")
+            continue
+        if len(series) != rows:
+            problems.append(f"{bare} has {len(series)} rows, the inputs ({_spelled(step)}) have {rows}")
+            continue
+        try:
+            values = from_series(_aligned(series), dtype)
+        except InvalidInputError as error:
+            problems.append(f"{bare} {error}")
+        else:
+            columns[name] = values
+    if problems:
+        raise ExtractorError(f"{title}: {'; '.join(problems)}")
+    # A feature that the caller supplied keeps the supplied value, although it was computed and checked.
+    return {name: columns[name] for name in step.kept}
+
+
+def _spelled(step: PythonStep) -> str:
+    return ", ".join(column.name for column in step.inputs) or "ts"
+
+
+def _named(title: str, result: object) -> "Mapping[object, pd.Series[Any]]":
+    match result:
+        case pd.DataFrame():
+            return {name: result[name] for name in result.columns if isinstance(result[name], pd.Series)}
+        case pd.Series():
+            if result.name is None:
+                raise ExtractorError(f"{title} returned a series without a name; name it after the feature: .rename('...')")
+            return {result.name: result}
+        case _:
+            raise ExtractorError(
+                f"{title} returned {type(result).__name__}; a pandas Series or DataFrame is expected"
+            )
+
+
+def _aligned(series: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Put rows in the order of the request: by label where the labels are 0 to n-1 in any order, else by position."""
+    labels: Sequence[object] = series.index.tolist()
+    ordered = list(range(len(labels)))
+    if labels == ordered:
+        return series
+    try:
+        permuted = sorted(labels) == ordered  # type: ignore[type-var]
+    except TypeError:
+        permuted = False
+    return series.loc[ordered] if permuted else series.reset_index(drop=True)

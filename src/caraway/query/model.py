@@ -1,0 +1,131 @@
+"""The physical plan of a query: steps over named columns, as plain data.
+
+A column is the list of a feature's values, one for each row, in stored form (docs/records.md); columns go by full names
+(`Set.feature`). A step reads columns that exist already and adds its own.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import Node
+from caraway.graph.specs import IndexSpec
+from caraway.plan.model import IndexPlan
+
+# One instant for all rows, or one for each, in microseconds.
+Instants = int | Sequence[int]
+
+
+class Reader(Protocol):
+    """The index as a query sees it (`caraway.index.IndexReader`)."""
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read the rows of `keys` as of `at_us`: a list for each of `columns`, and whether each key was found."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputColumn:
+    """A column that the caller supplies; `dtype` is None for a feature that the graph doesn't know."""
+
+    name: str
+    dtype: DataType | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyPart:
+    """A column that is part of a key, with its own type and that of the key field."""
+
+    column: str
+    dtype: DataType | None
+    key: str
+    key_dtype: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookedUp:
+    """A feature taken from a field of a dataset; `default` (stored form) stands for null."""
+
+    column: str
+    field: str
+    dtype: DataType
+    default: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupStep:
+    """All fields that a query wants of one dataset with one key: a single read of the index.
+
+    `elementwise`: the keys are lists, and each element is looked up.
+    """
+
+    index: IndexPlan
+    indexed: IndexSpec
+    keys: tuple[KeyPart, ...]
+    features: tuple[LookedUp, ...]
+    elementwise: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AliasStep:
+    """A column under another name; `default` (stored form) stands for null. `dtype` is the new column's."""
+
+    input: str
+    input_dtype: DataType | None
+    output: str
+    dtype: DataType
+    default: object
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """A feature given by an expression over columns: `refs` maps the names in it to full names."""
+
+    column: str
+    dtype: DataType
+    expr: Node
+    refs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpressionStep:
+    """Expressions that don't depend on each other, evaluated together; `inputs` are all columns that they read."""
+
+    inputs: tuple[tuple[str, DataType], ...]
+    features: tuple[Computed, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedColumn:
+    """A column and its type; None where the graph doesn't tell."""
+
+    name: str
+    dtype: DataType | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PythonStep:
+    """A user's function. `kept` are those of its outputs that the caller doesn't supply."""
+
+    featureset: str
+    extractor: str
+    inputs: tuple[TypedColumn, ...]
+    outputs: tuple[tuple[str, DataType], ...]
+    kept: tuple[str, ...]
+    datasets: tuple[str, ...]
+    pickled: bytes
+
+
+Step = LookupStep | AliasStep | ExpressionStep | PythonStep
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryPlan:
+    """How to get from the inputs to the outputs: `steps` in order."""
+
+    inputs: tuple[InputColumn, ...]
+    steps: tuple[Step, ...]
+    outputs: tuple[TypedColumn, ...]

@@ -1,0 +1,249 @@
+"""From the features wanted and those given to the steps in between: a pure function over a catalog."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+
+from caraway.dtypes.types import DataType, ListType, strip_optional
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.specs import (
+    AliasExtractor,
+    ExpressionExtractor,
+    Extractor,
+    FeaturesetSpec,
+    IndexSpec,
+    LookupExtractor,
+    PythonExtractor,
+)
+from caraway.query.catalog import Catalog, inputs_of, listed, meant, outputs_of
+from caraway.query.model import (
+    AliasStep,
+    Computed,
+    ExpressionStep,
+    InputColumn,
+    KeyPart,
+    LookedUp,
+    LookupStep,
+    PythonStep,
+    QueryPlan,
+    Step,
+    TypedColumn,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """An extractor that must run; `level` is one more than the greatest level among those that it waits for."""
+
+    featureset: FeaturesetSpec
+    extractor: Extractor
+    level: int
+
+
+def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) -> QueryPlan:
+    """Plan a query.
+
+    What is supplied isn't computed, nor what is needed only for it. Each extractor runs at most once. Lookups of one
+    dataset with one key become one read, expressions that can be evaluated together one step.
+
+    Args:
+        catalog: The graph.
+        inputs: Full names of the features that the caller supplies.
+        outputs: Full names of features, or names of featuresets, which stand for all of their features.
+
+    Raises:
+        UnknownEntityError: A feature or featureset doesn't exist.
+        InvalidInputError: A feature can't be computed from the inputs; the text names the deepest one that is missing.
+    """
+    supplied = tuple(InputColumn(name=name, dtype=_input_type(catalog, name)) for name in dict.fromkeys(inputs))
+    wanted = _expand(catalog, outputs, {column.name for column in supplied})
+    chosen = _choose(catalog, {column.name for column in supplied}, wanted)
+    types: dict[str, DataType | None] = {**catalog.features, **{c.name: c.dtype for c in supplied}}
+    given = frozenset(column.name for column in supplied)
+    return QueryPlan(
+        inputs=supplied,
+        steps=_steps(catalog, chosen, given, types),
+        outputs=tuple(TypedColumn(name=name, dtype=types.get(name)) for name in wanted),
+    )
+
+
+def _input_type(catalog: Catalog, name: str) -> DataType | None:
+    known = catalog.features.get(name)
+    if known is None and name not in catalog.referenced:
+        if name in catalog.featuresets:
+            raise InvalidInputError(f"inputs: {name} is a featureset; name its features, such as {_example(catalog, name)}")
+        raise UnknownEntityError(f"inputs: {_unknown(catalog, name)}")
+    return known
+
+
+def _example(catalog: Catalog, featureset: str) -> str:
+    return next((f"{featureset}.{feature.name}" for feature in catalog.featuresets[featureset].features), "none")
+
+
+def _unknown(catalog: Catalog, name: str) -> str:
+    featureset, dot, _ = name.partition(".")
+    if featureset not in catalog.featuresets:
+        hint = meant(featureset, catalog.featuresets)
+        return f"there is no featureset {featureset!r}{hint or '; ' + listed('featuresets', catalog.featuresets)}"
+    if not dot:
+        return f"{name} is a featureset, not a feature"
+    features = [f"{featureset}.{feature.name}" for feature in catalog.featuresets[featureset].features]
+    return f"there is no feature {name!r}{meant(name, features)}; {listed('features', features)}"
+
+
+def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tuple[str, ...]:
+    """Name the wanted features, each once, with featuresets replaced by their features."""
+    names: dict[str, None] = {}
+    for name in outputs:
+        if name in catalog.featuresets:
+            names.update(dict.fromkeys(f"{name}.{f.name}" for f in catalog.featuresets[name].features))
+        elif name in catalog.features or name in supplied:
+            names[name] = None
+        else:
+            raise UnknownEntityError(f"outputs: {_unknown(catalog, name)}")
+    return tuple(names)
+
+
+def _choose(catalog: Catalog, supplied: set[str], wanted: Iterable[str]) -> list[_Chosen]:
+    """Choose the extractors that must run, in an order in which they can."""
+    waits: TopologicalSorter[int] = TopologicalSorter()
+    found: dict[int, tuple[FeaturesetSpec, Extractor]] = {}
+    made_by: dict[str, int] = {}
+    # A stack of (feature, the chain of features that want it): a message can then say what asks for the missing one.
+    todo: list[tuple[str, tuple[str, ...]]] = [(name, ()) for name in reversed(list(wanted))]
+    while todo:
+        name, chain = todo.pop()
+        if name in supplied or name in made_by:
+            continue
+        owner = catalog.extractors.get(name)
+        if owner is None:
+            raise _unresolvable(catalog, name, chain)
+        number = id(owner[1])
+        found[number] = owner
+        made_by.update(dict.fromkeys((name, *outputs_of(owner[1])), number))
+        todo.extend((needed, (*chain, name)) for needed in reversed(inputs_of(owner[1])))
+    for number, (_, extractor) in found.items():
+        waits.add(number, *(made_by[name] for name in inputs_of(extractor) if name not in supplied))
+    levels: dict[int, int] = {}
+    for number in waits.static_order():
+        before = (made_by[name] for name in inputs_of(found[number][1]) if name not in supplied)
+        levels[number] = 1 + max((levels[maker] for maker in before), default=0)
+    return [_Chosen(*found[number], level) for number, level in sorted(levels.items(), key=lambda item: item[1])]
+
+
+def _unresolvable(catalog: Catalog, name: str, chain: tuple[str, ...]) -> Exception:
+    path = f" ({' <- '.join((*chain, name))})" if chain else ""
+    if name not in catalog.features:
+        return UnknownEntityError(f"{name}{path} isn't among the inputs, and {_unknown(catalog, name)}")
+    return InvalidInputError(
+        f"there is no way to compute {name}{path}: it has no extractor and isn't among the inputs. Add {name} to the inputs."
+    )
+
+
+def _steps(
+    catalog: Catalog, chosen: Sequence[_Chosen], given: frozenset[str], types: Mapping[str, DataType | None]
+) -> tuple[Step, ...]:
+    """Make the steps level by level, so that all lookups and all expressions of one level can be put together."""
+    steps: list[Step] = []
+    for level in dict.fromkeys(item.level for item in chosen):
+        members = [item for item in chosen if item.level == level]
+        lookups: dict[tuple[str, tuple[str, ...], bool], list[LookedUp]] = {}
+        expressions: list[Computed] = []
+        for item in members:
+            match item.extractor:
+                case LookupExtractor() as lookup:
+                    elementwise = _is_elementwise(catalog, lookup, types)
+                    feature = LookedUp(
+                        column=lookup.output,
+                        field=lookup.field,
+                        dtype=catalog.features[lookup.output],
+                        default=lookup.default,
+                    )
+                    lookups.setdefault((lookup.dataset, lookup.inputs, elementwise), []).append(feature)
+                case ExpressionExtractor() as expression:
+                    dtype = catalog.features[expression.output]
+                    refs = tuple((name.partition(".")[2], name) for name in expression.inputs)
+                    expressions.append(
+                        Computed(column=expression.output, dtype=dtype, expr=expression.expr, refs=refs)
+                    )
+                case AliasExtractor() as alias:
+                    steps.append(
+                        AliasStep(
+                            input=alias.input,
+                            input_dtype=types.get(alias.input),
+                            output=alias.output,
+                            dtype=catalog.features[alias.output],
+                            default=alias.default,
+                        )
+                    )
+                case PythonExtractor() as function:
+                    steps.append(_python_step(catalog, item.featureset, function, given, types))
+        steps += [_lookup_step(catalog, *key, features, types) for key, features in lookups.items()]
+        if expressions:
+            steps.append(_expression_step(expressions, types))
+    return tuple(steps)
+
+
+def _is_elementwise(catalog: Catalog, lookup: LookupExtractor, types: Mapping[str, DataType | None]) -> bool:
+    """Tell whether a feature is a list because its keys are lists, rather than the field itself."""
+    keys = [types.get(name) for name in lookup.inputs]
+    return _is_list(catalog.features[lookup.output]) and all(dtype is not None and _is_list(dtype) for dtype in keys)
+
+
+def _is_list(dtype: DataType) -> bool:
+    return isinstance(strip_optional(dtype), ListType)
+
+
+def _lookup_step(
+    catalog: Catalog,
+    dataset: str,
+    inputs: tuple[str, ...],
+    elementwise: bool,  # noqa: FBT001 (unpacked from the group's key)
+    features: list[LookedUp],
+    types: Mapping[str, DataType | None],
+) -> LookupStep:
+    index = catalog.indexes.get(dataset)
+    if index is None:
+        raise InvalidInputError(f"{features[0].column} is looked up in dataset {dataset}, which has no index")
+    # The extractor has the dataset's order of keys; records of an aggregate have that of its groupby.
+    column_of = dict(zip(catalog.dataset(dataset).keys, inputs, strict=True))
+    keys = tuple(
+        KeyPart(column=column_of[key.name], dtype=types.get(column_of[key.name]), key=key.name, key_dtype=key.dtype)
+        for key in index.schema.keys
+    )
+    return LookupStep(
+        index=index,
+        indexed=catalog.dataset(dataset).index or IndexSpec(online=False, offline=False),
+        keys=keys,
+        features=tuple(features),
+        elementwise=elementwise,
+    )
+
+
+def _expression_step(expressions: list[Computed], types: Mapping[str, DataType | None]) -> ExpressionStep:
+    inputs: dict[str, DataType] = {}
+    for feature in expressions:
+        for _, name in feature.refs:
+            dtype = types.get(name)
+            if dtype is None:  # a reference to a feature of the same featureset, which the graph holds
+                raise InvalidInputError(f"{feature.column}: the type of {name} isn't known")
+            inputs[name] = dtype
+    return ExpressionStep(inputs=tuple(inputs.items()), features=tuple(expressions))
+
+
+def _python_step(
+    catalog: Catalog,
+    featureset: FeaturesetSpec,
+    extractor: PythonExtractor,
+    given: frozenset[str],
+    types: Mapping[str, DataType | None],
+) -> PythonStep:
+    return PythonStep(
+        featureset=featureset.name,
+        extractor=extractor.name,
+        inputs=tuple(TypedColumn(name=name, dtype=types.get(name)) for name in extractor.inputs),
+        outputs=tuple((name, catalog.features[name]) for name in extractor.outputs),
+        kept=tuple(name for name in extractor.outputs if name not in given),
+        datasets=extractor.datasets,
+        pickled=extractor.pickled,
+    )

@@ -1,0 +1,193 @@
+"""Columns in stored form to pandas, for user code, and back from what user code returns.
+
+The dtypes are those of the contract with users: nullable ones for scalars, Arrow for days and decimals, objects for the rest.
+"""
+
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pandas.arrays import BooleanArray, FloatingArray, IntegerArray
+
+from caraway.dtypes.decoding import decode
+from caraway.dtypes.instants import to_date
+from caraway.dtypes.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DateType,
+    DatetimeType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+    base_type,
+    is_optional,
+    strip_optional,
+    type_name,
+)
+from caraway.dtypes.values import cast, is_null
+from caraway.errors import InvalidInputError
+
+DECIMAL_DIGITS = 28
+NAT = np.iinfo(np.int64).min
+
+Wrap = Callable[[Any], Any]
+
+
+def to_series(
+    values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, structs: bool = False
+) -> "pd.Series[Any]":
+    """Make the series that user code sees.
+
+    Args:
+        values: The column in stored form.
+        dtype: Its type; None leaves the values as they are.
+        name: Name of the series.
+        index: Index of the series.
+        structs: Give structs as instances of their classes rather than as mappings that can't be changed.
+    """
+    return pd.Series(_array(values, dtype, structs=structs), index=index, name=name, copy=False)
+
+
+def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
+    """Make timestamps of instants in microseconds."""
+    return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
+
+
+def _array(values: Sequence[object], dtype: DataType | None, *, structs: bool) -> Any:  # noqa: ANN401 (pandas arrays)
+    base = None if dtype is None else base_type(dtype)
+    match base:
+        case IntType():
+            return IntegerArray(*_masked(values, np.int64, 0))
+        case FloatType():
+            return FloatingArray(*_masked(values, np.float64, 0.0))
+        case BoolType():
+            return BooleanArray(*_masked(values, np.bool_, False))
+        case StringType():
+            return pd.array(values, dtype="string")  # type: ignore[call-overload]
+        case DatetimeType():
+            raw = np.array([NAT if value is None else value for value in values], dtype=np.int64)
+            return pd.DatetimeIndex(raw.view("datetime64[us]").astype("datetime64[ns]"), tz="UTC").array
+        case DateType():
+            days = [None if value is None else to_date(value) for value in values]  # type: ignore[arg-type]
+            return pd.array(days, dtype=pd.ArrowDtype(pa.date32()))
+        case DecimalType(scale):
+            numbers = [None if value is None else Decimal(value) for value in values]  # type: ignore[arg-type]
+            return pd.array(numbers, dtype=pd.ArrowDtype(pa.decimal128(DECIMAL_DIGITS, scale)))
+        case None:
+            return _objects(values, lambda value: value)
+        case _:
+            return _objects(values, decode(base) if structs else _user_value(base))
+
+
+def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> tuple[Any, Any]:
+    if None not in values:
+        return np.array(values, dtype=kind), np.zeros(len(values), dtype=np.bool_)
+    mask = np.array([value is None for value in values], dtype=np.bool_)
+    return np.array([fill if value is None else value for value in values], dtype=kind), mask
+
+
+def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
+    array = np.empty(len(values), dtype=object)
+    # One by one: numpy would make a matrix of a list of equally long lists.
+    for position, value in enumerate(values):
+        array[position] = pd.NA if value is None else wrap(value)
+    return array
+
+
+def _user_value(dtype: DataType) -> Wrap:
+    """Compile what turns a value inside a composite into what user code sees: records as mappings that can't be changed."""
+    match strip_optional(dtype):
+        case ListType(of):
+            item = _user_value(of)
+            return lambda value: [None if v is None else item(v) for v in value]
+        case MapType(of):
+            member = _user_value(of)
+            return lambda value: MappingProxyType({k: None if v is None else member(v) for k, v in value.items()})
+        case StructType(_, fields):
+            names, members = [name for name, _ in fields], [_user_value(of) for _, of in fields]
+            return lambda value: MappingProxyType(
+                {n: None if v is None else m(v) for n, m, v in zip(names, members, value, strict=True)}
+            )
+        case inner:
+            return decode(inner)
+
+
+def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
+    """Turn a column that user code returned into stored form, after checking its dtype and values.
+
+    Raises:
+        InvalidInputError: The dtype isn't one of those of the declared type, there is a null in a column that isn't
+            optional, or a value that violates the type.
+    """
+    if not series.empty and not _accepts(base_type(dtype), series.dtype):
+        raise InvalidInputError(f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}")
+    values = [None if is_null(value) else value for value in series.astype(object).tolist()]
+    if None in values and not is_optional(dtype):
+        raise InvalidInputError(f"is declared {type_name(dtype)}, but row {values.index(None)} is null")
+    convert = cast(strip_optional(dtype))
+    stored: list[object] = []
+    for row, value in enumerate(values):
+        try:
+            stored.append(None if value is None else convert(value))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"row {row}: {error}") from None
+    return stored
+
+
+def _accepts(base: DataType, dtype: object) -> bool:
+    """Tell whether a column of a pandas dtype may hold values of a type."""
+    kind = str(dtype)
+    match base:
+        case IntType():
+            return kind in {"int64", "Int64", "int64[pyarrow]"}
+        case FloatType():
+            return kind in {"float64", "Float64", "double[pyarrow]", "int64", "Int64", "int64[pyarrow]"}
+        case BoolType():
+            return kind in {"bool", "boolean", "bool[pyarrow]"}
+        case StringType():
+            return kind in {"object", "str", "string"} or kind.endswith("string[pyarrow]")
+        case DatetimeType():
+            aware = isinstance(dtype, pd.DatetimeTZDtype)
+            return aware or (kind.startswith("timestamp[") and "tz=" in kind)
+        case BytesType():
+            return kind == "object" or "binary" in kind
+        case DateType() | DecimalType() | EmbeddingType() | ListType() | MapType() | StructType():
+            return kind == "object" or kind.endswith("[pyarrow]")
+        case _:
+            return False
+
+
+def _hint(dtype: DataType, found: object) -> str:
+    match base_type(dtype):
+        case IntType() if str(found) == "float64":
+            return '; nulls turn ints into floats, keep them with .astype("Int64")'
+        case DatetimeType() if str(found).startswith("datetime64"):
+            return "; give it a time zone with .dt.tz_localize('UTC')"
+        case _:
+            return ""
+
+
+def key_values(series: "pd.Series[Any]", dtype: DataType, *, name: str) -> list[object]:
+    """Turn a series of keys from user code into stored form; nulls stay null.
+
+    Raises:
+        InvalidInputError: A value can't be cast to the key's type.
+    """
+    convert = cast(base_type(dtype))
+    keys: list[object] = []
+    for row, value in enumerate(series.astype(object).tolist()):
+        try:
+            keys.append(None if is_null(value) else convert(value))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"key {name}, row {row}: {error}") from None
+    return keys

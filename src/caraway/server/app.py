@@ -1,0 +1,60 @@
+"""The RSGI application: from a request to an answer, whatever happens on the way."""
+
+import time
+import uuid
+
+import structlog
+
+from caraway.errors import CarawayError, UnknownEntityError
+from caraway.server import metrics
+from caraway.server.body import read_body
+from caraway.server.errors import error_response, status_of
+from caraway.server.http import Exchange, Request, Response, Scope, json_response
+from caraway.server.routes import Router, answer
+from caraway.state.model import MAIN
+
+LOG = structlog.get_logger(__name__)
+
+# Our own header, and that of the API which programs were written for.
+BRANCH_HEADERS = ("x-caraway-branch", "x-fennel-branch")
+UNKNOWN_TARGET = "unknown"
+
+
+class App:
+    """What granian calls for each request."""
+
+    def __init__(self, router: Router) -> None:
+        """Answer through `router`."""
+        self._router = router
+
+    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+        """Answer a request."""
+        started = time.perf_counter()
+        target = UNKNOWN_TARGET
+        try:
+            route, name = self._router.find(scope.method, scope.path)
+            target = route.target
+            headers = scope.headers
+            body = await read_body(headers, exchange) if route.method != "GET" else b""
+            for header in BRANCH_HEADERS:
+                branch = headers.get(header)
+                if branch is not None and branch != MAIN:
+                    raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {MAIN}")
+            response = await answer(route, Request(route.method, scope.path, scope.query_string, headers, body), name)
+        except CarawayError as error:
+            response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
+        except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)
+            response = _unexpected(error, scope)
+        exchange.response_bytes(response.status, response.headers, response.body)
+        metrics.REQUESTS.labels(target, response.status).inc()
+        metrics.LATENCY.labels(target).observe(time.perf_counter() - started)
+
+
+def _unexpected(error: Exception, scope: Scope) -> Response:
+    """Log an error that nobody raised on purpose under a number, and tell the client that number only."""
+    number = uuid.uuid4().hex[:8]
+    LOG.error("a request failed", id=number, method=scope.method, path=scope.path, exc_info=error)
+    return json_response(
+        {"err_msg": f"the server failed to answer; its log tells why under the id {number}", "code": "internal", "id": number},
+        500,
+    )

@@ -1,0 +1,89 @@
+"""How errors look over HTTP: one table from class to status, one shape of body.
+
+The errors that only HTTP knows are here too.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+import orjson
+
+from caraway.errors import (
+    CarawayError,
+    CommitError,
+    CommitTypeError,
+    ConflictError,
+    DefinitionError,
+    DefinitionTypeError,
+    ExtractorError,
+    InvalidExprException,
+    InvalidInputError,
+    UnavailableError,
+    UnknownEntityError,
+)
+from caraway.server.http import JSON_HEADERS, Response
+
+# A part that was restarted is back within a few seconds.
+RETRY_AFTER_S = "1"
+
+
+class TooLargeError(CarawayError):
+    """The body of a request exceeds the limit."""
+
+    code = "too_large"
+
+
+class UnknownPathError(CarawayError):
+    """There is nothing under the path of a request."""
+
+    code = "unknown_path"
+
+
+class WrongMethodError(CarawayError):
+    """The path exists, but not for this method."""
+
+    code = "wrong_method"
+
+    def __init__(self, message: str, allowed: str) -> None:
+        """Keep the methods that are possible, for the header."""
+        super().__init__(message)
+        self.allowed = allowed
+
+
+class Statuses:
+    """HTTP statuses of the classes of errors; a class that isn't listed has that of its parent."""
+
+    BY_CLASS: ClassVar[Mapping[type[BaseException], int]] = {
+        InvalidInputError: 400,
+        CommitError: 400,
+        CommitTypeError: 400,
+        DefinitionError: 400,
+        DefinitionTypeError: 400,
+        InvalidExprException: 400,
+        UnknownEntityError: 404,
+        UnknownPathError: 404,
+        WrongMethodError: 405,
+        ConflictError: 409,
+        TooLargeError: 413,
+        ExtractorError: 422,
+        UnavailableError: 503,
+    }
+
+
+def status_of(error: BaseException) -> int:
+    """Return the HTTP status of an error: 500 for one that nobody raised on purpose."""
+    return next((Statuses.BY_CLASS[kind] for kind in type(error).__mro__ if kind in Statuses.BY_CLASS), 500)
+
+
+def error_response(error: CarawayError) -> Response:
+    """Return the answer to a request that failed with an error raised on purpose."""
+    status = status_of(error)
+    headers = list(JSON_HEADERS)
+    match error:
+        case UnavailableError():
+            headers.append(("retry-after", RETRY_AFTER_S))
+        case WrongMethodError():
+            headers.append(("allow", error.allowed))
+        case _:
+            pass
+    return Response(status, headers, orjson.dumps({"err_msg": str(error), "code": error.code}))

@@ -1,0 +1,106 @@
+"""Requests and answers, without a framework: what granian gives is wrapped as far as the routes need it."""
+
+import zlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl
+
+import orjson
+
+from caraway.errors import InvalidInputError
+from caraway.ingest.table import position
+
+MAX_BODY_BYTES = 32 * 1024 * 1024
+# zlib's name for "gzip or zlib, see the header".
+ANY_HEADER = 32 + zlib.MAX_WBITS
+JSON_HEADERS: Final = (("content-type", "application/json"),)
+
+
+class Headers(Protocol):
+    """Headers of a request, by lower-case name."""
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        """Return a header."""
+        ...
+
+
+class Scope(Protocol):
+    """What granian tells of a request."""
+
+    method: str
+    path: str
+    query_string: str
+    headers: Headers
+
+
+class Exchange(Protocol):
+    """The way to body and answer."""
+
+    async def __call__(self) -> bytes:
+        """Read the whole body."""
+        ...
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        """Read the body in pieces."""
+        ...
+
+    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        """Answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer."""
+
+    status: int
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose body has been read."""
+
+    method: str
+    path: str
+    query_string: str
+    headers: Headers
+    body: bytes
+
+    def json(self) -> Any:  # noqa: ANN401 (any JSON)
+        """Parse the body.
+
+        Raises:
+            InvalidInputError: It isn't JSON; the text tells where.
+        """
+        if not self.body:
+            raise InvalidInputError("the body is empty; JSON is expected")
+        try:
+            return orjson.loads(self.body)
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError(f"the body isn't JSON: {position(error)}") from error
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return a query parameter that is `true` or `false`.
+
+        Raises:
+            InvalidInputError: It is something else.
+        """
+        value = dict(parse_qsl(self.query_string, keep_blank_values=True)).get(name)
+        if value is None:
+            return default
+        if value not in {"true", "false"}:
+            raise InvalidInputError(f"query parameter {name} is {value!r}; true or false is expected")
+        return value == "true"
+
+
+def json_response(body: object, status: int = 200) -> Response:
+    """Make an answer of JSON."""
+    return Response(status, list(JSON_HEADERS), orjson.dumps(body))
+
+
+def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> Response:
+    """Make an answer of text."""
+    return Response(200, [("content-type", content_type)], body.encode())

@@ -1,0 +1,72 @@
+"""The routes: which function answers which method and path."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+
+from caraway.server.errors import UnknownPathError, WrongMethodError
+from caraway.server.http import Request, Response
+
+API = "/api/v1"
+
+Handler = Callable[..., Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method, a path with at most one part in braces, and what answers. `target` labels it in the metrics."""
+
+    method: str
+    path: str
+    handler: Handler
+    target: str
+
+
+class Router:
+    """Finds the route of a request."""
+
+    def __init__(self, routes: tuple[Route, ...]) -> None:
+        """Take these routes."""
+        self._routes = routes
+        self._fixed: Mapping[tuple[str, str], Route] = {(r.method, r.path): r for r in routes if "{" not in r.path}
+        self._open = tuple((r, *_around(r.path)) for r in routes if "{" in r.path)
+
+    def find(self, method: str, path: str) -> tuple[Route, str]:
+        """Return the route and what stands in the place of the braces.
+
+        Raises:
+            UnknownPathError: There is nothing under this path; the text lists the routes.
+            WrongMethodError: There is, but not for this method.
+        """
+        route = self._fixed.get((method, path))
+        if route is not None:
+            return route, ""
+        for candidate, head, tail in self._open:
+            if candidate.method == method and (name := _between(path, head, tail)):
+                return candidate, name
+        raise self._refusal(method, path)
+
+    def _refusal(self, method: str, path: str) -> UnknownPathError | WrongMethodError:
+        allowed = sorted(
+            r.method for r in self._routes if r.path == path or ("{" in r.path and _between(path, *_around(r.path)))
+        )
+        if allowed:
+            return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
+        listed = ", ".join(f"{route.method} {route.path}" for route in self._routes)
+        return UnknownPathError(f"there is nothing under {path[:200]}; there are: {listed}")
+
+
+async def answer(route: Route, request: Request, name: str) -> Response:
+    """Call the handler of a route."""
+    return await (route.handler(request, name) if "{" in route.path else route.handler(request))
+
+
+def _around(pattern: str) -> tuple[str, str]:
+    head, _, rest = pattern.partition("{")
+    return head, rest.partition("}")[2]
+
+
+def _between(path: str, head: str, tail: str) -> str:
+    if path.startswith(head) and path.endswith(tail) and len(path) > len(head) + len(tail):
+        name = path[len(head) : len(path) - len(tail)]
+        return "" if "/" in name else name
+    return ""

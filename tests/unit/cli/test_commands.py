@@ -1,0 +1,112 @@
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.stack.errors import JarsError
+from caraway.stack.folder import DataFolder
+from caraway.stack.jars import JarSet
+from caraway.stack.part import PartState, PartStatus
+from caraway.stack.process import created_at
+from caraway.stack.record import StackRecord, write_record
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> DataFolder:
+    """A data folder whose record tells of a stack that this process runs."""
+    folder = DataFolder(tmp_path)
+    folder.run.mkdir()
+    created = created_at(os.getpid())
+    parts = (
+        PartStatus(
+            name="engine",
+            state=PartState.RUNNING,
+            pid=os.getpid(),
+            process_created_at=created,
+            ready_at=1.0,
+            restarts=2,
+        ),
+        PartStatus(name="kafka", state=PartState.UNRESPONSIVE, message="refused", port=99, external=True),
+    )
+    urls = {"server": "http://127.0.0.1:8123"}
+    record = StackRecord(state="running", pid=os.getpid(), process_created_at=created, urls=urls, parts=parts)
+    write_record(folder.record, record)
+    folder.heartbeat.write_text(
+        json.dumps({"jobs": {"job-1": {"state": "failed", "mode": "real_time", "error": "no such topic"}}})
+    )
+    return folder
+
+
+def test_status_of_nothing(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["status", "--data", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "stopped" in result.output
+
+
+def test_status_shows_parts_and_jobs(folder: DataFolder) -> None:
+    result = runner.invoke(app, ["status", "--data", str(folder.path)])
+    assert result.exit_code == 1, "a part is out of order"
+    for expected in ("http://127.0.0.1:8123", "engine", str(os.getpid()), "unresponsive (external)", "refused"):
+        assert expected in result.output
+    for expected in ("job-1", "real_time", "no such topic"):
+        assert expected in result.output
+
+
+def test_status_for_programs(folder: DataFolder) -> None:
+    result = runner.invoke(app, ["status", "--json", "--data", str(folder.path)])
+    report = json.loads(result.output)
+    assert report["state"] == "running"
+    assert report["parts"][0]["memory_bytes"] > 1_000_000
+    assert report["parts"][0]["restarts"] == 2
+    assert report["jobs"] == [{"id": "job-1", "state": "failed", "mode": "real_time", "error": "no such topic"}]
+
+
+def test_an_unreadable_heartbeat_is_no_job(folder: DataFolder) -> None:
+    folder.heartbeat.write_text("{")
+    result = runner.invoke(app, ["status", "--json", "--data", str(folder.path)])
+    assert json.loads(result.output)["jobs"] == []
+
+
+def test_down_where_nothing_runs(tmp_path: Path) -> None:
+    result = runner.invoke(app, ["down", "--data", str(tmp_path)])
+    assert result.exit_code == 1
+    assert f"Nothing runs in {tmp_path}" in result.stderr
+
+
+def test_bad_settings_are_told_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARAWAY_KAFKA__PARTITIONS", "none")
+    result = runner.invoke(app, ["up", "--data", str(tmp_path)])
+    assert result.exit_code == 1
+    assert "CARAWAY_KAFKA__PARTITIONS" in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_up_in_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("")
+    for extra in ([], ["--detach"]):
+        result = runner.invoke(app, ["up", "--data", str(file), *extra])
+        assert result.exit_code == 1
+        assert "a file is in the way" in result.stderr
+
+
+def test_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = JarSet(broker=(tmp_path / "b.jar",), connector=(tmp_path / "c.jar",))
+    monkeypatch.setattr("caraway.cli.jars.ensure_jars", lambda settings, on_progress: found)  # noqa: ARG005
+    assert "2 Java libraries" in runner.invoke(app, ["jars"]).output
+    assert runner.invoke(app, ["jars", "--paths"]).output == f"{tmp_path / 'c.jar'}\n"
+
+
+def test_jars_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(settings: object, on_progress: object) -> JarSet:
+        raise JarsError(f"kafka-clients is missing ({settings is on_progress})")
+
+    monkeypatch.setattr("caraway.cli.jars.ensure_jars", refuse)
+    result = runner.invoke(app, ["jars"])
+    assert result.exit_code == 1
+    assert "kafka-clients is missing" in result.stderr

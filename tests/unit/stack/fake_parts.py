@@ -1,0 +1,82 @@
+"""Parts made of tiny real processes."""
+
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from caraway.stack.part import Launch, PartState, PartStatus
+from caraway.stack.runner import Runner
+
+# Writes a file when it is ready, and ends when it is asked to.
+FAITHFUL = """
+import pathlib, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+print("working", flush=True)
+pathlib.Path(sys.argv[1]).write_text("ready")
+while True:
+    signal.pause()
+"""
+
+# Can't be asked to end.
+STUBBORN = FAITHFUL.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
+
+# Leaves a process of its own behind when it is killed.
+PARENT = FAITHFUL.replace("print(", "import subprocess; print(subprocess.Popen(['sleep', '600']).pid,")
+
+DYING = "import sys; print('no luck today', flush=True); sys.exit(3)"
+
+
+@dataclass(kw_only=True)
+class FakePart:
+    """A part whose process runs a few lines of Python."""
+
+    folder: Path
+    program: str = FAITHFUL
+    name: str = "fake"
+    after: frozenset[str] = frozenset()
+    port: int | None = None
+    stop_signal: signal.Signals = signal.SIGTERM
+    stop_seconds: float = 10.0
+    start_seconds: float = 20.0
+    prepared: int = 0
+    trouble: str | None = None
+    on_prepare: Callable[[], None] = field(default=lambda: None)
+
+    @property
+    def ready_file(self) -> Path:
+        return self.folder / f"{self.name}.ready"
+
+    def prepare(self) -> None:
+        self.prepared += 1
+        self.ready_file.unlink(missing_ok=True)
+        self.on_prepare()
+
+    def launch(self) -> Launch:
+        command = (sys.executable, "-I", "-S", "-c", self.program, str(self.ready_file))
+        return Launch(command=command, folder=self.folder)
+
+    def check(self, pid: int) -> str | None:
+        assert pid
+        if not self.ready_file.exists() or not self.ready_file.read_text():
+            return "not ready yet"
+        return self.trouble
+
+
+@dataclass
+class Watched:
+    """A runner and all that it told."""
+
+    runner: Runner
+    history: list[PartStatus]
+
+    def states(self) -> list[PartState]:
+        return [status.state for status in self.history]
+
+    def stop(self) -> None:
+        self.runner.stop()
+        self.runner.join()
+
+
+RunPart = Callable[[FakePart], Watched]

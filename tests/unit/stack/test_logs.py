@@ -1,0 +1,27 @@
+from pathlib import Path
+
+from caraway.stack.logs import last_lines, quote, rotate
+
+
+def test_a_log_is_moved_away_once_it_is_too_long(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    log.write_text("x" * 100)
+    assert not rotate(log, limit=100)
+    with log.open("a") as still_open:
+        still_open.write("y")
+        still_open.flush()
+        assert rotate(log, limit=100)
+        still_open.write("new")
+    assert log.read_text() == "new"
+    assert (tmp_path / "part.log.1").read_text() == "x" * 100 + "y"
+
+
+def test_last_lines_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "part.log"
+    log.write_bytes(b"\xff first\n\nsecond\n   \nthird\n")
+    assert last_lines(log, 2) == ["second", "third"]
+    assert last_lines(tmp_path / "none") == []
+
+
+def test_a_quote_says_where_the_rest_is(tmp_path: Path) -> None:
+    assert quote(tmp_path / "none.log") == f"  (nothing was written)\nAll of it: {tmp_path / 'none.log'}"

@@ -1,0 +1,28 @@
+import socket
+
+import pytest
+
+from caraway.stack import ports
+from caraway.stack.errors import PortInUseError
+
+
+def test_a_port_with_a_listener_is_not_free() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert not ports.is_free(server.getsockname()[1])
+
+
+def test_a_chosen_port_is_free_and_not_among_those_to_avoid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "FIRST", 20_000)
+    monkeypatch.setattr(ports, "LAST", 20_008)
+    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": port != 20_003)  # noqa: ARG005
+    assert ports.choose(avoid={20_000, 20_001, 20_002, 20_004, 20_005, 20_006}) == 20_007
+
+
+def test_no_free_port_is_an_error_that_says_where_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": False)  # noqa: ARG005
+    with pytest.raises(PortInUseError, match=f"{ports.FIRST} and {ports.LAST}"):
+        ports.choose()
+
+
+def test_ports_lie_below_the_range_for_outgoing_connections() -> None:
+    assert all(ports.FIRST <= ports.choose() < 32_768 for _ in range(5))

@@ -1,0 +1,118 @@
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from caraway.stack import runner as runner_module
+from caraway.stack.errors import PartFailedError
+from caraway.stack.part import PartState
+from tests.unit.stack.fake_parts import DYING, PARENT, STUBBORN, FakePart, RunPart
+from tests.unit.stack.waiting import eventually
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "STARTING_SECONDS", 0.02)
+    monkeypatch.setattr(runner_module, "RUNNING_SECONDS", 0.02)
+    monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01))
+
+
+def test_a_part_becomes_ready_and_ends_when_asked(tmp_path: Path, run_part: RunPart) -> None:
+    watched = run_part(FakePart(folder=tmp_path))
+    eventually(lambda: watched.runner.has_been_ready)
+    status = watched.runner.status
+    assert status.pid is not None
+    assert psutil.Process(status.pid).create_time() == status.process_created_at
+    watched.stop()
+    assert not psutil.pid_exists(status.pid)
+    assert watched.runner.status.pid is None
+    assert watched.states() == [
+        PartState.PREPARING,
+        PartState.STARTING,
+        PartState.RUNNING,
+        PartState.STOPPING,
+        PartState.STOPPED,
+    ]
+    assert watched.runner.log.read_text() == "working\n"
+
+
+def test_a_killed_part_comes_back(tmp_path: Path, run_part: RunPart) -> None:
+    part = FakePart(folder=tmp_path)
+    watched = run_part(part)
+    eventually(lambda: watched.runner.has_been_ready)
+    first = watched.runner.status.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    eventually(lambda: watched.runner.status.restarts == 1 and watched.runner.status.state is PartState.RUNNING)
+    assert watched.runner.status.pid != first
+    assert part.prepared == 2
+    assert any("signal 9" in status.message for status in watched.history)
+
+
+def test_what_a_killed_part_left_behind_is_killed_too(tmp_path: Path, run_part: RunPart) -> None:
+    watched = run_part(FakePart(folder=tmp_path, program=PARENT))
+    eventually(lambda: watched.runner.has_been_ready)
+    child = psutil.Process(int(watched.runner.log.read_text().split()[0]))
+    assert watched.runner.status.pid is not None
+    os.kill(watched.runner.status.pid, signal.SIGKILL)
+    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
+
+
+def test_repeated_deaths_are_told_with_the_log(
+    tmp_path: Path, run_part: RunPart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01, 0.01, 60.0))
+    watched = run_part(FakePart(folder=tmp_path, program=DYING))
+    eventually(lambda: watched.runner.status.restarts == 4)
+    assert watched.runner.status.state is PartState.FAILED
+    message = watched.runner.status.message
+    assert "died 4 times in a row" in message
+    assert "exit code 3" in message
+    assert "no luck today" in message
+    assert str(watched.runner.log) in message
+    began = time.monotonic()
+    watched.stop()
+    assert time.monotonic() - began < 5, "a long wait before the next start must not delay the end"
+
+
+def test_a_part_that_does_not_listen_is_killed(tmp_path: Path, run_part: RunPart) -> None:
+    watched = run_part(FakePart(folder=tmp_path, program=STUBBORN, stop_seconds=0.2))
+    eventually(lambda: watched.runner.has_been_ready)
+    pid = watched.runner.status.pid
+    watched.stop()
+    assert pid is not None
+    assert not psutil.pid_exists(pid)
+
+
+def test_a_part_that_never_becomes_ready_is_started_again(tmp_path: Path, run_part: RunPart) -> None:
+    watched = run_part(FakePart(folder=tmp_path, trouble="Spark is asleep", start_seconds=0.3))
+    eventually(lambda: watched.runner.status.restarts >= 1)
+    assert any("wasn't ready after 0 s: Spark is asleep" in status.message for status in watched.history)
+
+
+def test_a_part_that_stops_answering_and_answers_again(tmp_path: Path, run_part: RunPart) -> None:
+    part = FakePart(folder=tmp_path)
+    watched = run_part(part)
+    eventually(lambda: watched.runner.has_been_ready)
+    part.trouble = "no answer"
+    eventually(lambda: watched.runner.status.state is PartState.UNRESPONSIVE)
+    assert watched.runner.status.message == "no answer"
+    part.trouble = None
+    eventually(lambda: watched.runner.status.state is PartState.RUNNING)
+    assert watched.runner.status.restarts == 0
+
+
+@pytest.mark.parametrize("error", [PartFailedError("no room"), RuntimeError("no room")])
+def test_trouble_before_the_start_is_told_and_tried_again(tmp_path: Path, run_part: RunPart, error: Exception) -> None:
+    def fail() -> None:
+        raise error
+
+    part = FakePart(folder=tmp_path, on_prepare=fail)
+    watched = run_part(part)
+    eventually(lambda: part.prepared >= 2)
+    assert any("no room" in status.message for status in watched.history)
+    part.on_prepare = lambda: None
+    eventually(lambda: watched.runner.has_been_ready)

@@ -1,0 +1,223 @@
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.stack import runner as runner_module
+from caraway.stack import stack as stack_module
+from caraway.stack.errors import AlreadyRunningError, PartFailedError, PortInUseError
+from caraway.stack.external import ExternalService
+from caraway.stack.folder import DataFolder
+from caraway.stack.jars import JarSet
+from caraway.stack.part import Part, PartState, PartStatus
+from caraway.stack.process import created_at, start
+from caraway.stack.record import StackRecord, read_record, write_record
+from caraway.stack.report import report_stack
+from caraway.stack.stack import Stack
+from tests.unit.stack.fake_parts import DYING, FakePart
+from tests.unit.stack.waiting import eventually
+
+CONNECTOR = Path("/connector.jar")
+
+
+class FakeStack(Stack):
+    """A stack whose own programs are tiny processes, beside an external Kafka and Postgres."""
+
+    programs: tuple[str, ...] = ("server", "engine")
+
+    def _programs(self, path: Path) -> list[Part]:
+        parts = {
+            "server": FakePart(
+                folder=path, name="server", after=frozenset({"kafka"}), port=self._record.ports["server"]
+            ),
+            "engine": FakePart(folder=path, name="engine"),
+            "dying": FakePart(folder=path, name="engine", program=DYING),
+        }
+        return [parts[name] for name in self.programs]
+
+
+@pytest.fixture(autouse=True)
+def _without_services(monkeypatch: pytest.MonkeyPatch) -> None:
+    jars = JarSet(broker=(), connector=(CONNECTOR,))
+    monkeypatch.setattr(stack_module, "ensure_jars", lambda settings, on_progress: jars)  # noqa: ARG005
+    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: None)  # noqa: ARG005
+    monkeypatch.setattr(stack_module, "check_postgres", lambda url: None)  # noqa: ARG005
+    monkeypatch.setattr(runner_module, "STARTING_SECONDS", 0.02)
+    monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01))
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(
+        data_dir=tmp_path / "data",
+        kafka=KafkaSettings(bootstrap_servers="broker:1"),
+        postgres=PostgresSettings(url="postgresql://u:p@host:2/d"),
+    )
+
+
+@pytest.fixture
+def stack(settings: Settings) -> Iterator[FakeStack]:
+    stack = FakeStack(settings)
+    yield stack
+    stack.stop()
+
+
+def states(parts: Sequence[PartStatus]) -> dict[str, PartState]:
+    return {part.name: part.state for part in parts}
+
+
+def test_a_stack_starts_tells_and_stops(stack: FakeStack) -> None:
+    told: list[str] = []
+    stack.start(lambda text, parts: told.append(text))  # noqa: ARG005
+    assert set(states(stack.status()).values()) == {PartState.RUNNING}
+    assert told[-1] == "Ready"
+    assert told.index("kafka: running") < told.index("server: preparing")
+    folder = DataFolder(stack.settings.data_dir)
+    record = read_record(folder.record)
+    assert record is not None
+    assert record.state == "running"
+    assert record.pid == os.getpid()
+    assert record.urls == {"server": stack.url, "kafka": "broker:1", "postgres": "postgresql://u:p@host:2/d"}
+    stack.stop()
+    report = report_stack(folder)
+    assert report.state == "stopped"
+    assert {part.state for part in report.parts} == {"stopped", "running"}
+    assert {part.name for part in report.parts if part.external} == {"kafka", "postgres"}
+
+
+def test_parts_get_settings_with_all_addresses(stack: FakeStack) -> None:
+    stack.start()
+    assert stack.settings.server.port == read_ports(stack)["server"]
+    assert stack.settings.spark.jars == (CONNECTOR,)
+    assert stack.url == f"http://127.0.0.1:{stack.settings.server.port}"
+
+
+def test_no_url_before_the_start(stack: FakeStack) -> None:
+    with pytest.raises(PartFailedError, match=r"call start\(\) first"):
+        assert stack.url
+
+
+def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
+    told: list[str] = []
+    with FakeStack(settings) as first:
+        port = first.settings.server.port
+    with FakeStack(settings) as second:
+        assert second.settings.server.port == port
+    assert port is not None
+    with socket.create_server(("127.0.0.1", port)):
+        third = FakeStack(settings)
+        third.start(lambda text, parts: told.append(text))  # noqa: ARG005
+        assert third.settings.server.port not in {port, None}
+        third.stop()
+    assert f"Port {port} of server is taken by another program; from now on it is {third.settings.server.port}" in told
+
+
+def test_a_port_that_a_setting_names_is_not_exchanged(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        stack = FakeStack(settings.model_copy(update={"server": ServerSettings(port=port)}))
+        with pytest.raises(PortInUseError, match=f"Port {port}") as caught:
+            stack.start()
+    assert "CARAWAY_SERVER__PORT" in str(caught.value)
+    assert not DataFolder(settings.data_dir).is_claimed()
+
+
+def test_a_second_stack_in_the_same_folder_is_refused(stack: FakeStack, settings: Settings) -> None:
+    stack.start()
+    with pytest.raises(AlreadyRunningError):
+        FakeStack(settings).start()
+    assert set(states(stack.status()).values()) == {PartState.RUNNING}
+    record = read_record(DataFolder(settings.data_dir).record)
+    assert record is not None
+    assert record.state == "running"
+
+
+def test_a_part_that_does_not_start_stops_the_others_and_quotes_its_log(stack: FakeStack) -> None:
+    stack.programs = ("server", "dying")
+    with pytest.raises(PartFailedError, match="no luck today") as caught:
+        stack.start()
+    assert "engine doesn't start" in str(caught.value)
+    assert stack.status() == ()
+    report = report_stack(DataFolder(stack.settings.data_dir))
+    assert report.state == "failed"
+    assert all(part.pid is None for part in report.parts)
+
+
+def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
+    stack.start()
+    folder = DataFolder(stack.settings.data_dir)
+    before = {part.name: part for part in stack.status()}
+    assert before["engine"].pid is not None
+    os.kill(before["engine"].pid, signal.SIGKILL)
+
+    def engine() -> PartStatus:
+        return next(part for part in stack.status() if part.name == "engine")
+
+    eventually(lambda: engine().restarts == 1 and engine().state is PartState.RUNNING)
+    report = report_stack(folder)
+    assert report.state == "running"
+    assert report.memory_bytes > 1_000_000
+    assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
+
+
+def test_what_a_killed_supervisor_left_behind_is_ended(stack: FakeStack, settings: Settings, tmp_path: Path) -> None:
+    left = start(FakePart(folder=tmp_path).launch(), tmp_path / "log", signal.SIGTERM)
+    folder = DataFolder(settings.data_dir)
+    folder.claim()
+    folder.release()
+    part = PartStatus(name="engine", state=PartState.RUNNING, pid=left.pid, process_created_at=created_at(left.pid))
+    stranger = PartStatus(name="server", state=PartState.RUNNING, pid=os.getpid(), process_created_at=1.0)
+    write_record(folder.record, StackRecord(state="running", pid=1, process_created_at=1.0, parts=(part, stranger)))
+    assert report_stack(folder).state == "killed"
+    assert {part.name: part.state for part in report_stack(folder).parts} == {"engine": "running", "server": "dead"}
+    reaper = threading.Thread(target=left.wait)
+    reaper.start()
+    stack.start()
+    reaper.join(10)
+    assert left.returncode is not None
+
+
+def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: dict[str, str | None] = {"now": "connection refused"}
+    monkeypatch.setattr("caraway.stack.external.WATCH_SECONDS", 0.02)
+    history: list[PartStatus] = []
+    service = ExternalService("kafka", lambda: answers["now"], on_change=history.append)
+    service.start()
+    steps: list[tuple[str | None, Callable[[], bool]]] = [
+        (None, lambda: service.status.state is PartState.UNRESPONSIVE),
+        ("gone", lambda: service.status.state is PartState.RUNNING),
+        (None, lambda: service.status.message == "gone"),
+    ]
+    for answer, reached in steps:
+        eventually(reached)
+        answers["now"] = answer
+    service.stop()
+    service.join()
+    assert [status.message for status in history] == ["connection refused", "", "gone"]
+    assert all(status.external and status.pid is None for status in history)
+
+
+def test_a_full_disk_does_not_end_the_supervision(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    stack.start(lambda text, parts: told.append(text))  # noqa: ARG005
+
+    def full(path: Path, record: StackRecord) -> None:
+        raise OSError(28, "No space left on device", str(path), len(record.parts))
+
+    monkeypatch.setattr(stack_module, "write_record", full)
+    pid = next(part.pid for part in stack.status() if part.name == "engine")
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: any(part.restarts and part.state is PartState.RUNNING for part in stack.status()))
+    assert any("No space left" in text for text in told)
+
+
+def read_ports(stack: Stack) -> dict[str, int]:
+    record = read_record(DataFolder(stack.settings.data_dir).record)
+    assert record is not None
+    return record.ports

@@ -1,0 +1,14 @@
+"""Wait for what other processes do."""
+
+import time
+from collections.abc import Callable
+
+LIMIT_SECONDS = 20.0
+
+
+def eventually(condition: Callable[[], bool], limit: float = LIMIT_SECONDS) -> None:
+    """Wait until a condition holds, or fail."""
+    deadline = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < deadline, "it didn't happen in time"
+        time.sleep(0.02)
