@@ -1,24 +1,26 @@
 """Casting a column of raw values, with an error for each row that doesn't fit.
 
-Most columns hold values of one Python type that is in stored form already, which a look at the set of types tells. Only what
-is left goes through the cast of each value.
+Most columns hold values of one Python type that is in stored form already, which a look at the set of types tells. Only
+what is left goes through the cast of each value.
 """
 
 import base64
 import binascii
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from caraway.dtypes.instants import MAX_SECONDS
 from caraway.dtypes.types import (
+    BOOL,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
     BetweenType,
-    BoolType,
     BytesType,
     DataType,
-    DatetimeType,
-    FloatType,
     IntType,
-    StringType,
     is_optional,
     strip_optional,
     type_name,
@@ -93,27 +95,13 @@ def _base64(value: object) -> bytes:
 
 
 def _fast(dtype: DataType) -> Fast | None:
-    match dtype:
-        case IntType():
-            return _ints
-        case FloatType():
-            return _floats
-        case BoolType():
-            return lambda values, kinds: values if kinds <= {bool, NULL} else None
-        case StringType():
-            return lambda values, kinds: values if kinds <= {str, NULL} else None
-        case DatetimeType():
-            return _instants
-        case BetweenType():
-            return _between(dtype)
-        case _:
-            return None
+    return _between(dtype) if isinstance(dtype, BetweenType) else _FAST.get(dtype)
 
 
 def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
     if not kinds <= {int, NULL}:
         return None
-    numbers: list[int] = [value for value in values if value is not None] if NULL in kinds else values  # type: ignore[assignment]
+    numbers: list[Any] = [value for value in values if value is not None] if NULL in kinds else values
     return values if not numbers or (min(numbers) >= INT_MIN and max(numbers) <= INT_MAX) else None
 
 
@@ -122,7 +110,8 @@ def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
     if kinds <= {float, NULL}:
         return values
     if kinds <= {float, int, NULL}:
-        return [None if value is None else float(value) for value in values]  # type: ignore[arg-type]
+        numbers: list[Any] = values
+        return [None if number is None else float(number) for number in numbers]
     return None
 
 
@@ -130,7 +119,7 @@ def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
     """Convert epoch numbers that are all in one unit, as those of one sender are."""
     if kinds != {int}:
         return None
-    numbers: list[int] = values  # type: ignore[assignment]
+    numbers: list[Any] = values
     low, high = min(numbers), max(numbers)
     if low > MAX_SECONDS and high <= MAX_SECONDS * 1_000:
         return [number * 1_000 for number in numbers]
@@ -148,7 +137,7 @@ def _between(dtype: BetweenType) -> Fast:
         done = base(values, kinds)
         if done is None:
             return None
-        numbers: list[float] = [value for value in done if value is not None]  # type: ignore[misc]
+        numbers: list[Any] = [value for value in done if value is not None]
         if not numbers:
             return done
         low, high = min(numbers), max(numbers)
@@ -157,3 +146,12 @@ def _between(dtype: BetweenType) -> Fast:
         return done if above and below else None
 
     return fast
+
+
+_FAST: Mapping[DataType, Fast] = {
+    INT: _ints,
+    FLOAT: _floats,
+    BOOL: lambda values, kinds: values if kinds <= {bool, NULL} else None,
+    STRING: lambda values, kinds: values if kinds <= {str, NULL} else None,
+    DATETIME: _instants,
+}

@@ -78,19 +78,23 @@ class Target:
         keys = len(self._key_positions)
         records: list[tuple[int, bytes | None, bytes]] = []
         # A dataset may consist of its timestamp alone.
-        for number, (time_us, row) in enumerate(zip(times, rows if self._row_positions else repeat(()), strict=False), start):
+        for number, (time_us, row) in enumerate(
+            zip(times, rows if self._row_positions else repeat(()), strict=False), start
+        ):
             if number in bad:
                 continue
             try:
                 # The keys are the head of the row.
                 key = encode_key(row[:keys]) if keys else None
                 value = encode_value(op=PUT, time_us=time_us, ingested_us=ingested_us, row=row)  # type: ignore[arg-type]
-                if len(value) > MAX_RECORD_BYTES:
-                    raise InvalidInputError(f"takes {len(value)} bytes, at most {MAX_RECORD_BYTES} are possible")
             except InvalidInputError as error:
                 errors.append(RowError(row=number, dataset=self.dataset, field="", message=str(error)))
-            else:
-                records.append((number, key, value))
+                continue
+            if len(value) > MAX_RECORD_BYTES:
+                message = f"takes {len(value):,} bytes, at most {MAX_RECORD_BYTES:,} are possible"
+                errors.append(RowError(row=number, dataset=self.dataset, field="", message=message))
+                continue
+            records.append((number, key, value))
         return records
 
 
@@ -129,10 +133,13 @@ class Endpoints:
         webhooks = sorted({name for name, _ in self._endpoints})
         if not webhooks:
             raise UnknownEntityError(
-                f"there is no webhook {webhook!r}: no dataset has a webhook source yet. Commit one with @source(webhook.endpoint(...))"
+                f"there is no webhook {webhook!r}: no dataset has a webhook source yet. "
+                "Commit one with @source(webhook.endpoint(...))"
             )
         if webhook not in webhooks:
-            raise UnknownEntityError(f"there is no webhook {webhook!r}{_meant(webhook, webhooks)}; webhooks: {', '.join(webhooks)}")
+            raise UnknownEntityError(
+                f"there is no webhook {webhook!r}{_meant(webhook, webhooks)}; webhooks: {', '.join(webhooks)}"
+            )
         names = sorted(name for of, name in self._endpoints if of == webhook)
         raise UnknownEntityError(
             f"webhook {webhook!r} has no endpoint {endpoint!r}{_meant(endpoint, names)}; endpoints: {', '.join(names)}"

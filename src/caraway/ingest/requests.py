@@ -1,15 +1,15 @@
 """Requests that come again: one that bears an idempotency key is carried out once.
 
-Each record bears the key of its request and its row number in a header. While a server lives it knows its answers; after a
-restart it reads back from the topics which rows of a request are there already.
+Each record bears the key of its request and its row number in a header. While a server lives it knows its answers;
+after a restart it reads back from the topics which rows of a request are there already.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
-import asyncio
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
@@ -49,7 +49,9 @@ class RequestKey:
         if not key or len(key) > MAX_KEY_LENGTH:
             raise InvalidInputError(f"Idempotency-Key has {len(key)} characters; 1 to {MAX_KEY_LENGTH} are expected")
         if elapsed is not None and not (elapsed.isascii() and elapsed.isdigit() and len(elapsed) < 16):
-            raise InvalidInputError(f"Caraway-Elapsed-Ms is {elapsed[:40]!r}; a whole number of milliseconds is expected")
+            raise InvalidInputError(
+                f"Caraway-Elapsed-Ms is {elapsed[:40]!r}; a whole number of milliseconds is expected"
+            )
         return cls(key, None if elapsed is None else int(elapsed), digest)
 
     def header(self, dataset: str, row: int) -> dict[str, bytes]:
@@ -129,19 +131,22 @@ def _messages(consumer: Consumer, topics: Collection[str], since_ms: int) -> Ite
     consumer.assign(starts)
     while ends:
         if time.monotonic() > deadline:
-            raise UnavailableError("Kafka took too long to tell which rows of this request are there already; try again")
+            raise UnavailableError(
+                "Kafka took too long to tell which rows of this request are there already; try again"
+            )
         for message in consumer.consume(READ_BATCH, timeout=0.2):
             if message.error() is not None:
                 raise KafkaException(message.error())
-            place = (message.topic(), message.partition())
-            if message.offset() + 1 >= ends.get(place, 0):
+            place = (str(message.topic()), int(message.partition() or 0))
+            if int(message.offset() or 0) + 1 >= ends.get(place, 0):
                 ends.pop(place, None)
             yield message
 
 
 def _rows(messages: Iterable[Message], key: str) -> Iterable[tuple[str, int]]:
     for message in messages:
-        for name, value in message.headers() or ():
+        headers: Iterable[tuple[str, bytes | None]] = message.headers() or ()  # type: ignore[assignment]
+        for name, value in headers:
             if name == HEADER and value is not None:
                 row, dataset, of = value.decode().split(":", 2)
                 if of == key:

@@ -35,8 +35,8 @@ class Writer(Protocol):
 class IngestReport:
     """What became of a request.
 
-    `accepted` rows were taken by every dataset of the endpoint, `rejected` ones refused by one at least; `taken` tells how many rows each
-    dataset took. `errors` are the first ones.
+    `accepted` rows were taken by every dataset of the endpoint, `rejected` ones refused by one at least; `taken` tells
+    how many rows each dataset took. `errors` are the first ones.
     """
 
     accepted: int
@@ -65,7 +65,9 @@ class IngestReport:
         if self.status != 200:
             first = self.errors[0]
             where = f"row {first.row}" + (f", field {first.field}" if first.field else "")
-            body["err_msg"] = f"none of the {self.rejected} rows was accepted; {where} ({first.dataset}): {first.message}"
+            body["err_msg"] = (
+                f"none of the {self.rejected} rows was accepted; {where} ({first.dataset}): {first.message}"
+            )
             body["code"] = InvalidInputError.code
         return body
 
@@ -94,7 +96,9 @@ class IngestService:
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
         if not isinstance(body, dict):
-            raise InvalidInputError(f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected")
+            raise InvalidInputError(
+                f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected"
+            )
         endpoint = endpoints.find(_text(body, "webhook"), _text(body, "endpoint"))
         if "data" not in body:
             raise InvalidInputError("data is missing")
@@ -191,7 +195,7 @@ class _Intake:
         for dataset, count in taken.items():
             metrics.count(self._endpoint.webhook, dataset, accepted=count, refused=total - count)
         unknown = self._endpoint.unknown_fields(self._rows)
-        warnings = ()
+        warnings: tuple[str, ...] = ()
         if unknown:
             datasets = ", ".join(target.dataset for target in self._endpoint.targets)
             warnings = (f"fields that {datasets} doesn't have were ignored: {', '.join(unknown)}",)
@@ -208,7 +212,9 @@ class _Intake:
 def _text(body: dict[str, object], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str):
-        raise InvalidInputError(f"{name} is {'missing' if name not in body else json_type(value)}; a string is expected")
+        raise InvalidInputError(
+            f"{name} is {'missing' if name not in body else json_type(value)}; a string is expected"
+        )
     return value
 
 

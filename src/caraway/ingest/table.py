@@ -94,7 +94,7 @@ def table(data: object) -> Table:
     if isinstance(data, dict):
         return _columns(data)
     raise InvalidInputError(
-        f"data is {json_type(data)}; expected a list of objects (rows), an object of lists (columns), or JSON text of either"
+        f"data is {json_type(data)}; a list of objects (rows), an object of lists (columns) or their JSON text is expected"
     )
 
 
@@ -103,7 +103,7 @@ def _columns(data: Mapping[str, object]) -> ColumnTable:
     for name, values in data.items():
         if not isinstance(values, list):
             raise InvalidInputError(
-                f"data: column {name!r} is {json_type(values)}, a list is expected (a single row is written as [{{...}}])"
+                f"data: column {name!r} is {json_type(values)}, a list is expected (a single row is [{{...}}])"
             )
         columns[name] = values
     lengths = {len(values) for values in columns.values()}

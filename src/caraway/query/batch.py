@@ -10,8 +10,8 @@ from caraway.query.model import Instants
 class Batch:
     """The rows of a request: `columns` by full name, values in stored form.
 
-    `at` is the time at which everything is read: one instant for a query at now, else one for each row. `past` tells that
-    the caller chose it, which takes an offline index.
+    `at` is the time at which everything is read: one instant for a query at now, else one for each row. `past` tells
+    that the caller chose it, which takes an offline index.
     """
 
     columns: dict[str, list[object]]

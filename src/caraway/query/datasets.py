@@ -6,13 +6,14 @@ from typing import Any
 
 import pandas as pd
 
+from caraway.dtypes.frames import to_series
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.lookups import KeyedReader, require_index
 from caraway.query.model import Instants, Reader
-from caraway.query.series import key_values, to_series
+from caraway.query.series import key_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +47,9 @@ def read_rows(
     reader: Reader,
     spec: DatasetSpec,
     keys: Mapping[str, Sequence[object]],
+    *,
     at: Instants,
     fields: Sequence[str],
-    *,
     past: bool,
 ) -> DatasetRows:
     """Read the rows of `keys` (stored form, a column for each key) as of `at`.
@@ -77,9 +78,7 @@ def read_rows(
 class ExtractorLookups:
     """What `Dataset.lookup` does while one extractor runs (a `LookupProvider`)."""
 
-    def __init__(
-        self, catalog: Catalog, reader: Reader, *, extractor: str, allowed: Sequence[str], past: bool
-    ) -> None:
+    def __init__(self, catalog: Catalog, reader: Reader, *, extractor: str, allowed: Sequence[str], past: bool) -> None:
         """Let `extractor` read the datasets in `allowed`; `past` tells whether the query chose its own times."""
         self._catalog = catalog
         self._reader = reader
@@ -100,12 +99,12 @@ class ExtractorLookups:
         spec = keyed_dataset(self._catalog, dataset, tuple(keys.columns))
         types = {field.name: field.dtype for field in spec.fields}
         values = {name: key_values(keys[name], types[name], name=name) for name in keys.columns}
-        at = pd.DatetimeIndex(pd.to_datetime(ts, utc=True)).as_unit("us").asi8.tolist()
-        rows = read_rows(self._catalog, self._reader, spec, values, _shared(at), fields, past=self._past)
+        at = pd.to_datetime(ts, utc=True).to_numpy(dtype="datetime64[us]").astype("int64").tolist()
+        rows = read_rows(self._catalog, self._reader, spec, values, at=_shared(at), fields=fields, past=self._past)
         index = pd.RangeIndex(len(ts))
         frame = pd.DataFrame(
             {
-                field.name: to_series(column, optional(field.dtype), name=field.name, index=index, structs=True)
+                field.name: to_series(column, optional(field.dtype), field.name)
                 for field, column in zip(rows.fields, rows.columns, strict=True)
             },
             index=index,

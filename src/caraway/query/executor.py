@@ -79,7 +79,9 @@ class CompiledPlan:
             column = columns[name] if rows else []
             if not may_be_null and None in column:
                 raise _null(name, dtype, column)
-            answer[name] = column if convert is None else [None if value is None else convert(value) for value in column]
+            answer[name] = (
+                column if convert is None else [None if value is None else convert(value) for value in column]
+            )
         return answer
 
 
@@ -134,8 +136,11 @@ class QueryEngine:
             UnknownEntityError: There is no such dataset.
             InvalidInputError: Keys, fields or timestamps don't fit the dataset.
         """
-        spec = keyed_dataset(self.catalog, dataset, tuple(dict.fromkeys(name for row in keys for name in row)) or
-                             self.catalog.dataset(dataset).keys)
+        spec = keyed_dataset(
+            self.catalog,
+            dataset,
+            tuple(dict.fromkeys(name for row in keys for name in row)) or self.catalog.dataset(dataset).keys,
+        )
         types = {field.name: field.dtype for field in spec.fields}
         columns = {}
         for name in spec.keys:
@@ -146,7 +151,7 @@ class QueryEngine:
         if timestamps is not None and len(timestamps) != len(keys):
             raise InvalidInputError(f"timestamps: there are {len(timestamps)}, but {len(keys)} rows of keys")
         at = time.time_ns() // 1000 if timestamps is None else parse_instants(timestamps)
-        rows = read_rows(self.catalog, self._reader, spec, columns, at, fields, past=timestamps is not None)
+        rows = read_rows(self.catalog, self._reader, spec, columns, at=at, fields=fields, past=timestamps is not None)
         data: Answer = {}
         for field, column in zip(rows.fields, rows.columns, strict=True):
             convert = to_json(optional(field.dtype))

@@ -76,7 +76,9 @@ def _outputs(step: PythonStep, title: str, result: object, rows: int) -> dict[st
         bare = name.partition(".")[2]
         series = returned.get(bare)
         if series is None:
-            problems.append(f"{bare} isn't among the columns that it returned ({', '.join(map(str, returned)) or 'none'})")
+            problems.append(
+                f"{bare} isn't among the columns that it returned ({', '.join(map(str, returned)) or 'none'})"
+            )
             continue
         if len(series) != rows:
             problems.append(f"{bare} has {len(series)} rows, the inputs ({_spelled(step)}) have {rows}")
@@ -103,12 +105,12 @@ def _named(title: str, result: object) -> "Mapping[object, pd.Series[Any]]":
             return {name: result[name] for name in result.columns if isinstance(result[name], pd.Series)}
         case pd.Series():
             if result.name is None:
-                raise ExtractorError(f"{title} returned a series without a name; name it after the feature: .rename('...')")
+                raise ExtractorError(
+                    f"{title} returned a series without a name; name it after the feature: .rename('...')"
+                )
             return {result.name: result}
         case _:
-            raise ExtractorError(
-                f"{title} returned {type(result).__name__}; a pandas Series or DataFrame is expected"
-            )
+            raise ExtractorError(f"{title} returned {type(result).__name__}; a pandas Series or DataFrame is expected")
 
 
 def _aligned(series: "pd.Series[Any]") -> "pd.Series[Any]":

@@ -78,7 +78,9 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
     def run(batch: Batch) -> None:
         require_index(dataset, indexed, past=batch.past)
         columns = batch.columns
-        values = [columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys]
+        values = [
+            columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys
+        ]
         found_columns, _ = keyed.read(values, batch.at, fields)
         for position, name, default in outputs:
             column = found_columns[position]
@@ -96,7 +98,9 @@ def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
     if not (indexed.offline if past else indexed.online):
         kind = "offline" if past else "online"
         when = "at a time in the past" if past else "at now"
-        raise InvalidInputError(f"dataset {dataset} has no {kind} index, which a read {when} needs; declare @index({kind}=True)")
+        raise InvalidInputError(
+            f"dataset {dataset} has no {kind} index, which a read {when} needs; declare @index({kind}=True)"
+        )
 
 
 def key_cast(part: KeyPart, *, elementwise: bool = False) -> Convert | None:
@@ -135,7 +139,8 @@ def _elementwise(step: LookupStep, keyed: KeyedReader, fields: list[str]) -> Run
             for row, value in enumerate(column):
                 if len(value) != lengths[row]:
                     raise InvalidInputError(
-                        f"row {row}: {keys[0][0]} has {lengths[row]} elements, {name} {len(value)}; the keys of {dataset} go together"
+                        f"row {row}: {keys[0][0]} has {lengths[row]} elements, {name} {len(value)}; the keys of "
+                        f"{dataset} go together"
                     )
         flat: list[list[object]] = [list(chain.from_iterable(column)) for column in lists]
         values = [

@@ -82,19 +82,21 @@ class AliasStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """A feature given by an expression over columns: `refs` maps the names in it to full names."""
+    """A feature given by an expression over features of its featureset, by their bare names."""
 
     column: str
     dtype: DataType
     expr: Node
-    refs: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionStep:
-    """Expressions that don't depend on each other, evaluated together; `inputs` are all columns that they read."""
+    """Expressions of one featureset that don't depend on each other, evaluated together.
 
-    inputs: tuple[tuple[str, DataType], ...]
+    `inputs` are the columns that they read: bare name, full name, type.
+    """
+
+    inputs: tuple[tuple[str, str, DataType], ...]
     features: tuple[Computed, ...]
 
 

@@ -11,7 +11,6 @@ from caraway.graph.specs import (
     ExpressionExtractor,
     Extractor,
     FeaturesetSpec,
-    IndexSpec,
     LookupExtractor,
     PythonExtractor,
 )
@@ -38,6 +37,15 @@ class _Chosen:
     featureset: FeaturesetSpec
     extractor: Extractor
     level: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What lookups have in common that can be one read."""
+
+    dataset: str
+    inputs: tuple[str, ...]
+    elementwise: bool
 
 
 def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) -> QueryPlan:
@@ -71,7 +79,9 @@ def _input_type(catalog: Catalog, name: str) -> DataType | None:
     known = catalog.features.get(name)
     if known is None and name not in catalog.referenced:
         if name in catalog.featuresets:
-            raise InvalidInputError(f"inputs: {name} is a featureset; name its features, such as {_example(catalog, name)}")
+            raise InvalidInputError(
+                f"inputs: {name} is a featureset; name its features, such as {_example(catalog, name)}"
+            )
         raise UnknownEntityError(f"inputs: {_unknown(catalog, name)}")
     return known
 
@@ -136,7 +146,7 @@ def _unresolvable(catalog: Catalog, name: str, chain: tuple[str, ...]) -> Except
     if name not in catalog.features:
         return UnknownEntityError(f"{name}{path} isn't among the inputs, and {_unknown(catalog, name)}")
     return InvalidInputError(
-        f"there is no way to compute {name}{path}: it has no extractor and isn't among the inputs. Add {name} to the inputs."
+        f"there is no way to compute {name}{path}: it has no extractor and isn't among the inputs; add it to the inputs"
     )
 
 
@@ -147,8 +157,8 @@ def _steps(
     steps: list[Step] = []
     for level in dict.fromkeys(item.level for item in chosen):
         members = [item for item in chosen if item.level == level]
-        lookups: dict[tuple[str, tuple[str, ...], bool], list[LookedUp]] = {}
-        expressions: list[Computed] = []
+        lookups: dict[_Read, list[LookedUp]] = {}
+        expressions: dict[str, list[ExpressionExtractor]] = {}
         for item in members:
             match item.extractor:
                 case LookupExtractor() as lookup:
@@ -159,13 +169,9 @@ def _steps(
                         dtype=catalog.features[lookup.output],
                         default=lookup.default,
                     )
-                    lookups.setdefault((lookup.dataset, lookup.inputs, elementwise), []).append(feature)
+                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs, elementwise), []).append(feature)
                 case ExpressionExtractor() as expression:
-                    dtype = catalog.features[expression.output]
-                    refs = tuple((name.partition(".")[2], name) for name in expression.inputs)
-                    expressions.append(
-                        Computed(column=expression.output, dtype=dtype, expr=expression.expr, refs=refs)
-                    )
+                    expressions.setdefault(item.featureset.name, []).append(expression)
                 case AliasExtractor() as alias:
                     steps.append(
                         AliasStep(
@@ -178,9 +184,8 @@ def _steps(
                     )
                 case PythonExtractor() as function:
                     steps.append(_python_step(catalog, item.featureset, function, given, types))
-        steps += [_lookup_step(catalog, *key, features, types) for key, features in lookups.items()]
-        if expressions:
-            steps.append(_expression_step(expressions, types))
+        steps += [_lookup_step(catalog, read, features, types) for read, features in lookups.items()]
+        steps += [_expression_step(catalog, together, types) for together in expressions.values()]
     return tuple(steps)
 
 
@@ -195,40 +200,44 @@ def _is_list(dtype: DataType) -> bool:
 
 
 def _lookup_step(
-    catalog: Catalog,
-    dataset: str,
-    inputs: tuple[str, ...],
-    elementwise: bool,  # noqa: FBT001 (unpacked from the group's key)
-    features: list[LookedUp],
-    types: Mapping[str, DataType | None],
+    catalog: Catalog, read: _Read, features: list[LookedUp], types: Mapping[str, DataType | None]
 ) -> LookupStep:
-    index = catalog.indexes.get(dataset)
-    if index is None:
-        raise InvalidInputError(f"{features[0].column} is looked up in dataset {dataset}, which has no index")
+    dataset = catalog.dataset(read.dataset)
+    index = catalog.indexes.get(dataset.name)
+    if index is None or dataset.index is None:
+        raise InvalidInputError(f"{features[0].column} is looked up in dataset {dataset.name}, which has no index")
     # The extractor has the dataset's order of keys; records of an aggregate have that of its groupby.
-    column_of = dict(zip(catalog.dataset(dataset).keys, inputs, strict=True))
+    column_of = dict(zip(dataset.keys, read.inputs, strict=True))
     keys = tuple(
         KeyPart(column=column_of[key.name], dtype=types.get(column_of[key.name]), key=key.name, key_dtype=key.dtype)
         for key in index.schema.keys
     )
     return LookupStep(
         index=index,
-        indexed=catalog.dataset(dataset).index or IndexSpec(online=False, offline=False),
+        indexed=dataset.index,
         keys=keys,
         features=tuple(features),
-        elementwise=elementwise,
+        elementwise=read.elementwise,
     )
 
 
-def _expression_step(expressions: list[Computed], types: Mapping[str, DataType | None]) -> ExpressionStep:
-    inputs: dict[str, DataType] = {}
-    for feature in expressions:
-        for _, name in feature.refs:
+def _expression_step(
+    catalog: Catalog, together: Sequence[ExpressionExtractor], types: Mapping[str, DataType | None]
+) -> ExpressionStep:
+    inputs: dict[str, tuple[str, DataType]] = {}
+    for extractor in together:
+        for name in extractor.inputs:
             dtype = types.get(name)
-            if dtype is None:  # a reference to a feature of the same featureset, which the graph holds
-                raise InvalidInputError(f"{feature.column}: the type of {name} isn't known")
-            inputs[name] = dtype
-    return ExpressionStep(inputs=tuple(inputs.items()), features=tuple(expressions))
+            if dtype is None:
+                raise InvalidInputError(f"{extractor.output} is computed from {name}, which the graph doesn't hold")
+            inputs[name] = (name.partition(".")[2], dtype)
+    return ExpressionStep(
+        inputs=tuple((bare, name, dtype) for name, (bare, dtype) in inputs.items()),
+        features=tuple(
+            Computed(column=extractor.output, dtype=catalog.features[extractor.output], expr=extractor.expr)
+            for extractor in together
+        ),
+    )
 
 
 def _python_step(

@@ -1,6 +1,7 @@
 """Columns in stored form to pandas, for user code, and back from what user code returns.
 
-The dtypes are those of the contract with users: nullable ones for scalars, Arrow for days and decimals, objects for the rest.
+The dtypes are those of the contract with users: nullable ones for scalars, Arrow for days and decimals, objects for the
+rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +20,8 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DateType,
     DatetimeType,
+    DateType,
     DecimalType,
     EmbeddingType,
     FloatType,
@@ -43,9 +44,7 @@ NAT = np.iinfo(np.int64).min
 Wrap = Callable[[Any], Any]
 
 
-def to_series(
-    values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, structs: bool = False
-) -> "pd.Series[Any]":
+def to_series(values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index) -> "pd.Series[Any]":
     """Make the series that user code sees.
 
     Args:
@@ -53,9 +52,8 @@ def to_series(
         dtype: Its type; None leaves the values as they are.
         name: Name of the series.
         index: Index of the series.
-        structs: Give structs as instances of their classes rather than as mappings that can't be changed.
     """
-    return pd.Series(_array(values, dtype, structs=structs), index=index, name=name, copy=False)
+    return pd.Series(_array(values, dtype), index=index, name=name, copy=False)
 
 
 def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
@@ -63,7 +61,7 @@ def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
 
 
-def _array(values: Sequence[object], dtype: DataType | None, *, structs: bool) -> Any:  # noqa: ANN401 (pandas arrays)
+def _array(values: Sequence[Any], dtype: DataType | None) -> Any:  # noqa: ANN401, PLR0911 (a line a type)
     base = None if dtype is None else base_type(dtype)
     match base:
         case IntType():
@@ -71,22 +69,22 @@ def _array(values: Sequence[object], dtype: DataType | None, *, structs: bool) -
         case FloatType():
             return FloatingArray(*_masked(values, np.float64, 0.0))
         case BoolType():
-            return BooleanArray(*_masked(values, np.bool_, False))
+            return BooleanArray(*_masked(values, np.bool_, 0))
         case StringType():
-            return pd.array(values, dtype="string")  # type: ignore[call-overload]
+            return pd.array(list(values), dtype="string")
         case DatetimeType():
             raw = np.array([NAT if value is None else value for value in values], dtype=np.int64)
             return pd.DatetimeIndex(raw.view("datetime64[us]").astype("datetime64[ns]"), tz="UTC").array
         case DateType():
-            days = [None if value is None else to_date(value) for value in values]  # type: ignore[arg-type]
-            return pd.array(days, dtype=pd.ArrowDtype(pa.date32()))
+            days = [None if value is None else to_date(value) for value in values]
+            return pd.Series(days, dtype=pd.ArrowDtype(pa.date32())).array
         case DecimalType(scale):
-            numbers = [None if value is None else Decimal(value) for value in values]  # type: ignore[arg-type]
-            return pd.array(numbers, dtype=pd.ArrowDtype(pa.decimal128(DECIMAL_DIGITS, scale)))
+            numbers = [None if value is None else Decimal(value) for value in values]
+            return pd.Series(numbers, dtype=pd.ArrowDtype(pa.decimal128(DECIMAL_DIGITS, scale))).array
         case None:
             return _objects(values, lambda value: value)
         case _:
-            return _objects(values, decode(base) if structs else _user_value(base))
+            return _objects(values, _user_value(base))
 
 
 def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> tuple[Any, Any]:
@@ -105,7 +103,7 @@ def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
 
 
 def _user_value(dtype: DataType) -> Wrap:
-    """Compile what turns a value inside a composite into what user code sees: records as mappings that can't be changed."""
+    """Compile what turns a composite value into what user code sees: records as mappings that can't be changed."""
     match strip_optional(dtype):
         case ListType(of):
             item = _user_value(of)
@@ -130,7 +128,9 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
             optional, or a value that violates the type.
     """
     if not series.empty and not _accepts(base_type(dtype), series.dtype):
-        raise InvalidInputError(f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}")
+        raise InvalidInputError(
+            f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}"
+        )
     values = [None if is_null(value) else value for value in series.astype(object).tolist()]
     if None in values and not is_optional(dtype):
         raise InvalidInputError(f"is declared {type_name(dtype)}, but row {values.index(None)} is null")
@@ -144,7 +144,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
     return stored
 
 
-def _accepts(base: DataType, dtype: object) -> bool:
+def _accepts(base: DataType, dtype: object) -> bool:  # noqa: PLR0911 (a line a type)
     """Tell whether a column of a pandas dtype may hold values of a type."""
     kind = str(dtype)
     match base:
