@@ -167,4 +167,4 @@ def airports(register: pd.DataFrame) -> pd.DataFrame:
 
 def _nullable(column: pd.Series) -> pd.Series:
     """Replace NaN by None, which says "unknown" in JSON too."""
-    return column.astype(object).where(column.notna(), None)
+    return pd.Series([None if pd.isna(value) else value for value in column], index=column.index, dtype=object)

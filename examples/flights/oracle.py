@@ -5,8 +5,9 @@ Nothing of Caraway is used here. Each function looks at a flight's due time and 
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from statistics import pstdev
+from typing import Any
 
 import pandas as pd
 
@@ -38,25 +39,24 @@ def expected(tables: Mapping[str, pd.DataFrame], flight_ids: list[str]) -> pd.Da
     features = pd.concat(blocks, axis=1).astype(object)
     features["Risk.score"] = [_score(row) for row in features.to_dict("records")]
     features["Risk.is_late_risk"] = features["Risk.score"] > 0.5
-    features = features.astype(object)
-    return features.where(features.notna(), None)
+    return pd.DataFrame({name: list(map(_null_as_none, column)) for name, column in features.items()}, dtype=object)
 
 
 def _flight(flights: pd.DataFrame, weather: pd.DataFrame) -> pd.DataFrame:
     reports = {airport: group.reset_index(drop=True) for airport, group in weather.groupby("airport")}
     rows = []
-    for flight in flights.itertuples():
-        report = _newest(reports.get(flight.origin), "measured", flight.due)
-        if report is not None and report["measured"] < flight.due - WEATHER_VALID_FOR:
+    for flight in flights.to_dict("records"):
+        report = _newest(reports.get(flight["origin"]), "measured", flight["due"])
+        if report is not None and report["measured"] < flight["due"] - WEATHER_VALID_FOR:
             report = None
         rows.append(
             {
-                "Flight.flight_id": flight.flight_id,
-                "Flight.carrier": flight.carrier,
-                "Flight.origin": flight.origin,
-                "Flight.dest": flight.dest,
-                "Flight.tailnum": flight.tailnum,
-                "Flight.distance": flight.distance,
+                "Flight.flight_id": flight["flight_id"],
+                "Flight.carrier": flight["carrier"],
+                "Flight.origin": flight["origin"],
+                "Flight.dest": flight["dest"],
+                "Flight.tailnum": flight["tailnum"],
+                "Flight.distance": flight["distance"],
                 "Flight.temperature": report["temperature"] if report is not None else None,
                 "Flight.wind": report["wind"] if report is not None else None,
                 "Flight.precipitation": report["precipitation"] if report is not None else 0.0,
@@ -69,9 +69,11 @@ def _flight(flights: pd.DataFrame, weather: pd.DataFrame) -> pd.DataFrame:
 def _origin(flights: pd.DataFrame, departures: pd.DataFrame) -> pd.DataFrame:
     history = dict(iter(departures.groupby("origin")))
     rows = []
-    for flight in flights.itertuples():
-        row: dict[str, object] = {"Origin.origin": flight.origin}
-        delays = {name: _window(history.get(flight.origin), flight.due, length) for name, length in WINDOWS.items()}
+    for flight in flights.to_dict("records"):
+        row: dict[str, Any] = {"Origin.origin": flight["origin"]}
+        delays = {
+            name: _window(history.get(flight["origin"]), flight["due"], length) for name, length in WINDOWS.items()
+        }
         for name, values in delays.items():
             row[f"Origin.mean_delay_{name}"] = sum(values) / len(values) if values else 0.0
             row[f"Origin.max_delay_{name}"] = max(values) if values else None
@@ -88,22 +90,22 @@ def _destination(flights: pd.DataFrame, departures: pd.DataFrame, airports: pd.D
     # One walk through time: where each aircraft went last, and how many that makes for each airport.
     where: dict[str, str] = {}
     aircraft: Counter[str] = Counter()
-    events = departures[["departed", "tailnum", "dest"]].itertuples(index=False)
+    events = iter(departures.to_dict("records"))
     event = next(events, None)
-    for flight in flights.sort_values("due", kind="stable").itertuples():
-        while event is not None and event.departed <= flight.due:
-            if event.tailnum in where:
-                aircraft[where[event.tailnum]] -= 1
-            where[event.tailnum] = event.dest
-            aircraft[event.dest] += 1
+    for flight in flights.sort_values("due", kind="stable").reset_index().to_dict("records"):
+        while event is not None and event["departed"] <= flight["due"]:
+            if event["tailnum"] in where:
+                aircraft[where[event["tailnum"]]] -= 1
+            where[event["tailnum"]] = event["dest"]
+            aircraft[event["dest"]] += 1
             event = next(events, None)
-        known = flight.dest in register.index
-        rows[flight.Index] = {
-            "Destination.faa": flight.dest,
-            "Destination.dest": flight.dest,
-            "Destination.name": register.loc[flight.dest, "name"] if known else "unknown",
-            "Destination.altitude": register.loc[flight.dest, "altitude"] if known else None,
-            "Destination.aircraft": aircraft[flight.dest],
+        known = flight["dest"] in register.index
+        rows[flight["index"]] = {
+            "Destination.faa": flight["dest"],
+            "Destination.dest": flight["dest"],
+            "Destination.name": register.loc[flight["dest"], "name"] if known else "unknown",
+            "Destination.altitude": register.loc[flight["dest"], "altitude"] if known else None,
+            "Destination.aircraft": aircraft[flight["dest"]],
         }
     return pd.DataFrame([rows[index] for index in flights.index], dtype=object)
 
@@ -112,17 +114,17 @@ def _aircraft(flights: pd.DataFrame, departures: pd.DataFrame, planes: pd.DataFr
     register = planes.set_index("tailnum")
     history = {tailnum: group.reset_index(drop=True) for tailnum, group in departures.groupby("tailnum")}
     rows = []
-    for flight in flights.itertuples():
-        known = flight.tailnum in register.index
-        built = register.loc[flight.tailnum, "built"] if known else None
-        last = _newest(history.get(flight.tailnum), "departed", flight.due)
+    for flight in flights.to_dict("records"):
+        known = flight["tailnum"] in register.index
+        built = register.loc[flight["tailnum"], "built"] if known else None
+        last = _newest(history.get(flight["tailnum"]), "departed", flight["due"])
         rows.append(
             {
-                "Aircraft.tailnum": flight.tailnum,
+                "Aircraft.tailnum": flight["tailnum"],
                 "Aircraft.built": built,
-                "Aircraft.seats": register.loc[flight.tailnum, "seats"] if known else None,
-                "Aircraft.manufacturer": register.loc[flight.tailnum, "manufacturer"] if known else "unknown",
-                "Aircraft.age": flight.due.year - built if built is not None else None,
+                "Aircraft.seats": register.loc[flight["tailnum"], "seats"] if known else None,
+                "Aircraft.manufacturer": register.loc[flight["tailnum"], "manufacturer"] if known else "unknown",
+                "Aircraft.age": flight["due"].year - built if built is not None else None,
                 "Aircraft.last_delay": last["delay"] if last is not None else None,
             }
         )
@@ -132,19 +134,19 @@ def _aircraft(flights: pd.DataFrame, departures: pd.DataFrame, planes: pd.DataFr
 def _carrier(flights: pd.DataFrame, departures: pd.DataFrame) -> pd.DataFrame:
     history = dict(iter(departures.groupby("carrier")))
     rows = []
-    for flight in flights.itertuples():
-        delays = _window(history.get(flight.carrier), flight.due, 7 * 24 * HOUR)
+    for flight in flights.to_dict("records"):
+        delays = _window(history.get(flight["carrier"]), flight["due"], 7 * 24 * HOUR)
         late = sum(delay > 15 for delay in delays)
         rows.append(
             {
-                "Risk.carrier": flight.carrier,
+                "Risk.carrier": flight["carrier"],
                 "Risk.carrier_late_share_7d": late / len(delays) if delays else 0.0,
             }
         )
     return pd.DataFrame(rows, dtype=object)
 
 
-def _score(features: Mapping[str, object]) -> float:
+def _score(features: Mapping[Hashable, Any]) -> float:
     """Repeat the extractor's sum, one flight at a time."""
 
     def number(name: str, otherwise: float) -> float:
@@ -178,3 +180,7 @@ def _newest(history: pd.DataFrame | None, time: str, at: pd.Timestamp) -> pd.Ser
         return None
     end = history[time].searchsorted(at, side="right")
     return history.iloc[end - 1] if end else None
+
+
+def _null_as_none(value: Any) -> Any:
+    return None if pd.isna(value) else value

@@ -1,7 +1,7 @@
 """The oracle against cases that were worked out by hand."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -70,7 +70,7 @@ def _tables(
     }
 
 
-def _features(*args: Any, **kwargs: Any) -> dict[str, Any]:
+def _features(*args: Any, **kwargs: Any) -> dict[Hashable, Any]:
     return oracle.expected(_tables(*args, **kwargs), ["F"]).iloc[0].to_dict()
 
 

@@ -18,7 +18,9 @@ RETRY_SECONDS = 180.0
 Told = Callable[[int, pd.Timestamp], None]
 
 
-def replay(flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: Told) -> float:
+def replay(
+    flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: Told, size: int = SLICE
+) -> float:
     """Send all events and return how many seconds that took, until the last one was durable.
 
     Args:
@@ -26,6 +28,7 @@ def replay(flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, sp
         url: The server.
         tables: The events by endpoint.
         speed: How many times faster than in reality; 0: as fast as it goes.
+        size: Events in a slice.
         told: Called after each slice with the number of events in it and the time up to which all are sent.
 
     Raises:
@@ -37,7 +40,7 @@ def replay(flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, sp
     clients = {endpoint: Client(url) for endpoint in tables}
     try:
         with ThreadPoolExecutor(len(clients)) as pool:
-            for piece in flights.slices(tables, SLICE):
+            for piece in flights.slices(tables, size):
                 reached = max(_times(flights, endpoint, rows).max() for endpoint, rows in piece.items())
                 first = first or min(_times(flights, endpoint, rows).min() for endpoint, rows in piece.items())
                 if speed:
@@ -59,4 +62,4 @@ def _times(flights: Flights, endpoint: str, rows: pd.DataFrame) -> "pd.Series[pd
 
 
 def _send(client: Client, endpoint: str, rows: pd.DataFrame) -> None:
-    client.log(WEBHOOK, endpoint, rows, batch_size=BATCH, retry_seconds=RETRY_SECONDS)
+    client.log(WEBHOOK, endpoint, rows, batch_size=BATCH, retry_timeout=RETRY_SECONDS)
