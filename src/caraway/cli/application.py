@@ -2,6 +2,7 @@
 
 import typer
 
+from caraway.cli.demo import demo
 from caraway.cli.down import down
 from caraway.cli.jars import jars
 from caraway.cli.status import status
@@ -18,3 +19,4 @@ app.command()(up)
 app.command()(down)
 app.command()(status)
 app.command()(jars)
+app.command()(demo)

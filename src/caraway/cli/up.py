@@ -108,13 +108,14 @@ def _start_detached(settings: Settings) -> None:
 
 
 def _wait_until_ready(child: subprocess.Popen[bytes], folder: DataFolder, progress: Progress) -> StackRecord:
-    shown = None
+    shown: tuple[PartStatus, ...] = ()
     while child.poll() is None:
         record = read_record(folder.record)
         if record is not None and record.pid == child.pid:
-            if record.parts != shown:
+            news = [f"{part.name}: {part.state}" for part in record.parts if part not in shown]
+            if news:
                 shown = record.parts
-                progress(record.state, record.parts)
+                progress(", ".join(news), record.parts)
             if record.state == "running":
                 return record
         time.sleep(POLL_SECONDS)
