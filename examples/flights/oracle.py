@@ -182,5 +182,5 @@ def _newest(history: pd.DataFrame | None, time: str, at: pd.Timestamp) -> pd.Ser
     return history.iloc[end - 1] if end else None
 
 
-def _null_as_none(value: Any) -> Any:
-    return None if pd.isna(value) else value
+def _null_as_none(value: object) -> object:
+    return None if value is None or value is pd.NA or value != value else value  # noqa: PLR0124 (NaN)
