@@ -56,12 +56,22 @@ class CommitService:
         self.close = close
 
     @classmethod
-    def connect(cls, postgres_url: str, bootstrap_servers: str, *, partitions: int = 1) -> Self:
-        """Make the service for a Postgres and a Kafka; nothing is opened yet. New topics get `partitions`."""
+    def connect(
+        cls, postgres_url: str, bootstrap_servers: str, *, partitions: int = 1, kafka_timeout_s: float = 30.0
+    ) -> Self:
+        """Make the service for a Postgres and a Kafka; nothing is opened yet.
+
+        Args:
+            postgres_url: Where the state is.
+            bootstrap_servers: Where the topics are.
+            partitions: Partitions of a new topic.
+            kafka_timeout_s: How long a commit waits for Kafka, in seconds.
+        """
         engine = connect(postgres_url)
 
         def make_topics(topics: Sequence[TopicPlan]) -> None:
-            ensure_topics(bootstrap_servers, [topic.name for topic in topics], partitions)
+            names = [topic.name for topic in topics]
+            ensure_topics(bootstrap_servers, names, partitions, timeout_s=kafka_timeout_s)
 
         return cls(StateReader(engine), StateWriter(engine), make_topics, close=engine.dispose)
 
