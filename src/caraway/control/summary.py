@@ -47,7 +47,7 @@ def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
         for job in change.plan_before.jobs
         if job.job_id not in kept
     ]
-    return tuple(f"{line}\n" for line in lines)
+    return tuple(lines)
 
 
 def _gist(change: Change, *, preview: bool) -> str:

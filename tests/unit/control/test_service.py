@@ -51,7 +51,7 @@ def service(world: World) -> CommitService:
 
 def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
     request = CommitRequest(message="change", graph=graph, **options)  # type: ignore[arg-type]
-    return "".join(service.commit(request).summary)
+    return "\n".join([*service.commit(request).summary, ""])
 
 
 def test_topics_come_before_the_commit(world: World, service: CommitService) -> None:
