@@ -99,6 +99,10 @@ def schema_of(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Schema
             return step_schema(operator, schema_of(operator.of, datasets))
 
 
+def _value_columns(schema: Schema) -> str:
+    return f"value columns: {', '.join(schema.values) or 'none'}"
+
+
 @singledispatch
 def step_schema(operator: Operator, before: Schema) -> Schema:
     """Compute the schema after an operator with one input, given the schema before it."""

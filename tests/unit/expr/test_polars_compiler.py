@@ -1,0 +1,168 @@
+import math
+from typing import Any
+
+import polars as pl
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import (
+    BOOL,
+    BYTES,
+    DATE,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    DataType,
+    DecimalType,
+    EmbeddingType,
+    ListType,
+    MapType,
+    StructType,
+    base_type,
+    optional,
+)
+from caraway.expr import Expr, col, lit
+from caraway.expr.inference import infer
+from caraway.expr.nodes import NODE_TYPES, Literal, Node
+from caraway.expr.polars_compiler import _compile, compile_as, compile_expr
+from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from tests.unit.expr.naive import evaluate
+from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
+
+NOW = 1_700_000_000_123_456
+
+
+def compiled(node: Node, given_rows: list[dict[str, Any]]) -> tuple[list[Any], DataType]:
+    dtype = infer(node, SCHEMA)
+    frame = pl.DataFrame([to_polars(name, [row[name] for row in given_rows], t) for name, t in SCHEMA.items()])
+    result = frame.with_columns(compile_expr(node, SCHEMA, now=NOW).alias("result"))["result"]
+    assert result.dtype == polars_type(dtype)
+    return from_polars(result, dtype), dtype
+
+
+def same(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) and math.isnan(right)
+        return left == right and math.copysign(1, left) == math.copysign(1, right)
+    return type(left) is type(right) and left == right
+
+
+ROW: dict[str, Any] = {
+    "i": -(2**63),
+    "f": -0.0,
+    "b": True,
+    "s": "ΑΣ",
+    "t": -1,
+    "oi": None,
+    "of": None,
+    "ob": None,
+    "os": None,
+    "ot": None,
+}
+
+
+@settings(max_examples=150, deadline=None)
+@given(node=any_expression(), given_rows=st.lists(rows(), min_size=1, max_size=4))
+@example(node=(col("i") // -1).node, given_rows=[ROW])
+@example(node=(-col("i")).node, given_rows=[ROW])
+@example(node=col("s").str.lower().node, given_rows=[ROW])
+@example(node=col("t").dt.since_epoch("second").node, given_rows=[ROW])
+@example(node=(lit(None) & col("b")).node, given_rows=[ROW])
+def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
+    found, dtype = compiled(node, given_rows)
+    expected = [evaluate(node, row, SCHEMA, NOW) for row in given_rows]
+    assert len(found) == len(expected)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert same(ours, theirs), (str(Expr(node)), dtype, ours, theirs)
+
+
+@pytest.mark.parametrize("node_type", NODE_TYPES)
+def test_every_node_is_compiled(node_type: type) -> None:
+    assert _compile.dispatch(node_type) is not _compile.dispatch(object)
+
+
+@pytest.mark.parametrize(
+    ("expr", "expected"),
+    [
+        # Spec 10.3, row by row.
+        (lit(7) / 2, 3.5),
+        (lit(1) / 0, math.inf),
+        (lit(-1) / 0, -math.inf),
+        (lit(0) / 0, math.nan),
+        (lit(1.5) // 0, math.inf),
+        (lit(1.5) % 0, math.nan),
+        (lit(1) // 0, None),
+        (lit(1) % 0, None),
+        (lit(-7) // 2, -4),
+        (lit(-7) % 2, 1),
+        (lit(7) % -2, -1),
+        (lit(-7.5) % 2, 0.5),
+        (lit(2**63 - 1) + 1, -(2**63)),
+        (lit(2**53) == lit(2.0**53), True),
+        (lit(math.nan) == lit(math.nan), True),
+        (lit(math.nan) > lit(math.inf), True),
+        # Spec 12.1.
+        (lit(2.5).round(), 3),
+        (lit(-2.5).round(), -3),
+        (lit(1.005).round(2), 1.0),
+        (lit(2.675).round(2), 2.68),
+        (lit(7).round(2), 7.0),
+        (lit(-2.5).ceil(), -2),
+        (lit(-2.5).floor(), -3),
+        (lit(math.nan).floor(), None),
+        (lit(1e300).ceil(), None),
+        (lit(-1.0).num.sqrt(), math.nan),
+        (lit(1.0).num.to_string(), "1.0"),
+        (lit(1e20).num.to_string(), "1e20"),
+        (lit(1e-7).num.to_string(), "1e-7"),
+        (lit(-0.0).num.to_string(), "-0.0"),
+        (lit(123456789.123).num.to_string(), "123456789.123"),
+        (lit(math.inf).num.to_string(), "inf"),
+        # Spec 12.2.
+        (lit("ß").str.upper(), "SS"),
+        (lit("aé😀").str.len(), 3),
+        (lit("a.c").str.contains("."), True),
+        (lit("abc").str.contains("a.c"), False),
+        (lit("abc").str.contains(""), True),
+    ],
+    ids=str,
+)
+def test_edges_named_by_the_spec(expr: Expr, expected: object) -> None:
+    found, _ = compiled(expr.node, [ROW])
+    assert same(found[0], expected)
+
+
+def test_a_declared_type_widens_ints() -> None:
+    frame = pl.DataFrame({"i": [1]})
+    assert frame.select(compile_as(col("i").node, FLOAT, {"i": INT})).to_series().to_list() == [1.0]
+    null = Literal(value=None, dtype=None)
+    assert frame.select(compile_as(null, optional(STRING), {"i": INT})).to_series().dtype == pl.String
+
+
+WINDOW = StructType("W", (("begin", DATETIME), ("tags", MapType(DecimalType(2)))))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        (INT, [1, None]),
+        (FLOAT, [1.5, None]),
+        (BOOL, [True, None]),
+        (STRING, ["a", None]),
+        (BYTES, [b"a", None]),
+        (DATETIME, [1_700_000_000_123_456, -1, None]),
+        (DATE, [-1, 19_000, None]),
+        (DecimalType(3), ["1.250", "-0.001", None]),
+        (EmbeddingType(2), [[1.0, 2.0], None]),
+        (ListType(optional(DATE)), [[1, None], [], None]),
+        (MapType(INT), [{"a": 1}, {}, None]),
+        (WINDOW, [[5, {"x": "1.20"}], None]),
+    ],
+)
+def test_stored_values_pass_through_polars(dtype: DataType, values: list[Any]) -> None:
+    series = to_polars("x", values, optional(dtype))
+    assert series.dtype == polars_type(base_type(dtype))
+    assert from_polars(series, dtype) == values
