@@ -63,8 +63,8 @@ class Connection:
     ) -> Response:
         """Post JSON, again and again while the server is away or in trouble, for `retry_timeout` seconds.
 
-        Each attempt says how long ago the first one was (`Caraway-Elapsed-Ms`): the server drops what it took already, and for that must
-        know how far back to look.
+        Each further attempt says how long ago the first one was (`Caraway-Elapsed-Ms`): the server drops what it took
+        already, and for that must know how far back to look. The first one doesn't, so that it need not look at all.
 
         Raises:
             RemoteError: The server refused, or was still in trouble at the end.
@@ -72,13 +72,8 @@ class Connection:
         """
         content, started = orjson.dumps(body), self._clock()
         pauses = _pauses()
+        attempt = {"Content-Type": "application/json", **headers}
         while True:
-            elapsed = self._clock() - started
-            attempt = {
-                "Content-Type": "application/json",
-                "Caraway-Elapsed-Ms": str(int(elapsed * 1_000)),
-                **headers,
-            }
             try:
                 return self._checked(path, content, attempt)
             except (RemoteError, UnavailableError) as error:
@@ -87,6 +82,7 @@ class Connection:
                 if refused or self._clock() - started + pause > retry_timeout:
                     raise
                 self._sleep(pause)
+                attempt["Caraway-Elapsed-Ms"] = str(int((self._clock() - started) * 1_000))
 
     def _checked(
         self,
