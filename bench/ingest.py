@@ -1,4 +1,4 @@
-"""Ingest: events a second through HTTP in batches of 1,000, until durable, and until visible in the flights' aggregates.
+"""Ingest: events a second through HTTP in batches of 1,000, until durable and until visible in the flights' aggregates.
 
     python bench/ingest.py [--url URL] [--events 300000] [--senders 2] [--json FILE]
 
@@ -45,7 +45,7 @@ class Question:
     input: str
     output: str
     at: pd.Timestamp
-    values: Mapping[str, float]
+    wanted: Mapping[str, float]
 
 
 def main() -> int:
@@ -164,7 +164,7 @@ def wait_until_visible(url: str, questions: Sequence[Question], started: float) 
 
 def answered(connection: Connection, question: Question) -> bool:
     """Tell whether the served values are the wanted ones."""
-    keys = list(question.values)
+    keys = list(question.wanted)
     body = {
         "inputs": [question.input],
         "outputs": [question.output],
@@ -174,7 +174,7 @@ def answered(connection: Connection, question: Question) -> bool:
     served = connection.post("/query", body)[question.output]
     return all(
         value is not None and math.isclose(value, wanted, rel_tol=TOLERANCE)
-        for value, wanted in zip(served, question.values.values(), strict=True)
+        for value, wanted in zip(served, question.wanted.values(), strict=True)
     )
 
 

@@ -72,7 +72,7 @@ def _commit(name: str, parent: str | None, graph: Graph, *, branch: str = "main"
         author="me@example.com",
         graph=encode_graph(graph),
         fingerprint="graph-1:0",
-        summary=("line 1\n", "line 2\n"),
+        summary=("line 1", "line 2"),
         jobs=plan_graph(graph).jobs,
     )
 
@@ -116,7 +116,7 @@ def test_a_commit_moves_its_branch_and_wants_its_jobs(reader: StateReader, write
     assert (record.message, record.author, record.summary) == (
         "message of a",
         "me@example.com",
-        ("line 1\n", "line 2\n"),
+        ("line 1", "line 2"),
     )
     (job,) = reader.jobs()
     assert (job.commit_id, job.dataset, job.pipeline, job.mode) == ("a", "Spend", "sum_up", "real-time")
