@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
+# Rejected rows that a message spells out.
+SHOWN_REASONS = 10
 
 
 class Client:
@@ -129,7 +131,8 @@ class Client:
             The last answer; None if there are no rows.
 
         Raises:
-            RemoteError: The server refused a chunk; earlier ones are taken.
+            InvalidInputError: Some rows don't fit the dataset; all others, of all chunks, are taken.
+            RemoteError: The server refused a whole chunk; earlier ones are taken, later ones weren't sent.
             UnavailableError: The server doesn't answer.
         """
         if batch_size < 1:
@@ -138,11 +141,20 @@ class Client:
             print("log: the frame has no rows, nothing is sent")  # noqa: T201 (part of the API)
             return None
         data, response = columns_of(df), None
+        rejected, reasons = 0, []
         for start in range(0, len(df), batch_size):
             chunk = {name: values[start : start + batch_size] for name, values in data.items()}
             headers = {**self._headers(), "Idempotency-Key": str(uuid.uuid4())}
             body = {"webhook": webhook, "endpoint": endpoint, "data": chunk}
             response = self._connection.post_until_taken("/log", body, headers, retry_timeout=retry_timeout)
+            report = response.json()
+            rejected += report.get("rejected", 0)
+            reasons += [f"row {start + e['row']}, {e['field']}: {e['message']}" for e in report.get("errors", ())]
+        if rejected:
+            shown = "".join(f"\n  {reason}" for reason in reasons[:SHOWN_REASONS])
+            raise InvalidInputError(
+                f"{webhook}/{endpoint} took {len(df) - rejected} of {len(df)} rows; it rejected:{shown}"
+            )
         return response
 
     def query(
