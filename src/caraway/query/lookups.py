@@ -1,15 +1,14 @@
 """Lookup steps: from key columns to the fields of a dataset, in one read of the index."""
 
 from collections.abc import Callable, Sequence
-from itertools import chain
 
-from caraway.dtypes.types import DataType, base_type, strip_optional
+from caraway.dtypes.types import base_type
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
 from caraway.plan.model import IndexPlan
 from caraway.query.batch import Batch, Run
-from caraway.query.model import Instants, KeyPart, LookedUp, LookupStep, Reader
+from caraway.query.model import Instants, KeyPart, LookupStep, Reader
 from caraway.topics.codec import RecordCodec
 
 Convert = Callable[[object], object]
@@ -71,7 +70,7 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
     """Make the function that adds the columns of a lookup step to a batch."""
     keyed = KeyedReader(step.index, reader)
     fields = list(dict.fromkeys(feature.field for feature in step.features))
-    keys = [(part.column, key_cast(part, elementwise=step.elementwise)) for part in step.keys]
+    keys = [(part.column, key_cast(part)) for part in step.keys]
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
     dataset, indexed = step.index.dataset, step.indexed
 
@@ -86,7 +85,7 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
             column = found_columns[position]
             columns[name] = column if default is None else [default if value is None else value for value in column]
 
-    return _elementwise(step, keyed, fields) if step.elementwise else run
+    return run
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
@@ -103,15 +102,11 @@ def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
         )
 
 
-def key_cast(part: KeyPart, *, elementwise: bool = False) -> Convert | None:
+def key_cast(part: KeyPart) -> Convert | None:
     """Return what turns a feature's values into those of the key field; None where they are alike already."""
     target = base_type(part.key_dtype)
-    if part.dtype is not None:
-        source: DataType = strip_optional(part.dtype)
-        if elementwise and hasattr(source, "of"):
-            source = source.of
-        if base_type(source) == target:
-            return None
+    if part.dtype is not None and base_type(part.dtype) == target:
+        return None
     convert = cast(target)
     return lambda value: None if value is None else convert(value)
 
@@ -124,51 +119,3 @@ def _converted(name: str, convert: Convert, values: Sequence[object]) -> list[ob
         except InvalidInputError as error:
             raise InvalidInputError(f"{name}, row {row}, can't be a key: {error}") from None
     return converted
-
-
-def _elementwise(step: LookupStep, keyed: KeyedReader, fields: list[str]) -> Run:
-    """Make the lookup over lists of keys: all elements of all rows are read at once and put back into lists."""
-    keys = [(part.column, key_cast(part, elementwise=True)) for part in step.keys]
-    dataset, indexed = step.index.dataset, step.indexed
-
-    def run(batch: Batch) -> None:
-        require_index(dataset, indexed, past=batch.past)
-        lists = [_key_lists(batch.columns[name], name) for name, _ in keys]
-        lengths = [len(value) for value in lists[0]]
-        for (name, _), column in zip(keys, lists, strict=True):
-            for row, value in enumerate(column):
-                if len(value) != lengths[row]:
-                    raise InvalidInputError(
-                        f"row {row}: {keys[0][0]} has {lengths[row]} elements, {name} {len(value)}; the keys of "
-                        f"{dataset} go together"
-                    )
-        flat: list[list[object]] = [list(chain.from_iterable(column)) for column in lists]
-        values = [
-            column if convert is None else _converted(name, convert, column)
-            for (name, convert), column in zip(keys, flat, strict=True)
-        ]
-        at: Instants = batch.at
-        if not isinstance(at, int):
-            at = [at[row] for row, length in enumerate(lengths) for _ in range(length)]
-        columns = keyed.read(values, at, fields)[0] if flat[0] else [[] for _ in fields]
-        for feature in step.features:
-            batch.columns[feature.column] = _grouped(columns[fields.index(feature.field)], lengths, feature)
-
-    return run
-
-
-def _key_lists(column: Sequence[object], name: str) -> list[list[object]]:
-    lists: list[list[object]] = []
-    for row, value in enumerate(column):
-        if value is None:
-            lists.append([])
-        elif isinstance(value, (list, tuple)):
-            lists.append(list(value))
-        else:
-            raise InvalidInputError(f"{name}, row {row}: a list of keys is expected, found {value!r}")
-    return lists
-
-
-def _grouped(values: Sequence[object], lengths: Sequence[int], feature: LookedUp) -> list[object]:
-    rest = iter(feature.default if value is None else value for value in values)
-    return [[next(rest) for _ in range(length)] for length in lengths]

@@ -57,16 +57,12 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStep:
-    """All fields that a query wants of one dataset with one key: a single read of the index.
-
-    `elementwise`: the keys are lists, and each element is looked up.
-    """
+    """All fields that a query wants of one dataset with one key: a single read of the index."""
 
     index: IndexPlan
     indexed: IndexSpec
     keys: tuple[KeyPart, ...]
     features: tuple[LookedUp, ...]
-    elementwise: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

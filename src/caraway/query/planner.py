@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from caraway.dtypes.types import DataType, ListType, strip_optional
+from caraway.dtypes.types import DataType
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.specs import (
     AliasExtractor,
@@ -45,7 +45,6 @@ class _Read:
 
     dataset: str
     inputs: tuple[str, ...]
-    elementwise: bool
 
 
 def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) -> QueryPlan:
@@ -162,14 +161,13 @@ def _steps(
         for item in members:
             match item.extractor:
                 case LookupExtractor() as lookup:
-                    elementwise = _is_elementwise(catalog, lookup, types)
                     feature = LookedUp(
                         column=lookup.output,
                         field=lookup.field,
                         dtype=catalog.features[lookup.output],
                         default=lookup.default,
                     )
-                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs, elementwise), []).append(feature)
+                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs), []).append(feature)
                 case ExpressionExtractor() as expression:
                     expressions.setdefault(item.featureset.name, []).append(expression)
                 case AliasExtractor() as alias:
@@ -187,16 +185,6 @@ def _steps(
         steps += [_lookup_step(catalog, read, features, types) for read, features in lookups.items()]
         steps += [_expression_step(catalog, together, types) for together in expressions.values()]
     return tuple(steps)
-
-
-def _is_elementwise(catalog: Catalog, lookup: LookupExtractor, types: Mapping[str, DataType | None]) -> bool:
-    """Tell whether a feature is a list because its keys are lists, rather than the field itself."""
-    keys = [types.get(name) for name in lookup.inputs]
-    return _is_list(catalog.features[lookup.output]) and all(dtype is not None and _is_list(dtype) for dtype in keys)
-
-
-def _is_list(dtype: DataType) -> bool:
-    return isinstance(strip_optional(dtype), ListType)
 
 
 def _lookup_step(
@@ -217,7 +205,6 @@ def _lookup_step(
         indexed=dataset.index,
         keys=keys,
         features=tuple(features),
-        elementwise=read.elementwise,
     )
 
 
