@@ -1,0 +1,52 @@
+"""The quick way through a column gives what the cast of each value gives."""
+
+from typing import Any
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType, DataType, optional
+from caraway.dtypes.values import cast
+from caraway.errors import InvalidInputError
+from caraway.ingest.casting import ColumnCast
+
+TYPES: list[DataType] = [
+    INT,
+    FLOAT,
+    BOOL,
+    STRING,
+    DATETIME,
+    BetweenType(INT, -5, 5),
+    BetweenType(FLOAT, -0.5, 1e9, strict_min=True),
+    optional(INT),
+    optional(FLOAT),
+    optional(BetweenType(INT, 0, 100, strict_max=True)),
+]
+INTEGERS = st.one_of(st.integers(-10, 10), st.integers(-(2**63), 2**64 - 1), st.integers(10**9, 10**16))
+VALUES = st.one_of(INTEGERS, st.floats(allow_nan=False, allow_infinity=False), st.booleans(), st.none(), st.text())
+COLUMNS = st.one_of(
+    st.lists(INTEGERS),
+    st.lists(st.floats(allow_nan=False, allow_infinity=False)),
+    st.lists(st.one_of(st.integers(-5, 5), st.floats(-5, 5))),
+    st.lists(st.one_of(INTEGERS, st.none())),
+    st.lists(VALUES),
+)
+
+
+@given(st.sampled_from(TYPES), COLUMNS)
+@example(DATETIME, [9_223_372_036, 9_223_372_037])
+@example(DATETIME, [9_223_372_036_000, 9_223_372_036_001])
+@example(BetweenType(FLOAT, -0.5, 1e9, strict_min=True), [-0.5])
+def test_columns_are_cast_as_their_values_are(dtype: DataType, values: list[Any]) -> None:
+    done = ColumnCast(dtype)(values)
+    convert = cast(dtype)
+    assert len(done.values) == len(values)
+    for position, value in enumerate(values):
+        try:
+            expected = convert(value)
+        except InvalidInputError as error:
+            assert value is None or done.errors[position] == str(error)
+            assert position in done.errors
+        else:
+            assert position not in done.errors
+            assert (done.values[position], type(done.values[position])) == (expected, type(expected))

@@ -1,0 +1,311 @@
+"""What becomes of the rows of a log request. The writer keeps records in memory; Kafka's part is tested with a real one."""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import orjson
+import pytest
+
+from caraway.dtypes.types import (
+    BOOL,
+    BYTES,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    BetweenType,
+    DataType,
+    ListType,
+    OneOfType,
+    RegexType,
+    optional,
+)
+from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
+from caraway.graph.specs import Cdc, DatasetSpec, FieldSpec, Graph, IndexSpec, WebhookSource
+from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
+from caraway.ingest.requests import MAX_KEY_LENGTH
+from caraway.ingest.service import MAX_PAYLOAD, SLICE
+from caraway.plan.planner import plan_graph
+from caraway.topics.codec import RecordCodec
+from caraway.topics.producer import TopicItem
+
+
+def spec(name: str, endpoint: str, fields: dict[str, DataType], key: str | None = None) -> DatasetSpec:
+    cdc = Cdc.UPSERT if key else Cdc.APPEND
+    return DatasetSpec(
+        name=name,
+        version=1,
+        history_us=1,
+        fields=(
+            *(FieldSpec(name=n, dtype=t, key=n == key) for n, t in fields.items()),
+            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+        ),
+        index=IndexSpec(online=True, offline=True) if key else None,
+        sources=(WebhookSource(name="hook", endpoint=endpoint, disorder_us=0, cdc=cdc),),
+    )
+
+
+SALES = spec(
+    "Sales",
+    "sales",
+    {
+        "user": STRING,
+        "amount": FLOAT,
+        "units": BetweenType(INT, 0, 100),
+        "note": optional(STRING),
+        "paid": BOOL,
+        "tags": ListType(STRING),
+        "kind": OneOfType(STRING, ("a", "b")),
+        "code": optional(RegexType("[A-Z]{3}")),
+        "blob": optional(BYTES),
+    },
+)
+USERS = spec("Users", "people", {"user": STRING, "age": INT}, key="user")
+AGES = spec("Ages", "people", {"age": BetweenType(INT, 0, 150)})
+GRAPH = Graph(datasets=(SALES, USERS, AGES))
+PLAN = plan_graph(GRAPH)
+ENDPOINTS = Endpoints(PLAN)
+TOPICS = {topic.dataset: topic for topic in PLAN.topics}
+GOOD: dict[str, Any] = {
+    "user": "u",
+    "amount": 1.5,
+    "units": 3,
+    "note": None,
+    "paid": True,
+    "tags": ["x"],
+    "kind": "a",
+    "code": "ABC",
+    "blob": "aGk=",
+    "at": "2024-01-02T03:04:05Z",
+}
+
+
+class MemoryWriter:
+    def __init__(self) -> None:
+        self.written: list[tuple[str, TopicItem]] = []
+        self.failing = False
+
+    def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
+        future: Future[None] = Future()
+        if self.failing:
+            future.set_exception(UnavailableError("Kafka is away"))
+        else:
+            self.written += [(topic, item) for item in items]
+            future.set_result(None)
+        return future
+
+    def rows(self, dataset: str) -> list[list[object] | None]:
+        topic = TOPICS[dataset]
+        codec = RecordCodec(topic.schema)
+        return [codec.decode_value(item[1]).row for name, item in self.written if name == topic.name]
+
+    def dead_letters(self) -> list[dict[str, Any]]:
+        return [orjson.loads(item[1]) for name, item in self.written if name == DEAD_LETTERS]
+
+
+def log(
+    data: Any, endpoint: str = "sales", writer: MemoryWriter | None = None, request: RequestKey | None = None
+) -> IngestReport:
+    service = IngestService(writer or MemoryWriter(), "nowhere:1")
+    body = {"webhook": "hook", "endpoint": endpoint, "data": data}
+    return asyncio.run(service.log(ENDPOINTS, body, request))
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "text of rows", "text of columns"])
+def test_all_forms_of_data_become_the_same_records(form: str) -> None:
+    rows = [GOOD, GOOD | {"amount": 2, "note": "n"}]
+    columns = {name: [row[name] for row in rows] for name in GOOD}
+    data: Any = rows if form.endswith("rows") else columns
+    writer = MemoryWriter()
+    report = log(orjson.dumps(data).decode() if form.startswith("text") else data, writer=writer)
+    assert (report.status, report.accepted, report.rejected, report.warnings) == (200, 2, 0, ())
+    assert writer.rows("Sales") == [
+        ["u", 1.5, 3, None, True, ["x"], "a", "ABC", b"hi"],
+        ["u", 2.0, 3, "n", True, ["x"], "a", "ABC", b"hi"],
+    ]
+
+
+def test_a_keyed_dataset_has_the_encoded_key() -> None:
+    writer = MemoryWriter()
+    log([{"user": "u", "age": 3, "at": 0}], "people", writer)
+    (item,) = (item for name, item in writer.written if name == TOPICS["Users"].name)
+    assert item[0] == RecordCodec(TOPICS["Users"].schema).encode_key(["u"])
+    assert RecordCodec(TOPICS["Users"].schema).decode_value(item[1]).time == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "said"),
+    [
+        ({"user": ...}, "user", "is missing; expected str"),
+        ({"user": None}, "user", "expected str, found null"),
+        ({"user": ["x"]}, "user", "expected str, found list ['x']"),
+        ({"amount": "much"}, "amount", "expected float, found str 'much'"),
+        ({"units": 101}, "units", "expected between(int, 0, 100"),
+        ({"units": 1.5}, "units", "expected int, found float 1.5"),
+        ({"paid": "perhaps"}, "paid", "expected bool, found str 'perhaps'"),
+        ({"tags": "x"}, "tags", "expected List[str], found str 'x'"),
+        ({"tags": [None]}, "tags", "element 0: expected str, found null"),
+        ({"kind": "c"}, "kind", "expected oneof(str, ['a', 'b']), found str 'c'"),
+        ({"code": "abc"}, "code", "expected regex('[A-Z]{3}'), found str 'abc'"),
+        ({"blob": "?"}, "blob", "expected bytes as base64 text"),
+        ({"at": "yesterday"}, "at", 'expected datetime (ISO 8601), found "yesterday"'),
+        ({"at": None}, "at", "expected datetime, found null"),
+        ({"at": ...}, "at", "is missing; expected datetime"),
+    ],
+)
+@pytest.mark.parametrize("oriented", ["rows", "columns"])
+def test_a_bad_row_is_told_by_number_and_field_and_the_others_are_taken(
+    change: dict[str, Any], field: str, said: str, oriented: str
+) -> None:
+    bad = {name: value for name, value in (GOOD | change).items() if value is not ...}
+    data: Any = [GOOD, bad, GOOD]
+    if oriented == "columns":
+        if ... in change.values():
+            pytest.skip("a column is missing for all rows or none")
+        data = {name: [row[name] for row in data] for name in GOOD}
+    writer = MemoryWriter()
+    report = log(data, writer=writer)
+    assert (report.status, report.accepted, report.rejected) == (200, 2, 1)
+    (error,) = report.errors
+    assert (error.row, error.dataset, error.field) == (1, "Sales", field)
+    assert said in error.message
+    assert len(writer.rows("Sales")) == 2
+    (letter,) = writer.dead_letters()
+    assert letter["row"] == bad
+    assert letter["reason"] == [{"field": field, "message": error.message}]
+    assert (letter["dataset"], letter["endpoint"]) == ("Sales", "sales")
+
+
+def test_an_optional_field_may_be_left_out() -> None:
+    row = {name: value for name, value in GOOD.items() if name not in {"note", "code", "blob"}}
+    writer = MemoryWriter()
+    assert log([row], writer=writer).accepted == 1
+    assert writer.rows("Sales") == [["u", 1.5, 3, None, True, ["x"], "a", None, None]]
+
+
+def test_unknown_fields_are_warned_of() -> None:
+    report = log([GOOD | {"usr": 1, "z": 2}])
+    assert (report.accepted, report.rejected) == (1, 0)
+    assert report.warnings == ("fields that Sales doesn't have were ignored: usr, z",)
+
+
+def test_all_rows_refused_is_an_error() -> None:
+    report = log([{}, 7, None])
+    assert (report.status, report.accepted, report.rejected) == (422, 0, 3)
+    body = report.to_json()
+    assert body["code"] == "invalid_input"
+    assert "none of the 3 rows was accepted; row 0, field" in str(body["err_msg"])
+    assert [error.message for error in report.errors if error.row == 1] == ["is a number, an object is expected"]
+
+
+def test_no_rows_are_fine() -> None:
+    assert log([]).status == log({}).status == 200
+
+
+def test_each_dataset_of_an_endpoint_takes_what_fits_it() -> None:
+    writer = MemoryWriter()
+    report = log([{"user": "u", "age": 200, "at": 0}, {"user": "v", "age": 20, "at": 0}], "people", writer)
+    assert (report.status, report.accepted, report.rejected) == (200, 1, 1)
+    assert report.to_json()["datasets"] == {"Users": 2, "Ages": 1}
+    assert writer.rows("Users") == [["u", 200], ["v", 20]]
+    assert writer.rows("Ages") == [[20]]
+
+
+def test_the_first_errors_are_listed_in_order_and_all_are_counted() -> None:
+    rows = [GOOD if number % 2 else {} for number in range(3 * SLICE)]
+    report = log(rows)
+    assert report.rejected == 3 * SLICE // 2
+    assert len(report.errors) == 20
+    assert [error.row for error in report.errors] == sorted(error.row for error in report.errors)
+
+
+def test_a_row_that_kafka_could_not_take_is_refused_alone() -> None:
+    report = log([GOOD | {"user": "x" * 1_000_000}, GOOD])
+    assert (report.accepted, report.rejected) == (1, 1)
+    assert "takes 1,000,0" in report.errors[0].message
+
+
+def test_a_large_row_is_cut_in_its_dead_letter() -> None:
+    writer = MemoryWriter()
+    log([GOOD | {"user": "x" * 100_000, "units": -1}], writer=writer)
+    (letter,) = writer.dead_letters()
+    assert len(letter["row"]) == MAX_PAYLOAD
+
+
+@pytest.mark.parametrize(
+    ("body", "error", "said"),
+    [
+        ([], InvalidInputError, "the body is a list"),
+        ({}, InvalidInputError, "webhook is missing"),
+        ({"webhook": 1}, InvalidInputError, "webhook is a number"),
+        ({"webhook": "hook", "endpoint": None}, InvalidInputError, "endpoint is null"),
+        ({"webhook": "hook", "endpoint": "sales"}, InvalidInputError, "data is missing"),
+        ({"webhook": "hook", "endpoint": "sales", "data": 3}, InvalidInputError, "data is a number"),
+        ({"webhook": "hook", "endpoint": "sales", "data": "[1,"}, InvalidInputError, "isn't JSON"),
+        ({"webhook": "hook", "endpoint": "sales", "data": {"a": 1}}, InvalidInputError, "column 'a' is a number"),
+        ({"webhook": "hook", "endpoint": "sales", "data": {"a": [1], "b": []}}, InvalidInputError, "a 1, b 0"),
+        ({"webhook": "hok", "endpoint": "sales", "data": []}, UnknownEntityError, "did you mean 'hook'"),
+        ({"webhook": "hook", "endpoint": "sale", "data": []}, UnknownEntityError, "endpoints: people, sales"),
+    ],
+)
+def test_a_request_that_is_none_is_refused(body: Any, error: type[Exception], said: str) -> None:
+    with pytest.raises(error) as raised:
+        asyncio.run(IngestService(MemoryWriter(), "nowhere:1").log(ENDPOINTS, body))
+    assert said in str(raised.value)
+
+
+def test_a_broker_that_is_away_fails_the_request() -> None:
+    writer = MemoryWriter()
+    writer.failing = True
+    with pytest.raises(UnavailableError):
+        log([GOOD], writer=writer)
+
+
+def key(name: str, digest: bytes = b"1") -> RequestKey:
+    return RequestKey.parse(name, None, digest)
+
+
+def test_a_repeated_request_is_carried_out_once_even_while_the_first_is_on_its_way() -> None:
+    writer = MemoryWriter()
+    service = IngestService(writer, "nowhere:1")
+    body = {"webhook": "hook", "endpoint": "sales", "data": [GOOD, {}]}
+
+    async def twice() -> list[IngestReport]:
+        both = await asyncio.gather(*(service.log(ENDPOINTS, body, key("k")) for _ in range(2)))
+        return [*both, await service.log(ENDPOINTS, body, key("k"))]
+
+    first, second, third = asyncio.run(twice())
+    assert first is second is third
+    assert len(writer.rows("Sales")) == 1
+    assert [item[2] for _, item in writer.written] == [
+        {"caraway-request": b"0:Sales:k"},
+        {"caraway-request": b"1:Sales:k"},
+    ]
+
+
+def test_a_key_is_for_one_body_and_a_failure_is_not_remembered() -> None:
+    writer = MemoryWriter()
+    service = IngestService(writer, "nowhere:1")
+    body = {"webhook": "hook", "endpoint": "sales", "data": [GOOD]}
+
+    async def run() -> IngestReport:
+        writer.failing = True
+        with pytest.raises(UnavailableError):
+            await service.log(ENDPOINTS, body, key("k"))
+        writer.failing = False
+        report = await service.log(ENDPOINTS, body, key("k"))
+        with pytest.raises(ConflictError):
+            await service.log(ENDPOINTS, body, key("k", b"2"))
+        return report
+
+    assert asyncio.run(run()).accepted == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "elapsed"), [("", None), ("k" * (MAX_KEY_LENGTH + 1), None), ("k", "-1"), ("k", "1.5"), ("k", "²"), ("k", "")]
+)
+def test_headers_that_are_none_are_refused(name: str, elapsed: str | None) -> None:
+    with pytest.raises(InvalidInputError):
+        RequestKey.parse(name, elapsed, b"")
