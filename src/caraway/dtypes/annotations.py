@@ -168,6 +168,8 @@ def spell(annotation: Any) -> str:  # noqa: ANN401 (an annotation is any object)
 def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  # noqa: ANN401
     if origin is Union or origin is types.UnionType:
         inner = [arg for arg in args if arg is not type(None)]
+        if len(inner) > 1 and all(STRUCT_ATTRIBUTE in getattr(arg, "__dict__", {}) for arg in inner):
+            raise DefinitionTypeError(f"a value is of one struct, not of {' or '.join(map(spell, inner))}")
         if len(inner) != 1 or len(inner) == len(args):
             raise DefinitionError(f"{spell(annotation)}: a union is only possible with None, as in Optional[int]")
         return optional(dtype_of(inner[0]))

@@ -1,0 +1,41 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caraway.dtypes.durations import US_PER_UNIT, parse_duration
+from caraway.errors import DefinitionError, DefinitionTypeError
+
+ITEMS = st.lists(st.tuples(st.integers(0, 1000), st.sampled_from("ywdhms")), min_size=1, max_size=4)
+
+
+@given(items=ITEMS, blank=st.sampled_from(["", " ", "  "]))
+def test_items_are_added_up(items: list[tuple[int, str]], blank: str) -> None:
+    text = blank.join(f"{number}{blank}{unit}" for number, unit in items)
+    assert parse_duration(text) == sum(number * US_PER_UNIT[unit] for number, unit in items)
+
+
+@given(text=st.text(alphabet="0123456789. ywdhmsxM-", max_size=8))
+def test_any_text_is_a_duration_or_a_clear_error(text: str) -> None:
+    try:
+        assert parse_duration(text) >= 0
+    except (DefinitionError, DefinitionTypeError) as error:
+        assert text in str(error)  # noqa: PT017 (either outcome is right)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("1.5h", 5400), (".5d", 43_200), ("2d 4h", 187_200), ("1y", 31_536_000), ("1m", 60), ("0s", 0)]
+)
+def test_lengths(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds * 1_000_000
+
+
+@pytest.mark.parametrize("wrong", [5, None, 1.5, "12"])
+def test_d3_a_number_alone_is_a_type_error(wrong: object) -> None:
+    with pytest.raises(DefinitionTypeError):
+        parse_duration(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", ["", " ", "-1d", "1x", "d", "1d 2", "1..5h", ".h", "1D", "1e3s", "1 2h", "forever"])
+def test_d4_d5_other_text_is_a_value_error(wrong: str) -> None:
+    with pytest.raises(DefinitionError):
+        parse_duration(wrong)
