@@ -1,5 +1,6 @@
 """Show how a stack starts: a live table on a terminal, plain lines elsewhere."""
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,8 @@ from rich.text import Text
 from caraway.cli.output import out
 from caraway.stack import PartState, PartStatus
 from caraway.stack.stack import Progress
+
+QUIET_SECONDS = 3.0
 
 COLOURS = {
     PartState.RUNNING: "green",
@@ -29,10 +32,7 @@ def shown_progress() -> Iterator[Progress]:
     began = time.monotonic()
     if not out.is_terminal:
 
-        def write(text: str, parts: Sequence[PartStatus]) -> None:  # noqa: ARG001
-            out.print(f"{time.monotonic() - began:6.1f} s  {text}", markup=False, soft_wrap=True)
-
-        yield write
+        yield _line_writer(began)
         return
     with Live(console=out, transient=True, refresh_per_second=8) as live:
 
@@ -40,6 +40,20 @@ def shown_progress() -> Iterator[Progress]:
             live.update(_picture(text, parts))
 
         yield draw
+
+
+def _line_writer(began: float) -> Progress:
+    written_at = -math.inf
+
+    def write(text: str, parts: Sequence[PartStatus]) -> None:
+        nonlocal written_at
+        now = time.monotonic()
+        # Before there are parts, libraries are fetched: a hundred lines of it would be in the way.
+        if parts or now - written_at > QUIET_SECONDS:
+            written_at = now
+            out.print(f"{now - began:6.1f} s  {text}", markup=False, soft_wrap=True)
+
+    return write
 
 
 def state_text(state: PartState) -> Text:
