@@ -97,7 +97,7 @@ def test_up_in_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
 
 def test_jars(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     found = JarSet(broker=(tmp_path / "b.jar",), connector=(tmp_path / "c.jar",))
-    monkeypatch.setattr("caraway.cli.jars.ensure_jars", lambda settings, on_progress: found)  # noqa: ARG005
+    monkeypatch.setattr("caraway.cli.jars.ensure_jars", lambda settings, on_progress: found)
     assert "2 Java libraries" in runner.invoke(app, ["jars"]).output
     assert runner.invoke(app, ["jars", "--paths"]).output == f"{tmp_path / 'c.jar'}\n"
 

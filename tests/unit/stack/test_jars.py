@@ -99,7 +99,7 @@ def test_a_jar_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.M
     java.chmod(0o755)
     monkeypatch.setattr(ivy, "find_java", lambda: java)
     with pytest.raises(JarsError, match="org:two:2") as caught:
-        ivy.fetch(LOCK, tmp_path, tmp_path / "settings.xml", lambda done, wanted, what: None)  # noqa: ARG005
+        ivy.fetch(LOCK, tmp_path, tmp_path / "settings.xml", lambda done, wanted, what: None)
     assert "CARAWAY_JARS__IVY_SETTINGS" in str(caught.value)
 
 

@@ -14,12 +14,12 @@ def test_a_port_with_a_listener_is_not_free() -> None:
 def test_a_chosen_port_is_free_and_not_among_those_to_avoid(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "FIRST", 20_000)
     monkeypatch.setattr(ports, "LAST", 20_008)
-    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": port != 20_003)  # noqa: ARG005
+    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": port != 20_003)
     assert ports.choose(avoid={20_000, 20_001, 20_002, 20_004, 20_005, 20_006}) == 20_007
 
 
 def test_no_free_port_is_an_error_that_says_where_it_looked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": False)  # noqa: ARG005
+    monkeypatch.setattr(ports, "is_free", lambda port, host="127.0.0.1": False)
     with pytest.raises(PortInUseError, match=f"{ports.FIRST} and {ports.LAST}"):
         ports.choose()
 

@@ -44,9 +44,9 @@ class FakeStack(Stack):
 @pytest.fixture(autouse=True)
 def _without_services(monkeypatch: pytest.MonkeyPatch) -> None:
     jars = JarSet(broker=(), connector=(CONNECTOR,))
-    monkeypatch.setattr(stack_module, "ensure_jars", lambda settings, on_progress: jars)  # noqa: ARG005
-    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: None)  # noqa: ARG005
-    monkeypatch.setattr(stack_module, "check_postgres", lambda url: None)  # noqa: ARG005
+    monkeypatch.setattr(stack_module, "ensure_jars", lambda settings, on_progress: jars)
+    monkeypatch.setattr(stack_module, "check_kafka", lambda servers: None)
+    monkeypatch.setattr(stack_module, "check_postgres", lambda url: None)
     monkeypatch.setattr(runner_module, "STARTING_SECONDS", 0.02)
     monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01))
 
@@ -73,7 +73,7 @@ def states(parts: Sequence[PartStatus]) -> dict[str, PartState]:
 
 def test_a_stack_starts_tells_and_stops(stack: FakeStack) -> None:
     told: list[str] = []
-    stack.start(lambda text, parts: told.append(text))  # noqa: ARG005
+    stack.start(lambda text, parts: told.append(text))
     assert set(states(stack.status()).values()) == {PartState.RUNNING}
     assert told[-1] == "Ready"
     assert told.index("kafka: running") < told.index("server: preparing")
@@ -111,7 +111,7 @@ def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
     assert port is not None
     with socket.create_server(("127.0.0.1", port)):
         third = FakeStack(settings)
-        third.start(lambda text, parts: told.append(text))  # noqa: ARG005
+        third.start(lambda text, parts: told.append(text))
         assert third.settings.server.port not in {port, None}
         third.stop()
     assert f"Port {port} of server is taken by another program; from now on it is {third.settings.server.port}" in told
@@ -204,7 +204,7 @@ def test_an_external_service_is_watched(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_a_full_disk_does_not_end_the_supervision(stack: FakeStack, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    stack.start(lambda text, parts: told.append(text))  # noqa: ARG005
+    stack.start(lambda text, parts: told.append(text))
 
     def full(path: Path, record: StackRecord) -> None:
         raise OSError(28, "No space left on device", str(path), len(record.parts))
