@@ -61,7 +61,7 @@ def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
 
 
-def _array(values: Sequence[Any], dtype: DataType | None) -> Any:  # noqa: ANN401, PLR0911 (a line a type)
+def _array(values: Sequence[Any], dtype: DataType | None) -> Any:  # noqa: ANN401 (a line a type)
     base = None if dtype is None else base_type(dtype)
     match base:
         case IntType():
@@ -144,7 +144,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
     return stored
 
 
-def _accepts(base: DataType, dtype: object) -> bool:  # noqa: PLR0911 (a line a type)
+def _accepts(base: DataType, dtype: object) -> bool:
     """Tell whether a column of a pandas dtype may hold values of a type."""
     kind = str(dtype)
     match base:

@@ -5,13 +5,15 @@ import hashlib
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import orjson
 
-from caraway.control import CommitRequest, CommitService
+from caraway.control import CommitService
 from caraway.errors import CarawayError, InvalidInputError
+from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
 from caraway.ingest.table import json_type, position
 from caraway.query import parse_instants
@@ -32,17 +34,23 @@ class Api:
         """Serve what `deployment` runs."""
         self._deployment = deployment
         self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers)
-        self._commits = CommitService.connect(deployment.postgres_url, deployment.bootstrap_servers)
+        self._commits = CommitService.connect(
+            deployment.postgres_url, deployment.bootstrap_servers, partitions=deployment.partitions
+        )
         self._threads = ThreadPoolExecutor(QUERY_THREADS, thread_name_prefix="query")
 
     async def commit(self, request: Request) -> Response:
         """`POST /commit`: definitions, as protobuf."""
         self._deployment.require_live()
-        wanted = CommitRequest(
-            payload=request.body,
-            incremental=request.flag("incremental", default=False),
-            preview=request.flag("preview", default=False),
-            backfill=request.flag("backfill", default=True),
+        if not request.body:
+            # No bytes are a valid message of protobuf: a commit that would empty the branch.
+            raise InvalidInputError("the body is empty; a commit request is expected")
+        given = decode_commit(request.body)
+        wanted = replace(
+            given,
+            incremental=request.flag("incremental", default=given.incremental),
+            preview=request.flag("preview", default=given.preview),
+            backfill=request.flag("backfill", default=given.backfill),
         )
         result = await asyncio.to_thread(self._commits.commit, wanted)
         if not wanted.preview:
@@ -96,7 +104,9 @@ class Api:
             raise InvalidInputError('keys is expected to be a list of objects, such as [{"user": 1}]')
         timestamps = body.get("timestamps")
         if timestamps is not None and not isinstance(timestamps, list):
-            raise InvalidInputError(f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row")
+            raise InvalidInputError(
+                f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row"
+            )
         fields = _names(body, "fields") if body.get("fields") is not None else []
         look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
         if len(keys) > INLINE_ROWS:
@@ -129,7 +139,9 @@ def _data(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]
             raise InvalidInputError(f"data is text that isn't JSON: {position(error)}") from error
     if not isinstance(data, (list, dict)):
         found = "missing" if "data" not in body else json_type(data)
-        raise InvalidInputError(f"data is {found}; a list of objects (rows) or an object of lists (columns) is expected")
+        raise InvalidInputError(
+            f"data is {found}; a list of objects (rows) or an object of lists (columns) is expected"
+        )
     return data
 
 
@@ -163,4 +175,3 @@ def _check_logging(body: Mapping[str, object]) -> None:
         raise InvalidInputError("log=true: this version doesn't keep the features that it serves; leave log out")
     if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1):
         raise InvalidInputError("sampling_rate is expected to be a number from 0 to 1")
-

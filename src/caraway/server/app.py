@@ -9,7 +9,7 @@ from caraway.errors import CarawayError, UnknownEntityError
 from caraway.server import metrics
 from caraway.server.body import read_body
 from caraway.server.errors import error_response, status_of
-from caraway.server.http import Exchange, Request, Response, Scope, json_response
+from caraway.server.http import Exchange, Headers, Request, Response, Scope, json_response
 from caraway.server.routes import Router, answer
 from caraway.state.model import MAIN
 
@@ -36,10 +36,7 @@ class App:
             target = route.target
             headers = scope.headers
             body = await read_body(headers, exchange) if route.method != "GET" else b""
-            for header in BRANCH_HEADERS:
-                branch = headers.get(header)
-                if branch is not None and branch != MAIN:
-                    raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {MAIN}")
+            _check_branch(headers)
             response = await answer(route, Request(route.method, scope.path, scope.query_string, headers, body), name)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
@@ -50,11 +47,22 @@ class App:
         metrics.LATENCY.labels(target).observe(time.perf_counter() - started)
 
 
+def _check_branch(headers: Headers) -> None:
+    for header in BRANCH_HEADERS:
+        branch = headers.get(header)
+        if branch is not None and branch != MAIN:
+            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {MAIN}")
+
+
 def _unexpected(error: Exception, scope: Scope) -> Response:
     """Log an error that nobody raised on purpose under a number, and tell the client that number only."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=scope.path, exc_info=error)
     return json_response(
-        {"err_msg": f"the server failed to answer; its log tells why under the id {number}", "code": "internal", "id": number},
+        {
+            "err_msg": f"the server failed to answer; its log tells why under the id {number}",
+            "code": "internal",
+            "id": number,
+        },
         500,
     )

@@ -31,7 +31,9 @@ async def read_body(headers: Headers, exchange: Exchange) -> bytes:
         case "gzip" | "x-gzip" | "deflate":
             return _decompress(body, encoding)
         case _:
-            raise InvalidInputError(f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate or none is expected")
+            raise InvalidInputError(
+                f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate or none is expected"
+            )
 
 
 async def _read_chunks(exchange: Exchange) -> bytes:
@@ -52,7 +54,9 @@ def _decompress(body: bytes, encoding: str) -> bytes:
     if len(plain) > MAX_BODY_BYTES:
         raise too_large("more once decompressed")
     if not decompressor.eof or decompressor.unused_data:
-        raise InvalidInputError(f"the body isn't {encoding}, as Content-Encoding says: it ends too soon or is followed by something else")
+        raise InvalidInputError(
+            f"the body isn't {encoding}, as Content-Encoding says: it ends too soon or is followed by something else"
+        )
     return plain
 
 

@@ -26,7 +26,7 @@ class Indexer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Everything that a request needs of one version of the graph. Frozen: a request sees one version from start to end."""
+    """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end."""
 
     version: str
     graph: Graph

@@ -1,0 +1,107 @@
+"""`python -m caraway.server`: serve ingest, query and control over HTTP, with the settings of the environment."""
+
+import asyncio
+import signal
+import socket
+import sys
+
+import structlog
+import uvloop
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server
+
+from caraway.config import ServerSettings, load_settings
+from caraway.errors import CarawayError
+from caraway.server.admin import Admin
+from caraway.server.api import Api
+from caraway.server.app import App
+from caraway.server.deployment import Deployment
+from caraway.server.logs import configure_logging
+from caraway.server.routes import API, Route, Router
+
+LOG = structlog.get_logger(__name__)
+
+# Requests under way get this long; with what comes after, it stays below the 15 s of a supervisor.
+DRAIN_S = 8.0
+BACKLOG = 1024
+
+
+def routes(deployment: Deployment) -> tuple[Route, ...]:
+    """Return all routes."""
+    api, admin = Api(deployment), Admin(deployment)
+    return (
+        Route("POST", f"{API}/query", api.query, "extract_features"),
+        Route("POST", f"{API}/log", api.log, "log"),
+        Route("POST", f"{API}/commit", api.commit, "sync"),
+        Route("POST", f"{API}/dataset/{{name}}/lookup", api.lookup, "lookup"),
+        Route("GET", f"{API}/health", admin.health, "health"),
+        Route("GET", f"{API}/status", admin.status, "status"),
+        Route("GET", f"{API}/metrics", admin.metrics, "metrics"),
+        Route("GET", "/metrics", admin.metrics, "metrics"),
+        Route("GET", "/", admin.root, "root"),
+    )
+
+
+async def serve(settings: ServerSettings, deployment: Deployment) -> None:
+    """Serve until SIGTERM or SIGINT, then let requests under way finish."""
+    port = settings.port or _free_port(settings.host)
+    server = Server(
+        App(Router(routes(deployment))),
+        address=settings.host,
+        port=port,
+        interface=Interfaces.RSGI,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=BACKLOG,
+        log_enabled=False,
+    )
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    deployment.start()
+    serving = loop.create_task(server.serve())
+    stopping = loop.create_task(stop.wait())
+    LOG.info("listening", host=settings.host, port=port)
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        stopping.cancel()
+        # It ends by itself only when something is wrong.
+        serving.result()
+        raise RuntimeError("the HTTP server ended by itself")
+    LOG.info("stopping")
+    server.stop()  # type: ignore[no-untyped-call]
+    _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
+    if late:
+        LOG.warning("requests were still under way", after_seconds=DRAIN_S)
+
+
+def _free_port(host: str) -> int:
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def main() -> int:
+    """Run the server; return the exit code."""
+    try:
+        settings = load_settings()
+        configure_logging(settings.log_level)
+        deployment = Deployment(settings)
+    except CarawayError as error:
+        sys.stderr.write(f"server: {error}\n")
+        return 1
+    try:
+        uvloop.run(serve(settings.server, deployment))
+    except OSError as error:
+        sys.stderr.write(f"server: can't listen on {settings.server.host}:{settings.server.port}: {error}\n")
+        return 1
+    finally:
+        deployment.stop()
+        LOG.info("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The handlers that tell how the server is."""
+
+import asyncio
+from importlib.metadata import version
+
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from caraway.server.deployment import Deployment
+from caraway.server.http import Request, Response, json_response, text_response
+from caraway.server.routes import API
+
+VERSION = version("caraway")
+
+
+class Admin:
+    """Answers requests for health, status and metrics."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Report on `deployment`."""
+        self._deployment = deployment
+
+    async def root(self, request: Request) -> Response:
+        """`GET /`: what this is."""
+        del request
+        return text_response(
+            f"Caraway {VERSION}, a real-time feature platform.\n"
+            f"The API is under {API}; GET {API}/status tells how this server is.\n"
+        )
+
+    async def health(self, request: Request) -> Response:
+        """`GET /health`: 200 if everything works, else 503 with the reasons."""
+        del request
+        problems = self._deployment.problems()
+        if problems:
+            reasons = "; ".join(f"{name} {reason}" for name, reason in problems.items())
+            body = {"status": "unavailable", "problems": problems, "err_msg": reasons, "code": "unavailable"}
+            return json_response(body, 503)
+        return json_response({"status": "ok"})
+
+    async def status(self, request: Request) -> Response:
+        """`GET /status`: version, parts, jobs, index, topics."""
+        del request
+        deployment = self._deployment
+        live = deployment.require_live()
+        jobs = await asyncio.to_thread(deployment.state.jobs)
+        index = await asyncio.to_thread(deployment.index.status)
+        return json_response(
+            {
+                "caraway": VERSION,
+                "commit": live.version or None,
+                "problems": deployment.problems(),
+                "datasets": [spec.name for spec in live.graph.datasets],
+                "featuresets": [spec.name for spec in live.graph.featuresets],
+                "topics": [
+                    {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in live.plan.topics
+                ],
+                "index": index,
+                "jobs": [
+                    {
+                        "id": job.job_id,
+                        "dataset": job.dataset,
+                        "pipeline": job.pipeline,
+                        "mode": job.mode,
+                        "mode_reason": job.mode_reason,
+                        "desired": job.desired,
+                        "state": job.state,
+                        "error": job.error,
+                        "attempts": job.attempts,
+                        "updated_at": job.updated_at.isoformat(),
+                        "progress": dict(job.progress),
+                    }
+                    for job in jobs
+                ],
+            }
+        )
+
+    async def metrics(self, request: Request) -> Response:
+        """`GET /metrics`: counters for Prometheus."""
+        del request
+        return text_response(generate_latest().decode(), CONTENT_TYPE_LATEST)
