@@ -1,4 +1,4 @@
-"""The JVM of the engine: opened so that it lives exactly as long as this process, and that there is only one in a data folder."""
+"""The JVM of the engine: it lives exactly as long as this process, and there is only one in a data folder."""
 
 import contextlib
 import logging
@@ -79,7 +79,7 @@ class Driver:
 
 
 def _lock(jvm: Any, path: Path) -> Any:  # noqa: ANN401 (py4j has no types)
-    """Let the JVM lock `path`: a JVM that outlives its driver still works on the checkpoints, so the lock must be its own."""
+    """Let the JVM lock `path`: one that outlives its driver still works on the checkpoints, so the lock must be its."""
     path.parent.mkdir(parents=True, exist_ok=True)
     channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
     deadline = time.monotonic() + LOCK_SECONDS

@@ -74,7 +74,7 @@ class Jobs:
         for job_id in self._jobs.keys() - wanted.keys():
             self._release(job_id)
         for job_id, plan in wanted.items():
-            # A job is named after its content, so one that goes and comes back is the same; but its first query must be gone.
+            # A job is named after its content: one that goes and comes back is the same. But its query must be gone.
             if job_id not in self._jobs and job_id not in self._stopping:
                 self._jobs[job_id] = _Job(plan, JobStatus(state=State.STARTING, mode=plan.mode))
         for job in self._jobs.values():

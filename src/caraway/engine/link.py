@@ -17,7 +17,8 @@ POLL_SECONDS = 0.25
 class RegistryLink:
     """Polls the registry in a thread of its own and hands reports to it.
 
-    Only changes are reported, and of several reports on one job only the newest: whoever was away wants to know how things are.
+    Only changes are reported, and of several reports on one job only the newest: after an outage it is the present
+    that counts.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -68,7 +69,7 @@ class RegistryLink:
         except UnavailableError as error:
             self._note(reachable=False, text=str(error))
         except Exception:
-            # A registry that is not migrated yet, or a plan of a newer version: whatever it is, running jobs must go on.
+            # A registry that is not migrated yet, a graph of a newer version: whatever it is, running jobs must go on.
             log.exception("the registry could not be read")
         else:
             self._note(reachable=True, text="")

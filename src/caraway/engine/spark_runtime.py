@@ -14,7 +14,8 @@ from caraway.plan.model import JobPlan
 from caraway.spark.jobs import start_job
 from caraway.topics import ensure_topics
 
-# Jobs that start together would all pause together at each checkpoint; intervals that differ by up to this part drift apart.
+# Jobs that start together would all pause together at each checkpoint; intervals that differ by up to a sixth drift
+# apart.
 STAGGER_PART = 6
 
 

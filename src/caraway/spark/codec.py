@@ -51,7 +51,7 @@ class Codec:
         )
 
     def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
-        """Turn meta columns and the columns of `schema` into Kafka's `key` and `value`; the key is null without key columns."""
+        """Turn meta columns and the columns of `schema` into Kafka's `key` (null without key columns) and `value`."""
         encode = self._codec.recordEncoder(_row(schema).json(), schema.fingerprint)
         columns = F.struct(*(name(column.name) for column in schema.columns))
         value = call_java(encode, name(OP), name(TIME), name(INGESTED), name(ID), name(REV), columns)

@@ -5,7 +5,8 @@ modulo follow the divisor's sign, a float divided by zero is infinite or NaN, an
 differs in several of these points, with ANSI mode off as the session has it, and every difference is made up for here.
 """
 
-from collections.abc import Mapping
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import reduce, singledispatch
 
@@ -67,7 +68,20 @@ _CALENDAR_PARTS = {
     TimeUnit.MINUTE: F.minute,
     TimeUnit.SECOND: F.second,
 }
-_STRINGS = {
+_Operator = Callable[[Column, Column], Column]
+
+_OPERATORS: Mapping[BinaryOp, _Operator] = {
+    BinaryOp.ADD: operator.add,
+    BinaryOp.SUB: operator.sub,
+    BinaryOp.MUL: operator.mul,
+    BinaryOp.EQ: operator.eq,
+    BinaryOp.NE: operator.ne,
+    BinaryOp.LT: operator.lt,
+    BinaryOp.LE: operator.le,
+    BinaryOp.GT: operator.gt,
+    BinaryOp.GE: operator.ge,
+}
+_STRINGS: Mapping[StringFunction, Callable[..., Column]] = {
     StringFunction.LOWER: F.lower,
     StringFunction.UPPER: F.upper,
     StringFunction.LEN: lambda text: F.char_length(text).cast("long"),
@@ -132,7 +146,10 @@ def _(node: Binary, scope: Scope) -> Column:
     left, right = compile_node(node.left, scope), compile_node(node.right, scope)
     if floating:
         left, right = left.cast("double"), right.cast("double")
-    return _binary(node.op, left, right, floating=floating)
+    if node.op in _DIVISIONS:
+        of_floats, of_ints = _DIVISIONS[node.op]
+        return of_floats(left, right) if floating else of_ints(left, right)
+    return _OPERATORS[node.op](left, right)
 
 
 @compile_node.register
@@ -205,7 +222,7 @@ def _(node: SinceEpoch, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: Now, scope: Scope) -> Column:
+def _(node: Now, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
     raise DefinitionError(
         "now() is the time of a query, and a pipeline runs before any query: use the time stamp column "
         f"of the dataset (columns here: {', '.join(scope.columns)})"
@@ -232,39 +249,9 @@ def _literal(value: object, dtype: DataType) -> Column:
     return F.lit(bytearray(value) if isinstance(value, bytes) else value).cast(spark_type(dtype))
 
 
-def _binary(op: BinaryOp, left: Column, right: Column, *, floating: bool) -> Column:  # noqa: PLR0911 (a table)
-    match op:
-        case BinaryOp.ADD:
-            return left + right
-        case BinaryOp.SUB:
-            return left - right
-        case BinaryOp.MUL:
-            return left * right
-        case BinaryOp.DIV:
-            return _divide(left, right)
-        case BinaryOp.FLOOR_DIV:
-            return _floor(_divide(left, right)) if floating else _floor_divide(left, right)
-        case BinaryOp.MOD:
-            return _modulo(left, right, floating=floating)
-        case BinaryOp.EQ:
-            return left == right
-        case BinaryOp.NE:
-            return left != right
-        case BinaryOp.LT:
-            return left < right
-        case BinaryOp.LE:
-            return left <= right
-        case BinaryOp.GT:
-            return left > right
-        case BinaryOp.GE:
-            return left >= right
-        case BinaryOp.AND | BinaryOp.OR:
-            raise AssertionError("logic is compiled apart")
-
-
 def _divide(left: Column, right: Column) -> Column:
-    """Divide as IEEE does; Spark gives null for a zero divisor. Only atan2 tells -0.0 from 0.0."""
-    infinity = F.when(F.atan2(F.lit(0.0), right) > 1, F.lit(float("-inf"))).otherwise(F.lit(float("inf")))
+    """Divide as IEEE does; Spark gives null for a zero divisor, and only as text does it tell -0.0 from 0.0."""
+    infinity = F.when(right.cast("string") == "-0.0", F.lit(float("-inf"))).otherwise(F.lit(float("inf")))
     return F.when(right == 0, left * infinity).otherwise(left / right)
 
 
@@ -279,10 +266,20 @@ def _floor_divide(left: Column, right: Column) -> Column:
     return F.call_function("div", left, right) - correction
 
 
-def _modulo(left: Column, right: Column, *, floating: bool) -> Column:
+def _modulo(left: Column, right: Column) -> Column:
     rest = left % right
-    of_divisor = F.when((rest != 0) & ((rest < 0) != (right < 0)), rest + right).otherwise(rest)
-    return F.when(right == 0, left * F.lit(float("nan"))).otherwise(of_divisor) if floating else of_divisor
+    return F.when((rest != 0) & ((rest < 0) != (right < 0)), rest + right).otherwise(rest)
+
+
+def _float_modulo(left: Column, right: Column) -> Column:
+    return F.when(right == 0, left * F.lit(float("nan"))).otherwise(_modulo(left, right))
+
+
+_DIVISIONS: Mapping[BinaryOp, tuple[_Operator, _Operator]] = {
+    BinaryOp.DIV: (_divide, _divide),
+    BinaryOp.FLOOR_DIV: (lambda left, right: _floor(_divide(left, right)), _floor_divide),
+    BinaryOp.MOD: (_float_modulo, _modulo),
+}
 
 
 def _to_long(number: Column) -> Column:
@@ -290,7 +287,7 @@ def _to_long(number: Column) -> Column:
     return F.when((number >= -_LONG_END) & (number < _LONG_END), number.cast("long"))
 
 
-def _number(function: NumberFunction, operand: Column, *, floating: bool) -> Column:  # noqa: PLR0911 (a table)
+def _number(function: NumberFunction, operand: Column, *, floating: bool) -> Column:
     match function:
         case NumberFunction.ABS:
             return F.abs(operand) if floating else F.when(operand != _LONG_MIN, F.abs(operand))

@@ -13,7 +13,7 @@ def jvm_of(session: SparkSession) -> Any:  # noqa: ANN401 (py4j has no types)
 
 
 def active_jvm() -> Any:  # noqa: ANN401 (py4j has no types)
-    """Return the JVM of this process; a session's own is bound to the thread that made it, and jobs are started from others.
+    """Return the JVM of this process. An active session is bound to a thread, and jobs are started from several.
 
     Raises:
         RuntimeError: No session was opened yet.

@@ -14,7 +14,7 @@ MICRO_BATCH_ROWS = 500_000
 
 
 def compile_job(session: SparkSession, plan: JobPlan, bootstrap_servers: str) -> DataFrame:
-    """Compile a job to the DataFrame of Kafka records that it writes (`key`, `value`), from its topics' beginning on."""
+    """Compile a job to the DataFrame of Kafka records (`key`, `value`) that it writes."""
     topics = {topic.dataset: topic for topic in plan.inputs}
     inputs = Inputs(
         session=session,
@@ -60,7 +60,8 @@ def start_job(
     )
     match plan.mode:
         case JobMode.REAL_TIME:
-            return writer.trigger(realTime=f"{checkpoint_interval_seconds} seconds").start()
+            # PySpark's own overloads don't know this argument yet.
+            return writer.trigger(realTime=f"{checkpoint_interval_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]
         case JobMode.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
 

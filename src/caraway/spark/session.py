@@ -9,7 +9,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-# What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit at all for the rest.
+# What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
+# rest.
 _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
@@ -71,7 +72,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
     jars = [str(jar) for jar in settings.jars]
     class_path = ":".join(jars)
     return {
-        # On spark.jars they are sent to executors, and on the class paths they are there before the first class is loaded.
+        # On spark.jars they are sent to executors, on the class paths they are there before a class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
         **({} if settings.local else {"spark.executor.extraClassPath": class_path}),
@@ -84,9 +85,11 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
-        # Errors of single values are the expression compiler's affair; a job must not fail because one integer is divided by zero.
+        # What a single value can do wrong is the expression compiler's affair; a job must not fail for a zero divisor.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        # By default as many as there are slots, which in local mode are many more than cores.
+        "spark.default.parallelism": str(settings.shuffle_partitions),
         # The streaming shuffle holds its buffers for 50 ms by default; this is what makes stateful jobs fast.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
         "spark.sql.streaming.stateStore.providerClass": (
@@ -103,7 +106,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
 
 
 def _java_options(settings: SessionSettings) -> list[str]:
-    # The serial collector takes the least memory, and with a heap of this size it pauses no longer than the others on two cores.
+    # The serial collector takes the least memory, and on a heap of this size it pauses no longer than the others.
     return [
         "-XX:+UseSerialGC",
         f"-XX:ReservedCodeCacheSize={_CODE_CACHE}",

@@ -19,7 +19,7 @@ class Stream:
         keys: Names of the key columns; empty for a keyless stream.
         columns: Names and types of all columns but the time stamp.
         timestamp: Name of the time stamp column.
-        revised: Whether a record may be taken back or replaced, so that a row that fails a filter must be said to be void.
+        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
     """
 
     frame: DataFrame

@@ -1,7 +1,7 @@
 """Data types as Spark stores them.
 
-Instants stay int64 microseconds and days stay integers, as in records (docs/records.md): nothing is converted on the way
-through a job, and only calendar functions make a Spark timestamp, for a moment. Decimals travel as text.
+Instants stay int64 microseconds and days stay integers, as in records (docs/records.md): nothing is converted on the
+way through a job, and only calendar functions make a Spark timestamp, for a moment. Decimals travel as text.
 """
 
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from caraway.dtypes.types import (
     BoolType,
     BytesType,
     DataType,
-    DateType,
     DatetimeType,
+    DateType,
     DecimalType,
     EmbeddingType,
     FloatType,

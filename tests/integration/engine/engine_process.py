@@ -1,4 +1,4 @@
-"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `reports` is what it tells of them, line by line."""
+"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `reports` what it tells of them."""
 
 import json
 import logging
@@ -30,7 +30,14 @@ class FolderRegistry:
         error: str = "",
         progress: Mapping[str, object] | None = None,
     ) -> None:
-        line = {"job_id": job_id, "state": state, "mode": mode, "attempts": attempts, "error": error, "progress": progress}
+        line = {
+            "job_id": job_id,
+            "state": state,
+            "mode": mode,
+            "attempts": attempts,
+            "error": error,
+            "progress": progress,
+        }
         with (self._folder / "reports").open("a") as reports:
             reports.write(json.dumps(line) + "\n")
 

@@ -1,4 +1,4 @@
-"""An engine that is killed, whose JVM or broker is killed, and that is stopped: nothing is lost, and nothing stays behind."""
+"""An engine that is killed, whose JVM or broker is killed, and that is stopped: nothing is lost or left behind."""
 
 import signal
 import time

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from subprocess import Popen
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -31,6 +32,11 @@ class Sent:
     ingested_us: int = 0
     record_id: bytes | None = None
     rev: bytes | None = None
+
+    @property
+    def values(self) -> list[Any]:
+        assert self.row is not None
+        return list(self.row)
 
 
 @dataclass(frozen=True)
@@ -111,8 +117,12 @@ class Broker:
                 raise TimeoutError(f"only {count} records on {topic.name}")
             for message in consumer.consume(10_000, 0.1):
                 assert message.error() is None, message.error()
-                record = codec.decode_value(message.value())
-                identity = record.id or position_id(message.offset(), message.partition())
+                value, offset, partition = message.value(), message.offset(), message.partition()
+                assert value is not None
+                assert offset is not None
+                assert partition is not None
+                record = codec.decode_value(value)
+                identity = record.id or position_id(offset, partition)
                 yield Received(message.key(), record, identity)
                 count, last = count + 1, time.monotonic()
         consumer.close()
@@ -140,7 +150,7 @@ def jars() -> JarSet:
 
 
 def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
-    """Keep what holds of an upsert log: of each identity the greatest revision, of the same revision a put before a void."""
+    """Keep what holds of an upsert log: of each identity the greatest revision, of one revision a put before a void."""
     held: dict[bytes, Received] = {}
     for received in records:
         known = held.get(received.identity)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, Literal, Ref
@@ -85,7 +86,7 @@ class Shop:
 
     def priced(self, how: JoinKind) -> JobPlan:
         """Join the price at the time of the order, drop cheap ones, and add up by shop."""
-        columns = {"shop": optional(STRING), "price": optional(FLOAT), "quantity": INT}
+        columns: dict[str, DataType] = {"shop": optional(STRING), "price": optional(FLOAT), "quantity": INT}
         name = f"{how}{self.suffix}"
         output = topic(name, TopicKind.CONTRIBUTIONS, ["shop"], columns, revised=True)
         join = Join(
@@ -118,7 +119,7 @@ class Shop:
 
 def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent]]:
     """Make orders and prices, at few times, so that many coincide, in no order."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 (test data)
     orders = [
         Sent(row=[f"s{rng.randrange(skus)}", rng.randrange(-2, 10)], time_us=rng.randrange(count), ingested_us=i)
         for i in range(count)
@@ -134,7 +135,7 @@ def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent
 
 def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     """Give records an identity of their own, and send some of them again later on."""
-    rng = random.Random(seed)
+    rng = random.Random(seed)  # noqa: S311 (test data)
     named = [
         Sent(
             row=s.row,
@@ -154,35 +155,35 @@ def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     return result
 
 
-def expect_doubled(orders: Sequence[Sent]) -> list[object]:
-    return sorted([o.time_us, 1, [sku, 2 * n]] for o in unique(orders) for sku, n in [rows(o)] if n > 0)
+def expect_doubled(orders: Sequence[Sent]) -> list[Any]:
+    expected = [[o.time_us, 1, [sku, 2 * n]] for o in unique(orders) for sku, n in [o.values] if n > 0]
+    return sorted(expected, key=repr)
 
 
-def expect_priced(orders: Sequence[Sent], prices: Sequence[Sent], how: JoinKind) -> list[object]:
+def expect_priced(orders: Sequence[Sent], prices: Sequence[Sent], how: JoinKind) -> list[Any]:
     expected = []
     for order in unique(orders):
-        sku, quantity = rows(order)
+        sku, quantity = order.values
         price = version_at(prices, sku, order.time_us + HIGH_US)
         too_old = how is JoinKind.INNER and price is not None and price.time_us < order.time_us - LOW_US
-        matched = price is not None and price.op == 1 and not too_old
-        if not matched and how is JoinKind.INNER:
+        shop, amount = (None, None) if price is None or price.op != 1 or too_old else price.values[1:]
+        if shop is None and how is JoinKind.INNER:
             continue
-        shop, amount = (price.row[1], price.row[2]) if matched else (None, None)
         if (100.0 if amount is None else amount) >= 20.0:
             expected.append([order.time_us, 1, [shop, amount, quantity]])
     return sorted(expected, key=repr)
 
 
-def expect_stock(prices: Sequence[Sent]) -> list[object]:
+def expect_stock(prices: Sequence[Sent]) -> list[Any]:
     expected = []
     for sku in {p.key[0] for p in prices}:
         versions = sorted((p for p in unique(prices) if p.key[0] == sku), key=lambda p: p.time_us)
         for version, following in zip(versions, [*versions[1:], None], strict=True):
-            if version.op != 1 or version.row[2] < 20.0:
+            if version.op != 1 or version.values[2] < 20.0:
                 continue
-            expected.append([version.time_us, 1, [version.row[1], version.row[2]]])
+            expected.append([version.time_us, 1, [version.values[1], version.values[2]]])
             if following is not None:
-                expected.append([following.time_us, -1, [version.row[1], version.row[2]]])
+                expected.append([following.time_us, -1, [version.values[1], version.values[2]]])
     return sorted(expected, key=repr)
 
 
@@ -201,8 +202,3 @@ def unique(sent: Sequence[Sent]) -> list[Sent]:
     for position, record in enumerate(sent):
         kept.setdefault(record.record_id or position, record)
     return list(kept.values())
-
-
-def rows(sent: Sent) -> tuple[str, int]:
-    assert sent.row is not None
-    return str(sent.row[0]), int(str(sent.row[1]))

@@ -1,11 +1,12 @@
-"""Jobs in real-time mode over a real broker: what they write, consolidated, is what plain Python computes of the same input."""
+"""Jobs in real-time mode over a real broker: what they write, consolidated, is what plain Python makes of the input."""
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.graph.operators import JoinKind
 from caraway.plan.model import JobPlan
@@ -17,13 +18,13 @@ from tests.integration.spark.shop import Shop
 ROWS = 600
 CHUNK = 60
 
-Received_ = dict[str, list[Received]]
+Run = tuple[list[Sent], list[Sent], dict[str, list[Received]]]
 
 
 @pytest.fixture(scope="module", params=["as sent", "with repeats"])
 def run(
     request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[list[Sent], list[Sent], Received_]]:
+) -> Run:
     """Run all jobs of the shop while its records come in, late ones among them, in small lots."""
     shop = Shop("-1" if request.param == "as sent" else "-2")
     orders, prices = model.traffic(seed=len(request.param), count=ROWS)
@@ -44,23 +45,21 @@ def run(
     for query in queries:
         query.stop()
     assert failures == [None] * len(queries)
-    yield orders, prices, received
+    return orders, prices, received
 
 
-def test_filter_and_assign(run: tuple[list[Sent], list[Sent], Received_]) -> None:
+def test_filter_and_assign(run: Run) -> None:
     orders, _, received = run
     assert sorted(_rows(received["doubled"]), key=repr) == sorted(model.expect_doubled(orders), key=repr)
 
 
 @pytest.mark.parametrize("how", list(JoinKind))
-def test_join_is_corrected_by_late_rows_of_both_sides(
-    how: JoinKind, run: tuple[list[Sent], list[Sent], Received_]
-) -> None:
+def test_join_is_corrected_by_late_rows_of_both_sides(how: JoinKind, run: Run) -> None:
     orders, prices, received = run
     assert sorted(_rows(received[how]), key=repr) == model.expect_priced(orders, prices, how)
 
 
-def test_changelog(run: tuple[list[Sent], list[Sent], Received_]) -> None:
+def test_changelog(run: Run) -> None:
     _, prices, received = run
     assert sorted(_rows(received["stock"]), key=repr) == model.expect_stock(prices)
 
@@ -69,7 +68,7 @@ def _rows(received: Iterable[Received]) -> list[list[object]]:
     return [[r.record.time, r.record.op, r.record.row] for r in consolidate(received).values()]
 
 
-def _start(spark: SparkSession, broker: Broker, job: JobPlan, folder: Path):  # type: ignore[no-untyped-def]
+def _start(spark: SparkSession, broker: Broker, job: JobPlan, folder: Path) -> StreamingQuery:
     return start_job(
         spark,
         job,

@@ -1,0 +1,30 @@
+import json
+import os
+import time
+from pathlib import Path
+
+from caraway.engine.heartbeat import Heartbeat, heartbeat
+from caraway.engine.jobs import JobStatus, State
+
+
+def test_what_it_says() -> None:
+    jobs = {"a": JobStatus(state=State.FAILING, mode="real-time", error="broken", attempts=3)}
+    assert heartbeat(ready=True, jobs=jobs, at_us=5) == {
+        "pid": os.getpid(),
+        "heartbeat_at_us": 5,
+        "ready": True,
+        "jobs": {"a": {"state": "failing", "mode": "real-time", "error": "broken"}},
+    }
+
+
+def test_it_is_written_from_the_start(tmp_path: Path) -> None:
+    path = tmp_path / "run" / "engine.json"
+    beat = Heartbeat(path)
+    beat.start()
+    deadline = time.monotonic() + 10
+    while not path.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    written = json.loads(path.read_text())
+    beat.close()
+    assert written["ready"] is False
+    assert abs(written["heartbeat_at_us"] / 1e6 - time.time()) < 10

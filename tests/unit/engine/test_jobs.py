@@ -1,0 +1,164 @@
+"""The rules by which jobs start, fail and stop, with a clock and queries of our own."""
+
+from collections.abc import Mapping
+from concurrent.futures import Executor, Future
+from typing import Any
+
+import pytest
+
+from caraway.engine.jobs import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS, RECOVERED_SECONDS, Jobs, State, brief
+from caraway.engine.spark_runtime import staggered
+from caraway.graph.operators import Input
+from caraway.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
+
+
+class AtOnce(Executor):
+    """Runs everything in the calling thread."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 (a future keeps any)
+            future.set_exception(error)
+        return future
+
+
+class FakeQuery:
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.stopped = False
+
+    def failure(self) -> str | None:
+        return self.error
+
+    def progress(self) -> Mapping[str, object]:
+        return {"rows": 3}
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+class FakeRuntime:
+    def __init__(self) -> None:
+        self.queries: list[FakeQuery] = []
+        self.refusal: Exception | None = None
+
+    def start(self, plan: JobPlan) -> FakeQuery:
+        if self.refusal is not None:
+            raise self.refusal
+        self.queries.append(FakeQuery())
+        return self.queries[-1]
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.runtime = FakeRuntime()
+        self.jobs = Jobs(self.runtime, AtOnce(), lambda: self.now)
+
+    def state(self, *wanted: JobPlan) -> dict[str, State]:
+        return {job_id: status.state for job_id, status in self.jobs.reconcile(wanted).items()}
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+def plan(job_id: str) -> JobPlan:
+    schema = RecordSchema(keys=(), columns=(), timestamp="at", fingerprint=1)
+    topic = TopicPlan(dataset="D", name="d", kind=TopicKind.EVENTS, schema=schema, disorder_us=0)
+    return JobPlan(
+        job_id=job_id,
+        dataset="D",
+        pipeline="p",
+        operator=Input(dataset="D"),
+        inputs=(topic,),
+        output=topic,
+        mode=JobMode.REAL_TIME,
+        mode_reason="",
+        horizon_us=0,
+    )
+
+
+def test_a_wanted_job_starts_and_runs(rig: Rig) -> None:
+    assert rig.state(plan("a")) == {"a": State.STARTING}
+    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.jobs.reconcile([plan("a")])["a"].progress == {"rows": 3}
+    assert len(rig.runtime.queries) == 1
+
+
+def test_a_job_that_is_not_wanted_any_more_is_stopped_and_said_to_be_so_once(rig: Rig) -> None:
+    rig.state(plan("a"), plan("b"))
+    rig.state(plan("a"), plan("b"))
+    assert rig.state(plan("b")) == {"a": State.STOPPED, "b": State.RUNNING}
+    assert [query.stopped for query in rig.runtime.queries] == [True, False]
+    assert rig.state(plan("b")) == {"b": State.RUNNING}
+
+
+def test_a_failed_query_is_started_again_after_a_pause(rig: Rig) -> None:
+    rig.state(plan("a"))
+    rig.state(plan("a"))
+    rig.runtime.queries[0].error = "broken"
+    failed = rig.jobs.reconcile([plan("a")])["a"]
+    assert (failed.state, failed.error, failed.attempts) == (State.FAILING, "broken", 1)
+    rig.state(plan("a"))
+    assert len(rig.runtime.queries) == 1, "not before the pause is over"
+    rig.now += FIRST_BACKOFF_SECONDS
+    rig.state(plan("a"))
+    running = rig.jobs.reconcile([plan("a")])["a"]
+    assert (running.state, running.error, running.attempts) == (State.RUNNING, "broken", 2)
+    rig.now += RECOVERED_SECONDS
+    assert rig.jobs.reconcile([plan("a")])["a"].error == ""
+
+
+def test_pauses_grow_up_to_a_bound_and_start_over_after_recovery(rig: Rig) -> None:
+    rig.runtime.refusal = OSError("no broker")
+    pauses: list[float] = []
+    for _ in range(8):
+        rig.state(plan("a"))
+        rig.state(plan("a"))
+        before = rig.now
+        while rig.jobs.reconcile([plan("a")])["a"].attempts == len(pauses) + 1:
+            rig.now += 1
+        pauses.append(rig.now - before)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+    assert pauses[-1] == LAST_BACKOFF_SECONDS
+    rig.runtime.refusal = None
+    while rig.state(plan("a")) != {"a": State.RUNNING}:
+        rig.now += 1
+    rig.now += RECOVERED_SECONDS
+    rig.state(plan("a"))
+    rig.runtime.queries[-1].error = "again"
+    rig.state(plan("a"))
+    rig.now += FIRST_BACKOFF_SECONDS
+    rig.state(plan("a"))
+    assert rig.state(plan("a")) == {"a": State.RUNNING}
+
+
+def test_one_job_that_fails_leaves_the_others_alone(rig: Rig) -> None:
+    rig.state(plan("a"), plan("b"))
+    rig.state(plan("a"), plan("b"))
+    rig.runtime.queries[0].error = "broken"
+    assert rig.state(plan("a"), plan("b")) == {"a": State.FAILING, "b": State.RUNNING}
+
+
+def test_stop_all_ends_every_query(rig: Rig) -> None:
+    rig.state(plan("a"), plan("b"))
+    rig.state(plan("a"), plan("b"))
+    assert all(future.done() for future in rig.jobs.stop_all())
+    assert all(query.stopped for query in rig.runtime.queries)
+
+
+def test_brief_keeps_what_tells_something() -> None:
+    trace = "=== Streaming Query ===\nBoom: it broke\n\tat a.b.C(D.java:1)\n\n  because\n\tat e.f\n"
+    assert brief(trace) == "Boom: it broke\nbecause"
+    assert brief(OSError("no")) == "OSError: no"
+
+
+def test_intervals_differ_and_are_never_shorter() -> None:
+    intervals = {staggered(60, f"job {i}") for i in range(100)}
+    assert intervals == set(range(60, 71))
+    assert staggered(5, "a") == 5
+    assert staggered(60, "a") == staggered(60, "a")

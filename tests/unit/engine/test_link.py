@@ -1,0 +1,76 @@
+import threading
+from collections.abc import Mapping, Sequence
+
+from caraway.engine.jobs import JobStatus, State
+from caraway.engine.link import RegistryLink
+from caraway.errors import UnavailableError
+from caraway.plan.model import JobPlan
+
+
+class FlakyRegistry:
+    """A registry that can be away."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.asked = threading.Semaphore(0)
+        self.told: list[tuple[str, str]] = []
+
+    def desired_jobs(self) -> Sequence[JobPlan]:
+        self.asked.release()
+        if self.away:
+            raise UnavailableError("Postgres is away")
+        return ()
+
+    def report(
+        self,
+        job_id: str,
+        *,
+        state: str,
+        mode: str,
+        attempts: int,
+        error: str = "",
+        progress: Mapping[str, object] | None = None,
+    ) -> None:
+        self.told.append((job_id, state))
+
+
+def rounds(registry: FlakyRegistry, count: int) -> None:
+    for _ in range(count):
+        assert registry.asked.acquire(timeout=10)
+
+
+def status(state: State) -> dict[str, JobStatus]:
+    return {"a": JobStatus(state=state, mode="real-time")}
+
+
+def test_nothing_is_wanted_before_the_registry_has_answered() -> None:
+    registry = FlakyRegistry()
+    registry.away = True
+    link = RegistryLink(registry)
+    heard = [link.desired]
+    link.start()
+    rounds(registry, 2)
+    heard.append(link.desired)
+    registry.away = False
+    rounds(registry, 2)
+    heard.append(link.desired)
+    link.close(5)
+    assert heard == [None, None, ()]
+
+
+def test_after_an_outage_the_newest_state_is_told_and_only_once() -> None:
+    registry = FlakyRegistry()
+    registry.away = True
+    link = RegistryLink(registry)
+    link.start()
+    link.report(status(State.STARTING))
+    rounds(registry, 1)
+    link.report(status(State.RUNNING))
+    rounds(registry, 1)
+    registry.away = False
+    rounds(registry, 2)
+    link.report(status(State.RUNNING))
+    rounds(registry, 2)
+    link.report(status(State.STOPPED))
+    link.close(5)
+    assert registry.told == [("a", "running"), ("a", "stopped")]

@@ -1,0 +1,12 @@
+from caraway.expr.nodes import NODE_TYPES
+from caraway.graph.operators import OPERATOR_TYPES
+from caraway.spark.expressions import compile_node
+from caraway.spark.steps import compile_step
+
+
+def test_every_node_has_a_column() -> None:
+    assert set(NODE_TYPES) <= set(compile_node.registry)
+
+
+def test_every_operator_has_a_step() -> None:
+    assert set(OPERATOR_TYPES) <= set(compile_step.registry)
