@@ -15,7 +15,7 @@ check:
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
     .venv/bin/mypy
-    .venv/bin/lint-imports --no-logo
+    .venv/bin/lint-imports --no-logo --no-cache
 
 # Put imports in order, format, and mend what ruff can mend.
 fix:
