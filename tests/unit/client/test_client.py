@@ -1,0 +1,296 @@
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from decimal import Decimal as Number
+from typing import Any, Optional
+
+import httpx
+import numpy as np
+import pandas as pd
+import pytest
+
+from caraway.client import Client
+from caraway.client.frames import columns_of
+from caraway.client.http import Connection
+from caraway.connectors import Webhook, source
+from caraway.datasets import Dataset, dataset, field
+from caraway.dtypes import Decimal, Window
+from caraway.errors import CommitError, DefinitionError, DefinitionTypeError, InvalidInputError, RemoteError, UnavailableError
+from caraway.featuresets import featureset
+from caraway.graph.wire import decode_commit
+from caraway.lib import meta
+
+__owner__ = "module@example.com"
+
+
+@source(Webhook(name="web").endpoint("pots"), disorder="1d", cdc="upsert", env="prod")
+@dataset(index=True)
+class Pots:
+    pot: int = field(key=True)
+    wet: float
+    cost: Decimal[2]
+    at: datetime
+
+
+@featureset
+class Pot:
+    pot: int
+    wet: Optional[float]
+    seen: datetime
+    spans: list[Window]
+
+
+class Server:
+    """Answers with what it is given, and keeps what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.requests: list[httpx.Request] = []
+        self.time = 0.0
+
+    def __call__(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        status, body = answer if isinstance(answer, tuple) else (200, answer)
+        return httpx.Response(status, **({"text": body} if isinstance(body, str) else {"json": body}))
+
+    def client(self, **options: Any) -> Client:
+        connection = Connection(
+            "http://caraway.test:8400",
+            options.pop("token", ""),
+            transport=httpx.MockTransport(self),
+            clock=lambda: self.time,
+            sleep=self.sleep,
+        )
+        return Client("http://caraway.test:8400", connection=connection, **options)
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+
+    def body(self, number: int = -1) -> Any:
+        return json.loads(self.requests[number].content)
+
+
+def test_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server({"summary": ["one\n", "two\n"]})
+    response = server.client(branch="dev", token="secret").commit("first", [Pots], [Pot], env="dev", preview=True)
+    request = server.requests[0]
+    assert str(request.url) == "http://caraway.test:8400/api/v1/commit?preview=true&incremental=false&backfill=true"
+    assert request.headers["Authorization"] == "Bearer secret"
+    assert request.headers["X-Caraway-Branch"] == "dev"
+    sent = decode_commit(request.content)
+    assert (sent.message, sent.env, sent.preview) == ("first", "dev", True)
+    assert [d.name for d in sent.graph.datasets] == ["Pots"]
+    assert sent.graph.datasets[0].sources == ()
+    assert capsys.readouterr().out == "one\ntwo\n"
+    assert (response.status_code, response["status_code"]) == (200, 200)
+
+
+def test_commit_leaves_out_what_is_deleted() -> None:
+    @meta(owner="a@b.co", deleted=True)
+    @dataset
+    class Gone:
+        at: datetime
+
+    server = Server({})
+    server.client().commit("x", [Gone, Pots])
+    assert [d.name for d in decode_commit(server.requests[0].content).graph.datasets] == ["Pots"]
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda c: c.commit("x", [Pots, Pots]), CommitError),
+        (lambda c: c.commit("x", [Pot]), DefinitionTypeError),
+        (lambda c: c.commit("x", featuresets=[Pots]), DefinitionTypeError),
+        (lambda c: c.commit("x", [Pots], env="~prod"), DefinitionError),
+        (lambda c: c.query([Pot], [Pot.wet], pd.DataFrame()), InvalidInputError),
+        (lambda c: c.query(["Pot"], [Pot.wet], pd.DataFrame()), InvalidInputError),
+        (lambda c: c.query([3], [Pot.wet], pd.DataFrame()), InvalidInputError),
+        (lambda c: c.query([Pot.pot], ["a.b.c"], pd.DataFrame()), InvalidInputError),
+        (lambda c: c.query([Pot.pot], [3], pd.DataFrame()), InvalidInputError),
+        (lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"pot": [1]})), InvalidInputError),
+        (
+            lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), timestamps=pd.Series([], dtype=float)),
+            InvalidInputError,
+        ),
+        (lambda c: c.lookup(Pots, pd.DataFrame({"pot": [1]}), timestamps=["soon"]), InvalidInputError),
+        (lambda c: c.log("web", "pots", pd.DataFrame({"x": [object()]})), InvalidInputError),
+        (lambda c: c.log("web", "pots", pd.DataFrame({"x": [1]}), batch_size=0), InvalidInputError),
+    ],
+)
+def test_nothing_wrong_is_sent(call: Callable[[Client], Any], error: type[Exception]) -> None:
+    server = Server({})
+    with pytest.raises(error):
+        call(server.client())
+    assert server.requests == []
+
+
+def test_log_sends_chunks_that_can_be_recognised() -> None:
+    server = Server({})
+    at = pd.to_datetime(["2024-01-01T00:00:00.123456", None, "2024-01-02"], format="ISO8601")
+    frame = pd.DataFrame({"pot": [1, 2, 3], "at": at})
+    server.client().log("web", "pots", frame, batch_size=2)
+    assert server.body(0) == {
+        "webhook": "web",
+        "endpoint": "pots",
+        "data": {"pot": [1, 2], "at": ["2024-01-01T00:00:00.123456Z", None]},
+    }
+    assert server.body(1)["data"]["pot"] == [3]
+    keys = [request.headers["Idempotency-Key"] for request in server.requests]
+    assert len(set(keys)) == 2
+    assert not any("Caraway-Elapsed-Ms" in request.headers for request in server.requests)
+
+
+def test_log_tells_which_rows_were_rejected() -> None:
+    error = {"row": 1, "field": "pot", "message": "expected int, found str 'x'"}
+    server = Server({"rejected": 0, "errors": []}, {"rejected": 1, "errors": [error]})
+    with pytest.raises(InvalidInputError, match=r"web/pots took 3 of 4 rows.*\n.*row 3, pot: expected int"):
+        server.client().log("web", "pots", pd.DataFrame({"pot": [1, 2, 3, "x"]}), batch_size=2)
+
+
+def test_log_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    server = Server({})
+    assert server.client().log("web", "pots", pd.DataFrame({"pot": []})) is None
+    assert server.requests == []
+    assert "no rows" in capsys.readouterr().out
+
+
+def test_log_tries_again_with_the_same_key() -> None:
+    server = Server(httpx.ConnectError("refused"), (503, {"err_msg": "busy"}), (500, "broken"), {})
+    server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
+    assert len(server.requests) == 4
+    assert len({request.headers["Idempotency-Key"] for request in server.requests}) == 1
+    assert [request.headers.get("Caraway-Elapsed-Ms") for request in server.requests] == [None, "100", "300", "700"]
+
+
+def test_log_gives_up_in_time() -> None:
+    server = Server(httpx.ConnectError("refused"))
+    with pytest.raises(UnavailableError, match=r"http://caraway.test:8400.*caraway up"):
+        server.client().log("web", "pots", pd.DataFrame({"pot": [1]}), retry_timeout=20)
+    assert 10 < server.time <= 20
+
+
+def test_log_does_not_repeat_what_was_refused() -> None:
+    server = Server((404, {"err_msg": "no endpoint pots", "code": "unknown_entity"}))
+    with pytest.raises(RemoteError, match="404: no endpoint pots") as caught:
+        server.client().log("web", "pots", pd.DataFrame({"pot": [1]}))
+    assert (caught.value.status, caught.value.remote_code) == (404, "unknown_entity")
+    assert len(server.requests) == 1
+
+
+def test_errors_that_are_no_json() -> None:
+    with pytest.raises(RemoteError, match="502: bad gateway"):
+        Server((502, "bad gateway")).client().lookup("Pots", pd.DataFrame({"pot": [1]}))
+
+
+def test_query() -> None:
+    answer = {
+        "Pot.wet": [0.5, None],
+        "Pot.pot": [1, 2],
+        "Pot.seen": ["2024-01-01T00:00:00.000001Z", "2024-01-01T00:00:00Z"],
+        "Pot.spans": [[{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}], []],
+    }
+    server = Server(answer)
+    at = pd.Series([datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2)])  # noqa: DTZ001 (naive is UTC)
+    found = server.client().query(
+        [Pot.pot],
+        [Pot.wet, Pot, "Pot.pot"],
+        pd.DataFrame({"Pot.pot": [1, 2], "more": [0, 0]}),
+        workflow="test",
+        timestamps=at,
+    )
+    assert server.body() == {
+        "inputs": ["Pot.pot"],
+        "outputs": ["Pot.wet", "Pot.pot", "Pot.seen", "Pot.spans"],
+        "data": {"Pot.pot": [1, 2]},
+        "log": False,
+        "workflow": "test",
+        "timestamps": ["2024-01-01T00:00:00Z", "2024-01-02T00:00:00Z"],
+    }
+    assert list(found.columns) == ["Pot.wet", "Pot.pot", "Pot.seen", "Pot.spans"]
+    assert [str(t) for t in found.dtypes] == ["Float64", "Int64", "datetime64[ns, UTC]", "object"]
+    assert found["Pot.wet"][1] is pd.NA
+    assert found["Pot.seen"][0].microsecond == 1
+    assert isinstance(found["Pot.spans"][0][0], Window)
+
+
+def test_query_by_names_is_untyped() -> None:
+    server = Server({"Pot.pot": [1], "Pot.wet": [None]})
+    found = server.client().query(["Pot.pot"], ["Pot"], pd.DataFrame({"Pot.pot": [1]}))
+    assert list(found.columns) == ["Pot.pot", "Pot.wet"]
+    assert found["Pot.wet"][0] is pd.NA
+
+
+def test_query_of_nothing_asks_nobody() -> None:
+    server = Server({})
+    assert server.client().query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": []})).empty
+    assert server.client().query([Pot.pot], [], pd.DataFrame({"Pot.pot": [1]})).empty
+    assert server.requests == []
+
+
+def test_a_null_where_none_can_be_is_an_error() -> None:
+    with pytest.raises(InvalidInputError, match=r"Pot\.pot is int"):
+        Server({"Pot.pot": [None]}).client().query(["Pot.pot"], [Pot.pot], pd.DataFrame({"Pot.pot": [1]}))
+
+
+def test_lookup() -> None:
+    server = Server({"found": [True, False], "data": {"wet": [0.5, None], "cost": ["1.50", None]}})
+    data, found = server.client().lookup(Pots, pd.DataFrame({"pot": [1, 2]}), fields=["wet", Pots.cost])
+    assert str(server.requests[0].url).endswith("/api/v1/dataset/Pots/lookup")
+    assert server.body() == {"keys": [{"pot": 1}, {"pot": 2}], "fields": ["wet", "cost"]}
+    assert found.tolist() == [True, False]
+    assert isinstance(data, pd.DataFrame)
+    assert data["wet"].dtype == "Float64"
+    assert data["cost"].tolist() == [Number("1.50"), pd.NA]
+
+
+def test_lookup_of_one_field_is_a_series() -> None:
+    server = Server({"found": [True], "data": {"wet": [0.5]}})
+    data, _ = server.client().lookup("Pots", [{"pot": 1}], ["wet"], timestamps=["2024-01-01"])  # type: ignore[arg-type]
+    assert isinstance(data, pd.Series)
+    assert data.name == "wet"
+    assert server.body()["timestamps"] == ["2024-01-01T00:00:00Z"]
+
+
+def test_columns_as_json() -> None:
+    frame = pd.DataFrame(
+        {
+            "int": [1, 2],
+            "float": [0.5, None],
+            "endless": [np.inf, -np.inf],
+            "nullable": pd.array([1, None], dtype="Int64"),
+            "bool": [True, False],
+            "text": ["a", None],
+            "zoned": pd.to_datetime(["2024-01-01T05:30:00+05:30", None]),
+            "date": [date(2024, 1, 1), None],
+            "decimal": [Number("1.50"), None],
+            "bytes": [b"\xff", None],
+            "list": [[1, np.float64("nan")], np.array([1, 2])],
+            "struct": [Window(datetime(1970, 1, 1), datetime(1970, 1, 2)), {"a": pd.NA}],  # noqa: DTZ001
+        }
+    )
+    assert json.loads(json.dumps(columns_of(frame)).replace("NaN", "null")) == {
+        "int": [1, 2],
+        "float": [0.5, None],
+        "endless": ["inf", "-inf"],
+        "nullable": [1, None],
+        "bool": [True, False],
+        "text": ["a", None],
+        "zoned": ["2024-01-01T00:00:00.000000Z", None],
+        "date": ["2024-01-01", None],
+        "decimal": ["1.50", None],
+        "bytes": [{"base64": "/w=="}, None],
+        "list": [[1, None], [1, 2]],
+        "struct": [{"begin": "1970-01-01T00:00:00Z", "end": "1970-01-02T00:00:00Z"}, {"a": None}],
+    }
+
+
+def test_a_client_is_a_context() -> None:
+    with Client("http://127.0.0.1:1") as client:
+        assert client.branch() == "main"
+        with pytest.raises(UnavailableError, match=r"127\.0\.0\.1:1"):
+            client.lookup("Pots", pd.DataFrame({"pot": [1]}))
+    assert isinstance(Pots, Dataset)
