@@ -1,0 +1,48 @@
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from caraway.graph.validation import validate
+from caraway.graph.wire import decode_commit
+
+GUIDE = Path(__file__).parents[3] / "docs" / "authoring.md"
+
+ANSWERS = {
+    "/api/v1/commit": {"summary": ["done\n"]},
+    "/api/v1/log": {},
+    "/api/v1/query": {"Shopper.spent": [142.5], "Shopper.rich": [False]},
+    "/api/v1/dataset/LastOrder/lookup": {"found": [True], "data": {"product": ["cup"], "large": [True]}},
+}
+
+
+def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, bytes] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked[request.url.path] = request.content
+        return httpx.Response(200, json=ANSWERS[request.url.path])
+
+    real, transport = httpx.Client, httpx.MockTransport(answer)
+    monkeypatch.setattr(httpx, "Client", lambda **options: real(**{**options, "transport": transport}))
+    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    # As a module, so that the source of its functions can be found.
+    path = tmp_path / "authoring_guide.py"
+    path.write_text("\n".join(blocks))
+    spec = importlib.util.spec_from_file_location("authoring_guide", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "authoring_guide", module)
+    spec.loader.exec_module(module)
+
+    assert asked.keys() == ANSWERS.keys()
+    graph = decode_commit(asked["/api/v1/commit"]).graph
+    validate(graph)
+    assert [d.name for d in graph.datasets] == ["Orders", "Products", "Spending", "LastOrder"]
+    logged = json.loads(asked["/api/v1/log"])["data"]
+    assert logged["at"] == ["2024-05-01T10:00:00.000000Z", "2024-05-01T10:05:00.000000Z"]
