@@ -18,6 +18,7 @@ from rich.table import Table
 from caraway.cli.demo.embedded import server
 from caraway.cli.demo.example import load_example
 from caraway.cli.demo.freshness import Freshness, measure_freshness
+from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
 
@@ -38,6 +39,7 @@ def main() -> int:
         client = Client(url)
         client.commit("Flights out of New York", flights.datasets, flights.featuresets)
         client.close()
+        wait_for_jobs(url, told=print)
         measure_freshness(url, rate=options.rate, seconds=WARM_UP_SECONDS)
         result = measure_freshness(url, rate=options.rate, seconds=options.seconds)
     report = {

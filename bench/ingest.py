@@ -26,6 +26,7 @@ from rich.table import Table
 from caraway.cli.demo.embedded import server
 from caraway.cli.demo.example import WEBHOOK, Flights, load_example
 from caraway.cli.demo.http import Connection
+from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
 
@@ -64,6 +65,7 @@ def main() -> int:
         client = Client(url)
         client.commit("Flights out of New York", flights.datasets, flights.featuresets)
         client.close()
+        wait_for_jobs(url, told=print)
         warm_up(url, events)
         started = time.monotonic()
         send(url, bodies, options.senders)

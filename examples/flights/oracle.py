@@ -9,6 +9,7 @@ from collections.abc import Hashable, Mapping
 from statistics import pstdev
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 HOUR = pd.Timedelta("1h")
@@ -39,7 +40,7 @@ def expected(tables: Mapping[str, pd.DataFrame], flight_ids: list[str]) -> pd.Da
     features = pd.concat(blocks, axis=1).astype(object)
     features["Risk.score"] = [_score(row) for row in features.to_dict("records")]
     features["Risk.is_late_risk"] = features["Risk.score"] > 0.5
-    return pd.DataFrame({name: list(map(_null_as_none, column)) for name, column in features.items()}, dtype=object)
+    return pd.DataFrame({name: list(map(_plain, column)) for name, column in features.items()}, dtype=object)
 
 
 def _flight(flights: pd.DataFrame, weather: pd.DataFrame) -> pd.DataFrame:
@@ -182,5 +183,7 @@ def _newest(history: pd.DataFrame | None, time: str, at: pd.Timestamp) -> pd.Ser
     return history.iloc[end - 1] if end else None
 
 
-def _null_as_none(value: object) -> object:
+def _plain(value: object) -> object:
+    """Give a value as Python's own; null is None."""
+    value = value.item() if isinstance(value, np.generic) else value
     return None if value is None or value is pd.NA or value != value else value  # noqa: PLR0124 (NaN)

@@ -18,7 +18,7 @@ def test_values_agree_after_a_kill(world: World, part: str, piece: int) -> None:
     pid = before.pid
     slices = 0
 
-    def told(events: int, reached: pd.Timestamp) -> None:  # noqa: ARG001 (the replay's signature)
+    def told(events: int, reached: pd.Timestamp) -> None:
         nonlocal slices
         slices += 1
         if slices == 1:

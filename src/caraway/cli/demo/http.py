@@ -40,8 +40,15 @@ class Connection:
 
     def post_bytes(self, path: str, body: bytes) -> Any:  # noqa: ANN401 (any JSON)
         """Post JSON that is encoded already; otherwise like `post`."""
+        return self._ask("POST", path, body)
+
+    def get(self, path: str) -> Any:  # noqa: ANN401 (any JSON)
+        """Get JSON; errors are those of `post`."""
+        return self._ask("GET", path, None)
+
+    def _ask(self, method: str, path: str, body: bytes | None) -> Any:  # noqa: ANN401 (any JSON)
         try:
-            self._http.request("POST", f"/api/v1{path}", body, {"Content-Type": "application/json"})
+            self._http.request(method, f"/api/v1{path}", body, {"Content-Type": "application/json"})
             answer = self._http.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:

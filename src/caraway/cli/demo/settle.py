@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import pandas as pd
 
@@ -12,67 +13,88 @@ from caraway.errors import RemoteError, UnavailableError
 
 # Flights in one query.
 AT_ONCE = 500
+# While values are missing only so many flights are asked for: asking for all would slow down the jobs that catch up.
+PROBED = 40
 # Nothing may change for so long while an engine comes back from a crash: some 20 s, on a busy machine more.
 UNCHANGED_SECONDS = 60.0
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.25
 TELL_SECONDS = 2.0
 
+Told = Callable[[str], None]
 
-def settle(
-    flights: Flights, url: str, chosen: pd.DataFrame, expected: pd.DataFrame, *, told: Callable[[str], None]
-) -> Agreement:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """Flights (rows of the schedule), and what their features must be when they are due."""
+
+    flights: Flights
+    schedule: pd.DataFrame
+    expected: pd.DataFrame
+
+    def ask(self, client: Client) -> Agreement:
+        """Compare what is served now."""
+        served = pd.concat(self._served(client), ignore_index=True)
+        return compare(served, self.expected, [str(name) for name in self.schedule["flight_id"]])
+
+    def sample(self, count: int) -> "Question":
+        """Take some of the flights, over the whole time."""
+        step = max(1, len(self.schedule) // count)
+        return Question(flights=self.flights, schedule=self.schedule.iloc[::step], expected=self.expected.iloc[::step])
+
+    def _served(self, client: Client) -> Iterator[pd.DataFrame]:
+        key = str(self.flights.key.fqn())
+        for start in range(0, len(self.schedule), AT_ONCE):
+            rows = self.schedule.iloc[start : start + AT_ONCE].reset_index(drop=True)
+            asked = pd.DataFrame({key: rows["flight_id"]})
+            yield client.query([self.flights.key], self.flights.featuresets, asked, timestamps=rows["due"])
+
+
+def settle(question: Question, url: str, *, told: Told) -> Agreement:
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
-        flights: The example.
+        question: What to compare.
         url: The server.
-        chosen: Rows of the schedule.
-        expected: Their features.
         told: Told what is waited for.
 
     Raises:
         CarawayError: The server refuses, or was away for too long.
     """
     client = Client(url)
-    started = changed_at = told_at = time.monotonic()
-    last: Agreement | None = None
     try:
-        while True:
-            now = time.monotonic()
-            patient = now - changed_at < UNCHANGED_SECONDS
-            agreement, missing = _compared(client, flights, chosen, expected, patient=patient)
-            if agreement is not None:
-                if last is None or agreement.disagreements != last.disagreements:
-                    last, changed_at = agreement, now
-                if not agreement.disagreements or not patient:
-                    told(f"The values had settled {changed_at - started:.1f} s after the recomputation.")
-                    return agreement
-            if now - told_at >= TELL_SECONDS:
-                told_at = now
-                told(f"{now - started:6.1f} s  waiting for {missing}")
-            time.sleep(POLL_SECONDS)
+        _wait(question.sample(PROBED), client, told)
+        return _wait(question, client, told)
     finally:
         client.close()
 
 
-def _compared(
-    client: Client, flights: Flights, chosen: pd.DataFrame, expected: pd.DataFrame, *, patient: bool
-) -> tuple[Agreement | None, str]:
+def _wait(question: Question, client: Client, told: Told) -> Agreement:
+    started = changed_at = told_at = time.monotonic()
+    last: Agreement | None = None
+    while True:
+        patient = time.monotonic() - changed_at < UNCHANGED_SECONDS
+        agreement, missing = _ask(question, client, patient=patient)
+        now = time.monotonic()
+        if agreement is not None:
+            if last is None or agreement.disagreements != last.disagreements:
+                last, changed_at = agreement, now
+            if not agreement.disagreements or not patient:
+                return agreement
+        if now - told_at >= TELL_SECONDS:
+            told_at = now
+            told(f"{now - started:6.1f} s  waiting for {missing}")
+        time.sleep(POLL_SECONDS)
+
+
+def _ask(question: Question, client: Client, *, patient: bool) -> tuple[Agreement | None, str]:
     """Compare once; also say what is missing. None if the server is away, which only the patient accept."""
     try:
-        served = pd.concat(_served(client, flights, chosen), ignore_index=True)
+        agreement = question.ask(client)
     except (UnavailableError, RemoteError) as error:
         if not patient:
             raise
         return None, f"the server ({error})"
-    agreement = compare(served, expected, [str(name) for name in chosen["flight_id"]])
     features = sorted({wrong.feature for wrong in agreement.disagreements})
-    return agreement, f"{len(agreement.disagreements):,} values, of {', '.join(features[:4])}"
-
-
-def _served(client: Client, flights: Flights, chosen: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    key = str(flights.key.fqn())
-    for start in range(0, len(chosen), AT_ONCE):
-        rows = chosen.iloc[start : start + AT_ONCE].reset_index(drop=True)
-        asked = pd.DataFrame({key: rows["flight_id"]})
-        yield client.query([flights.key], flights.featuresets, asked, timestamps=rows["due"])
+    more = f" and {len(features) - 3} more" if len(features) > 3 else ""
+    wrong = f"{len(agreement.disagreements):,} of {agreement.total:,} values"
+    return agreement, f"{wrong}: {', '.join(features[:3])}{more}"

@@ -13,8 +13,9 @@ from caraway.cli.demo.example import Flights
 from caraway.cli.demo.figures import quantiles
 from caraway.cli.demo.freshness import measure_freshness
 from caraway.cli.demo.http import Connection
+from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.demo.replay import replay
-from caraway.cli.demo.settle import settle
+from caraway.cli.demo.settle import Question, settle
 from caraway.cli.demo.watch import Watcher
 from caraway.cli.output import out
 from caraway.client import Client
@@ -42,6 +43,7 @@ def commit(demo: Demo) -> None:
     client = Client(demo.url)
     client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     client.close()
+    wait_for_jobs(demo.url, told=_tell)
 
 
 def replay_and_watch(demo: Demo) -> None:
@@ -78,7 +80,10 @@ def check(demo: Demo) -> Agreement:
         f"Recomputed {expected.shape[1]} features of {len(chosen):,} flights, each at the time it was due, "
         f"in {time.monotonic() - started:.1f} s."
     )
-    agreement = settle(demo.flights, demo.url, chosen, expected, told=_tell)
+    started = time.monotonic()
+    question = Question(flights=demo.flights, schedule=chosen, expected=expected)
+    agreement = settle(question, demo.url, told=_tell)
+    out.print(f"Compared when the values had settled, {time.monotonic() - started:.1f} s later.")
     out.print(
         f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
         f"the bit, {agreement.close:,} within 1e-9."

@@ -1,0 +1,42 @@
+"""Waiting for jobs to run."""
+
+import time
+from collections.abc import Callable
+
+from caraway.cli.demo.http import Connection
+from caraway.errors import UnavailableError
+
+PATIENCE_SECONDS = 120.0
+POLL_SECONDS = 0.2
+TELL_SECONDS = 5.0
+
+
+def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
+    """Wait until all jobs that are wanted run.
+
+    Events that are sent earlier aren't lost: the jobs begin with the oldest. But features would come late.
+
+    Args:
+        url: The server.
+        told: Told now and then what is waited for.
+
+    Raises:
+        UnavailableError: Some job doesn't run after two minutes.
+        RemoteError: The server refuses to tell.
+    """
+    started = told_at = time.monotonic()
+    with Connection(url) as connection:
+        while True:
+            wanted = [job for job in connection.get("/status")["jobs"] if job["desired"] == "running"]
+            waiting = [job for job in wanted if job["state"] != "running"]
+            now = time.monotonic()
+            if not waiting:
+                told(f"{len(wanted)} jobs run, {now - started:.1f} s after the commit.")
+                return
+            text = ", ".join(f"{job['dataset']} ({job['state']} {job['error']})" for job in waiting)
+            if now - started > PATIENCE_SECONDS:
+                raise UnavailableError(f"these jobs don't run after {PATIENCE_SECONDS:.0f} s: {text}")
+            if now - told_at >= TELL_SECONDS:
+                told_at = now
+                told(f"{now - started:6.1f} s  waiting for jobs to start: {text}")
+            time.sleep(POLL_SECONDS)
