@@ -272,7 +272,8 @@ def _modulo(left: Column, right: Column) -> Column:
 
 
 def _float_modulo(left: Column, right: Column) -> Column:
-    return F.when(right == 0, left * F.lit(float("nan"))).otherwise(_modulo(left, right))
+    # The definition that both compilers share, whatever rounding makes of it.
+    return left - _floor(_divide(left, right)) * right
 
 
 _DIVISIONS: Mapping[BinaryOp, tuple[_Operator, _Operator]] = {

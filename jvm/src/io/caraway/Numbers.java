@@ -11,7 +11,7 @@ import org.apache.spark.sql.types.DataTypes;
 /** What Spark's own functions spell otherwise than the expression language. */
 public final class Numbers {
   private static final int MAX_PLAIN_EXPONENT = 16;
-  private static final int MIN_PLAIN_EXPONENT = -4;
+  private static final int MIN_PLAIN_EXPONENT = -5;
 
   private Numbers() {}
 
@@ -23,7 +23,7 @@ public final class Numbers {
 
   static String text(double number) {
     if (Double.isNaN(number)) {
-      return "nan";
+      return "NaN";
     }
     String sign = Double.doubleToRawLongBits(number) < 0 ? "-" : "";
     double size = Math.abs(number);
