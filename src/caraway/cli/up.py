@@ -42,7 +42,7 @@ def up(
 
 def _run(settings: Settings, began: float) -> None:
     stack = Stack(settings)
-    with _ending_in_order() as asked_to_end:
+    with _ending_in_order(stack) as asked_to_end:
         try:
             with shown_progress() as progress:
                 stack.start(progress)
@@ -58,13 +58,13 @@ def _run(settings: Settings, began: float) -> None:
 
 
 @contextmanager
-def _ending_in_order() -> Iterator[threading.Event]:
+def _ending_in_order(stack: Stack) -> Iterator[threading.Event]:
     """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into KeyboardInterrupt, the second into death."""
     asked = threading.Event()
 
     def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
         if asked.is_set():
-            # The kernel takes the parts along.
+            stack.kill()
             os._exit(130)
         asked.set()
         out.print("Stopping; once more kills.")

@@ -1,6 +1,8 @@
 """The whole stack of one machine: its parts, their order, their addresses, its record."""
 
+import contextlib
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,7 +24,7 @@ from caraway.stack.logs import quote
 from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.probe import check_kafka, check_postgres
-from caraway.stack.process import created_at, end_leftovers
+from caraway.stack.process import created_at, end_leftovers, is_alive
 from caraway.stack.programs import EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.runner import REPEATED_DEATHS, Runner
@@ -113,6 +115,13 @@ class Stack:
         """Stop all parts in good order; those that don't follow in time are killed."""
         if self._runners:
             self._end("stopped", "")
+
+    def kill(self) -> None:
+        """Kill all parts at once, for somebody who won't wait; what was acknowledged is safe all the same."""
+        for part in self.status():
+            if part.pid and is_alive(part.pid, part.process_created_at):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(part.pid, signal.SIGKILL)
 
     def report_to(self, on_progress: Progress | None) -> None:
         """Tell somebody else what happens from now on, or nobody."""

@@ -15,7 +15,7 @@ from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import JarSet
 from caraway.stack.part import Part, PartState, PartStatus
-from caraway.stack.process import created_at, start
+from caraway.stack.process import created_at, is_alive, start
 from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
@@ -163,6 +163,13 @@ def test_a_killed_part_comes_back_and_is_counted(stack: FakeStack) -> None:
     assert report.state == "running"
     assert report.memory_bytes > 1_000_000
     assert [part.restarts for part in report.parts if part.name == "engine"] == [1]
+
+
+def test_killing_does_not_wait(stack: FakeStack) -> None:
+    stack.start()
+    before = [part for part in stack.status() if part.pid]
+    stack.kill()
+    eventually(lambda: not any(is_alive(part.pid, part.process_created_at) for part in before))
 
 
 def test_what_a_killed_supervisor_left_behind_is_ended(stack: FakeStack, settings: Settings, tmp_path: Path) -> None:
