@@ -94,7 +94,7 @@ def table(data: object) -> Table:
     if isinstance(data, dict):
         return _columns(data)
     raise InvalidInputError(
-        f"data is {json_type(data)}; a list of objects (rows), an object of lists (columns) or their JSON text is expected"
+        f"data is {json_type(data)}; a list of objects (rows), an object of lists (columns) or JSON text is expected"
     )
 
 

@@ -1,9 +1,11 @@
 """`python -m caraway.server`: serve ingest, query and control over HTTP, with the settings of the environment."""
 
 import asyncio
+import os
 import signal
 import socket
 import sys
+import threading
 
 import structlog
 import uvloop
@@ -22,7 +24,9 @@ from caraway.server.routes import API, Route, Router
 LOG = structlog.get_logger(__name__)
 
 # Requests under way get this long; with what comes after, it stays below the 15 s of a supervisor.
-DRAIN_S = 8.0
+DRAIN_S = 6.0
+# A call that hangs must not keep the process: what is durable stays so, the rest is done again after the next start.
+END_S = 12.0
 BACKLOG = 1024
 
 
@@ -70,10 +74,21 @@ async def serve(settings: ServerSettings, deployment: Deployment) -> None:
         serving.result()
         raise RuntimeError("the HTTP server ended by itself")
     LOG.info("stopping")
+    _end_in_any_case()
     server.stop()  # type: ignore[no-untyped-call]
     _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
     if late:
         LOG.warning("requests were still under way", after_seconds=DRAIN_S)
+
+
+def _end_in_any_case() -> None:
+    def end() -> None:
+        LOG.error("something hangs, ending without it", after_seconds=END_S)
+        os._exit(1)
+
+    deadline = threading.Timer(END_S, end)
+    deadline.daemon = True
+    deadline.start()
 
 
 def _free_port(host: str) -> int:

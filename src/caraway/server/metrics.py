@@ -3,9 +3,12 @@
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 
-from prometheus_client import REGISTRY, Counter, Histogram
+from prometheus_client import REGISTRY, Counter, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+# The moments at which each series came into being would double the page.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REQUESTS = Counter("caraway_request_counter", "API calls.", ["target", "code"])
 LATENCY = Histogram(
