@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
@@ -50,7 +50,7 @@ class Client:
             connection = Connection(url, token)
         self._connection = connection
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -64,7 +64,7 @@ class Client:
         """Return the name of the current branch."""
         return self._branch
 
-    def commit(
+    def commit(  # noqa: PLR0917 (the API's signature)
         self,
         message: str,
         datasets: Sequence[Dataset] | None = None,
@@ -157,7 +157,7 @@ class Client:
             )
         return response
 
-    def query(
+    def query(  # noqa: PLR0917 (the API's signature)
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
@@ -191,7 +191,8 @@ class Client:
         wanted = _outputs(outputs)
         if missing := [name for name in input_names if name not in input_dataframe.columns]:
             raise InvalidInputError(
-                f"query: the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, input_dataframe.columns))}"
+                f"query: the frame has no column {', '.join(missing)}; columns: "
+                f"{', '.join(map(str, input_dataframe.columns))}"
             )
         if not wanted or not len(input_dataframe):
             return pd.DataFrame()
@@ -201,9 +202,8 @@ class Client:
             "data": {name: column_values(input_dataframe[name]) for name in input_names},
             "log": log,
         }
-        for name, value in (("workflow", workflow), ("sampling_rate", sampling_rate)):
-            if value is not None:
-                body[name] = value
+        optional_items = {"workflow": workflow, "sampling_rate": sampling_rate}
+        body |= {name: value for name, value in optional_items.items() if value is not None}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(input_dataframe))
         answer = self._connection.post_json("/query", body, self._headers()).json()
@@ -232,7 +232,7 @@ class Client:
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
-        keys = keys if isinstance(keys, pd.DataFrame) else pd.DataFrame(keys)
+        keys = keys if isinstance(keys, pd.DataFrame) else pd.DataFrame(keys)  # type: ignore[redundant-expr]  # users pass anything
         name = dataset.fqn() if isinstance(dataset, Dataset) else dataset
         wanted = [str(item) for item in fields or ()]
         columns = columns_of(keys)

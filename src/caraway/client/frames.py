@@ -20,7 +20,7 @@ from caraway.errors import InvalidInputError
 
 def column_values(column: "pd.Series[Any]") -> list[Any]:
     """Give a column as a list that JSON can hold: instants as ISO text with microseconds, nulls as None."""
-    kind = column.dtype.kind if isinstance(column.dtype, (np.dtype, pd.api.extensions.ExtensionDtype)) else "O"
+    kind = column.dtype.kind if isinstance(column.dtype, (np.dtype, pd.api.extensions.ExtensionDtype)) else "O"  # type: ignore[redundant-expr]  # users pass anything
     if isinstance(column.dtype, np.dtype):
         if kind in "iub":
             return column.tolist()
@@ -35,7 +35,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
     return [json_value(value) for value in column.tolist()]
 
 
-def json_value(value: Any) -> Any:  # noqa: ANN401, PLR0911 (any value; one return a kind)
+def json_value(value: Any) -> Any:  # noqa: ANN401 (any value; one return a kind)
     """Give a value in a form that JSON can hold, and that casts to the same on the other side."""
     match value:
         case str() | bool() | int():
@@ -101,5 +101,5 @@ def untyped_column(values: Sequence[Any], name: str) -> "pd.Series[Any]":
     """Turn JSON values into a column as they are, nulls as pd.NA."""
     series = pd.Series([None] * len(values), dtype=object, name=name)
     for position, value in enumerate(values):
-        series.iat[position] = pd.NA if value is None else value
+        series.iloc[position] = pd.NA if value is None else value
     return series if series.isna().any() else series.infer_objects()

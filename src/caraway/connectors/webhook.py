@@ -17,7 +17,7 @@ class Webhook:
     retention: str = "7d"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:
+        if not isinstance(self.name, str) or not self.name:  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionError(f"Webhook: the name is a str that isn't empty, not {self.name!r}")
         try:
             parse_duration(self.retention)
@@ -30,7 +30,7 @@ class Webhook:
         Raises:
             DefinitionError: The name is no string or empty.
         """
-        if not isinstance(endpoint, str) or not endpoint:
+        if not isinstance(endpoint, str) or not endpoint:  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionError(
                 f"webhook {self.name}: the name of an endpoint is a str that isn't empty, not {endpoint!r}"
             )

@@ -250,7 +250,8 @@ def _timestamp(fields: Sequence[FieldSpec], markers: Markers, where: str) -> str
         raise DefinitionError(f"{where} has no timestamp; it needs a field of type datetime that isn't a key")
     if len(found) > 1:
         raise DefinitionError(
-            f"{where}: {', '.join(found)} are datetime; mark one as the timestamp: {found[0]}: datetime = field(timestamp=True)"
+            f"{where}: {', '.join(found)} are datetime; mark one as the timestamp: {found[0]}: datetime = "
+            "field(timestamp=True)"
         )
     return found[0]
 

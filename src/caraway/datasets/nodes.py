@@ -97,7 +97,8 @@ class Node:
             raise DefinitionError("assign: give columns as keywords only: assign(total=expression.astype(float))")
         if args:
             raise DefinitionError(
-                "assign by a Python function isn't available yet; use an expression: assign(total=expression.astype(float))"
+                "assign by a Python function isn't available yet; use an expression: "
+                "assign(total=expression.astype(float))"
             )
         if {"name", "dtype", "func"} <= columns.keys():
             raise DefinitionTypeError(
@@ -147,14 +148,15 @@ class Node:
         """
         if window is not None:
             raise DefinitionError(
-                'groupby over a window isn\'t available yet; give each aggregate its window: Sum(..., window=Continuous("1d"))'
+                "groupby over a window isn't available yet; give each aggregate its window: Sum(..., "
+                'window=Continuous("1d"))'
             )
         require_not_terminal(self._schema, "groupby")
         keys = _names("groupby", args, None)
         group_keys(keys, self._schema)
         return GroupBy(self, keys)
 
-    def join(
+    def join(  # noqa: PLR0917 (the API's signature)
         self,
         other: "Dataset",
         how: str,
@@ -289,7 +291,7 @@ def _names(operator: str, args: tuple[Any, ...], columns: list[str] | None) -> t
     return tuple(str(name) for name in found)
 
 
-def _join(
+def _join(  # noqa: PLR0917 (the API's signature)
     left: Operator,
     other: Any,  # noqa: ANN401 (checked here)
     how: str,
@@ -325,7 +327,7 @@ def _join(
 
 
 def _within(where: str, within: tuple[str, str]) -> tuple[int | None, int]:
-    if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:
+    if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:  # type: ignore[redundant-expr]  # users pass anything
         raise DefinitionError(
             f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}'
         )

@@ -91,12 +91,13 @@ def _check_signature(pipeline: Pipeline) -> None:
         raise DefinitionTypeError(f"{where}: the first parameter is cls, not {found}")
     if not pipeline.inputs:
         raise DefinitionTypeError(f"{where} has no @inputs; name its datasets, below @pipeline")
-    for position, item in enumerate(pipeline.inputs):
+    for position, given in enumerate(pipeline.inputs):
+        item: object = given
         parameter = parameters[position + 1] if position + 1 < len(parameters) else f"number {position + 1}"
         if not isinstance(item, Node) or not hasattr(item, "to_spec"):
             raise DefinitionTypeError(f"{where}: input {parameter} is a dataset, not {type(item).__name__} {item!r}")
-        if item.is_terminal:  # type: ignore[attr-defined]
+        if given.is_terminal:
             raise DefinitionTypeError(
-                f"{where}: input {item.fqn()} is computed by an aggregate over continuous windows, whose values come into "  # type: ignore[attr-defined]
-                "being when they are read; nothing can be computed from it further"
+                f"{where}: input {given.fqn()} is computed by an aggregate over continuous windows, whose values come "
+                "into being when they are read; nothing can be computed from it further"
             )

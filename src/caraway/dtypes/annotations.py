@@ -1,5 +1,6 @@
 """From Python annotations to data types and back."""
 
+import inspect
 import types
 import typing
 from collections.abc import Mapping
@@ -144,7 +145,7 @@ def own_annotations(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
         cls: The class.
         namespace: Names that string annotations may refer to besides those of the class's module.
     """
-    raw: dict[str, Any] = cls.__dict__.get("__annotations__", {})
+    raw: dict[str, Any] = inspect.get_annotations(cls)
     return {name: evaluated(value, namespace) for name, value in raw.items()}
 
 

@@ -66,7 +66,8 @@ def decode(dtype: DataType) -> Convert:
 def to_json(dtype: DataType) -> Convert:
     """Compile the way from the stored form to what JSON can hold.
 
-    Instants and days are ISO strings, decimals text, bytes base64, structs objects, infinities and NaN the words for them.
+    Instants and days are ISO strings, decimals text, bytes base64, structs objects, infinities and NaN the words for
+    them.
     """
     match dtype:
         case OptionalType(of):

@@ -29,7 +29,7 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
         case BoolType():
             return pd.Series(pd.array(values, dtype="boolean"), name=name)
         case StringType():
-            return pd.Series(pd.array(values, dtype="string"), name=name)
+            return pd.Series(list(values), dtype="string", name=name)
         case DatetimeType():
             instants = np.array([NOT_A_TIME if value is None else value for value in values], dtype=np.int64)
             return pd.Series(
@@ -40,5 +40,5 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
             # Filled one by one: pandas would take a list of lists for rows and columns.
             series = pd.Series([None] * len(values), dtype=object, name=name)
             for position, value in enumerate(values):
-                series.iat[position] = pd.NA if value is None else read(value)
+                series.iloc[position] = pd.NA if value is None else read(value)
             return series

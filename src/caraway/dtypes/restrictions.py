@@ -4,7 +4,7 @@ Each gives the type itself, so that equal types are equal and can stand in `Opti
 """
 
 import re
-from typing import Any
+from typing import Any, Self
 
 from caraway.dtypes.types import (
     FLOAT,
@@ -26,7 +26,7 @@ MAX_DECIMAL_SCALE = 28
 class Decimal:
     """Type of fixed-point numbers: `Decimal[2]` has two fractional digits."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> "Decimal":
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse to be called.
 
         Raises:
@@ -44,7 +44,7 @@ class Decimal:
 class Embedding:
     """Type of vectors: `Embedding[8]` has eight floats."""
 
-    def __new__(cls, *args: object, **kwargs: object) -> "Embedding":
+    def __new__(cls, *args: object, **kwargs: object) -> Self:
         """Refuse to be called.
 
         Raises:

@@ -32,7 +32,7 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 
-def conforms(value: Any, dtype: DataType) -> bool:  # noqa: ANN401, PLR0911 (any value; one return a kind)
+def conforms(value: Any, dtype: DataType) -> bool:  # noqa: ANN401, C901, PLR0911 (any value; one return a kind)
     """Tell whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number."""
     match dtype:
         case OptionalType(of):

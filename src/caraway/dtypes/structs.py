@@ -41,7 +41,7 @@ def struct(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(eq=False)(cls)
     dtype = StructType(name, fields)
     setattr(made, STRUCT_ATTRIBUTE, dtype)
-    made.__eq__ = _equal  # type: ignore[assignment, method-assign]
+    made.__eq__ = _equal  # type: ignore[method-assign]
     made.__hash__ = object.__hash__  # type: ignore[method-assign]
     made.as_json = _as_json  # type: ignore[attr-defined]
     register_struct(dtype, made)

@@ -14,7 +14,7 @@ class Annotation:
     __slots__ = ()
 
     def __or__(self, other: object) -> Any:  # noqa: ANN401 (a form of `typing`)
-        return Optional[self] if other is None or other is type(None) else NotImplemented
+        return Optional[self] if other is None or other is type(None) else NotImplemented  # noqa: UP045 (at run time)
 
     __ror__ = __or__
 
@@ -178,7 +178,7 @@ def base_type(dtype: DataType) -> DataType:
             return inner
 
 
-def type_name(dtype: DataType) -> str:
+def type_name(dtype: DataType) -> str:  # noqa: C901, PLR0911 (a branch a member)
     """Spell a type as a user writes it, for messages."""
     match dtype:
         case IntType():

@@ -1,7 +1,9 @@
 """Casting of one value to a type, as it happens once, where data comes in.
 
-`cast(dtype)` compiles a function from anything to the stored form (docs/records.md): instants as int microseconds, days as
-int, decimals as text, structs as lists of their fields. It is lenient where nothing is lost: `"12"` and `12.0` are ints.
+`cast(dtype)` compiles a function from anything to the stored form (docs/records.md): instants as int microseconds,
+days as
+int, decimals as text, structs as lists of their fields. It is lenient where nothing is lost: `"12"` and `12.0` are
+ints.
 """
 
 import base64
@@ -57,7 +59,7 @@ def is_null(value: Any) -> bool:  # noqa: ANN401 (a caller may pass anything)
 
 
 @lru_cache(maxsize=4096)
-def cast(dtype: DataType) -> Cast:
+def cast(dtype: DataType) -> Cast:  # noqa: C901, PLR0911 (a branch a member)
     """Compile the cast to a type.
 
     The function returns the stored form, and raises `InvalidInputError` naming the expected type and the value found.

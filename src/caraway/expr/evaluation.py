@@ -99,5 +99,5 @@ def _result(values: list[Any], dtype: DataType, *, parse: bool) -> "pd.Series[An
         return pd.Series(shown, dtype=NUMPY_TYPES[base])
     series = pd.Series([None] * len(shown), dtype=object)
     for position, value in enumerate(shown):
-        series.iat[position] = value
+        series.iloc[position] = value
     return series

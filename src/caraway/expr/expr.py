@@ -1,6 +1,7 @@
 """Expressions as users build them: `col("price") * 2 > 10`.
 
-An `Expr` wraps a node tree (`caraway.expr.nodes`). Building never touches data; types are checked where the columns are known.
+An `Expr` wraps a node tree (`caraway.expr.nodes`). Building never touches data; types are checked where the columns
+are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -203,7 +204,7 @@ class Expr:
         Raises:
             InvalidExprException: `precision` is no int, or is negative.
         """
-        if not isinstance(precision, int) or isinstance(precision, bool) or precision < 0:
+        if not isinstance(precision, int) or isinstance(precision, bool) or precision < 0:  # type: ignore[redundant-expr]  # users pass anything
             raise InvalidExprException(f"round: the precision is an int of 0 or more, not {precision!r}, in {self}")
         return self._number(Round(operand=self.node, precision=precision))
 
@@ -373,7 +374,7 @@ class WhenBuilder:
         """
         raise self._incomplete()
 
-    def astype(self, dtype: Any) -> NoReturn:  # noqa: ANN401 (an annotation is any object)
+    def astype(self, *_args: object, **_named: object) -> NoReturn:
         """Refuse to be used as an expression.
 
         Raises:

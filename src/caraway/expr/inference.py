@@ -61,7 +61,8 @@ def infer(node: Node, schema: Schema) -> DataType:
         schema: The types of the columns that it may refer to.
 
     Raises:
-        DefinitionError: The expression is ill-typed or refers to an unknown column, or is the null literal, whose type isn't
+        DefinitionError: The expression is ill-typed or refers to an unknown column, or is the null literal, whose
+        type isn't
             known; the message names the operation, the types found and the printed expression.
     """
     found = infer_nullable(node, schema)

@@ -187,7 +187,8 @@ class DatetimeExpr(Expr):
 def _refuse(namespace: str, name: str) -> None:
     if name in _MISSING[namespace]:
         raise DefinitionError(
-            f".{namespace}.{name}() isn't available yet; compute the value in a Python extractor, or before it is logged"
+            f".{namespace}.{name}() isn't available yet; compute the value in a Python extractor, or before "
+            "it is logged"
         )
 
 

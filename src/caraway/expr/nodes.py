@@ -1,8 +1,8 @@
 """The nodes of an expression: frozen declarations without behaviour.
 
-What a node means is told by its inference rule (`caraway.expr.inference`) and by its two compilers: polars for reads and
-tests (`caraway.expr.polars_compiler`), Spark Columns for streams (`caraway.spark.expressions`). Both take children that are
-already compiled.
+What a node means is told by its inference rule (`caraway.expr.inference`) and by its two compilers: polars for reads
+and tests (`caraway.expr.polars_compiler`), Spark Columns for streams (`caraway.spark.expressions`). Both take children
+that are already compiled.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,9 @@
 """Expressions as polars expressions: the read path, and the oracle for other compilers.
 
-What polars leaves open is settled here, so that it can be built elsewhere: the division of floats by `//` is `floor(l / r)`
-and their remainder `l - floor(l / r) * r`; ints wrap around; NaN equals NaN and is greater than all else; a float is spelled in
-its shortest form, with an exponent below 1e-5 and from 1e16 on.
+What polars leaves open is settled here, so that it can be built elsewhere: the division of floats by `//` is `floor(l
+/ r)`
+and their remainder `l - floor(l / r) * r`; ints wrap around; NaN equals NaN and is greater than all else; a float is
+spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
 """
 
 from collections.abc import Mapping
@@ -84,8 +85,8 @@ class Scope:
 def compile_expr(node: Node, schema: Mapping[str, DataType], *, now: pl.Expr | int | None = None) -> pl.Expr:
     """Compile an expression over columns of the given types (`caraway.expr.polars_values.polars_type`).
 
-    A result that isn't optional by type may still be null where a value can't be had, such as an int divided by zero; whoever
-    needs a value checks for it.
+    A result that isn't optional by type may still be null where a value can't be had, such as an int divided by zero;
+    whoever needs a value checks for it.
 
     Args:
         node: The expression.
@@ -149,7 +150,7 @@ def _(node: Binary, scope: Scope) -> pl.Expr:
     return _binary(node.op, left, right)
 
 
-def _binary(op: BinaryOp, left: pl.Expr, right: pl.Expr) -> pl.Expr:  # noqa: C901, PLR0911 (one return a kind)
+def _binary(op: BinaryOp, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     match op:
         case BinaryOp.ADD:
             return left + right
@@ -226,7 +227,7 @@ def _(node: When, scope: Scope) -> pl.Expr:
 
 
 @_compile.register
-def _(node: NumberCall, scope: Scope) -> pl.Expr:  # noqa: PLR0911 (one return a kind)
+def _(node: NumberCall, scope: Scope) -> pl.Expr:
     found = scope.type_of(node.operand)
     base = INT if found is None else base_type(found)
     operand = scope.operand(node.operand, base)

@@ -31,7 +31,7 @@ from caraway.dtypes.values import DECIMAL_DIGITS, cast
 INSTANT = pl.Datetime("us", "UTC")
 
 
-def polars_type(dtype: DataType) -> pl.DataType:  # noqa: PLR0911 (one return a kind)
+def polars_type(dtype: DataType) -> pl.DataType:
     """Return the polars type of a column; restrictions and optionality make no difference."""
     match dtype:
         case OptionalType(of) | BetweenType(of) | OneOfType(of):

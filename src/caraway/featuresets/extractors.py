@@ -36,8 +36,8 @@ def extractor(
 ) -> Any:  # noqa: ANN401 (both forms)
     """Declare a function of a featureset that computes features.
 
-    It takes `cls`, `ts` (a Series of times, one a row) and a Series for each of its `@inputs`, and returns a named Series, or a
-    DataFrame whose columns are features.
+    It takes `cls`, `ts` (a Series of times, one a row) and a Series for each of its `@inputs`, and returns a named
+    Series, or a DataFrame whose columns are features.
 
     Args:
         function: The function, if the decorator stands bare.
@@ -59,7 +59,7 @@ def extractor(
         where = f"extractor {decorated.__name__}"
         _check_signature(where, decorated)
         _check_datasets(where, datasets)
-        if not isinstance(version, int) or isinstance(version, bool):
+        if not isinstance(version, int) or isinstance(version, bool):  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionTypeError(f"{where}: the version is an int, not {version!r}")
         return Extractor(decorated, datasets, version, selector(env, where))
 

@@ -15,7 +15,10 @@ from caraway.lib.metadata import metadata_of_arguments
 
 
 class Feature:
-    """A feature: `Featureset.feature`. In a class body, what `feature(...)` gives; the featureset names and types it."""
+    """A feature: `Featureset.feature`.
+
+    In a class body it is what `feature(...)` gives; the featureset names and types it.
+    """
 
     def __init__(self, reference: Any, default: Any, env: tuple[str, ...], version: int) -> None:  # noqa: ANN401
         self.reference = reference
@@ -104,7 +107,8 @@ def feature(
     """Say where a feature's value comes from.
 
     Args:
-        args: Nothing (an extractor or the caller gives it), a field of a keyed dataset, another feature, or an expression
+        args: Nothing (an extractor or the caller gives it), a field of a keyed dataset, another feature, or an
+        expression
             over features of the same featureset.
         default: Stands for null, for a field or a feature.
         version: Version of the extractor that this makes.
@@ -117,7 +121,7 @@ def feature(
     if len(args) > 1:
         raise DefinitionTypeError(f"feature takes one reference, not {len(args)}")
     reference = args[0] if args else None
-    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool)):  # type: ignore[redundant-expr]  # users pass anything
         raise DefinitionTypeError(f"feature: the version is an int, not {version!r}")
     if default is not None:
         if isinstance(reference, (Expr, TypedExpr)):

@@ -44,7 +44,8 @@ def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | N
             return _expression(where, feature, feature.reference, siblings)
         case _:
             raise DefinitionTypeError(
-                f"{where}: {feature.reference!r} is no field of a dataset, feature or expression, from which a value could come"
+                f"{where}: {feature.reference!r} is no field of a dataset, feature or expression, from "
+                "which a value could come"
             )
 
 
@@ -56,7 +57,8 @@ def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, F
     for key in spec.keys:
         if key not in siblings:
             raise DefinitionError(
-                f"{where}: to look {field.fqn()} up, featureset {feature.featureset_name} needs a feature {key}, the key of {spec.name}"
+                f"{where}: to look {field.fqn()} up, featureset {feature.featureset_name} needs a feature "
+                f"{key}, the key of {spec.name}"
             )
     inner = strip_optional(feature.data_type)
     if isinstance(inner, ListType) and all(
@@ -80,7 +82,8 @@ def _require_type(where: str, feature: Feature, source: str, found: DataType) ->
     if feature.data_type != wanted:
         given = "without a default" if feature.default is None else "with a default"
         raise DefinitionTypeError(
-            f"{where} is {type_name(feature.data_type)}, but {source} is {type_name(found)}; {given} the feature must be "
+            f"{where} is {type_name(feature.data_type)}, but {source} is {type_name(found)}; {given} the "
+            "feature must be "
             f"{type_name(wanted)}"
         )
 
@@ -89,7 +92,8 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
     if feature.default is None:
         if feature.data_type != source.data_type:
             raise DefinitionTypeError(
-                f"{where} is {type_name(feature.data_type)}, but feature {source.fqn()} is {type_name(source.data_type)}; "
+                f"{where} is {type_name(feature.data_type)}, but feature {source.fqn()} is "
+                f"{type_name(source.data_type)}; "
                 "the types must be equal"
             )
     elif source.data_type != optional(feature.data_type) or feature.data_type == source.data_type:
@@ -111,7 +115,8 @@ def _default(where: str, feature: Feature) -> Any:  # noqa: ANN401 (of the featu
         return None
     if not conforms(feature.default, feature.data_type):
         raise DefinitionError(
-            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not {type_name(feature.data_type)}"
+            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not "
+            f"{type_name(feature.data_type)}"
         )
     return cast(feature.data_type)(feature.default)
 

@@ -21,7 +21,7 @@ def selector(env: EnvSelector, where: str) -> tuple[str, ...]:
     if env is None:
         return ()
     names = [env] if isinstance(env, str) else env
-    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
+    if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):  # type: ignore[redundant-expr]  # users pass anything
         raise DefinitionTypeError(f"{where}: env is a str or a list of str, not {env!r}")
     for name in names:
         if not name or " " in name or name == "~":

@@ -114,8 +114,8 @@ class AggregateFunction(StrEnum):
 class AggregateSpec:
     """One output column of an `Aggregate`.
 
-    `window_us` is the length of a continuous window in microseconds, None for "forever". `of` is None for a plain count.
-    `default` stands for an empty window (None: null); `dtype` is the type of the output column.
+    `window_us` is the length of a continuous window in microseconds, None for "forever". `of` is None for a plain
+    count. `default` stands for an empty window (None: null); `dtype` is the type of the output column.
     """
 
     function: AggregateFunction

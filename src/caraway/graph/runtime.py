@@ -1,7 +1,7 @@
 """What a user's function finds while it runs: datasets to look up, its featureset, and who answers.
 
-A definition that a pickled function refers to travels as a handle, its name and shape; whoever runs the function (a query
-server, the in-process engine) sets the provider that answers lookups.
+A definition that a pickled function refers to travels as a handle, its name and shape; whoever runs the function (a
+query server, the in-process engine) sets the provider that answers lookups.
 """
 
 from collections.abc import Callable, Sequence
@@ -152,7 +152,10 @@ class FeaturesetHandle:
 
 @dataclass(frozen=True)
 class ShippedExtractor:
-    """What `PythonExtractor.pickled` holds: called as the function itself, `(cls, ts, *series)`; None stands for its own `cls`."""
+    """What `PythonExtractor.pickled` holds: called as the function itself, `(cls, ts, *series)`.
+
+    None as `cls` stands for the extractor's own.
+    """
 
     function: Callable[..., Any]
     namespace: FeaturesetHandle

@@ -81,8 +81,8 @@ def schema_of(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Schema
         datasets: The datasets that it reads, by name.
 
     Raises:
-        DefinitionError: A step doesn't fit its input; the message names the operator, the bad part and what is possible.
-        DefinitionTypeError: The same, where the API has a TypeError.
+        DefinitionError: A step doesn't fit its input; the message names the operator, the bad part and what is
+        possible. DefinitionTypeError: The same, where the API has a TypeError.
     """
     match operator:
         case Input():
@@ -117,7 +117,8 @@ def require_not_terminal(before: Schema, operator: str) -> None:
     """
     if before.terminal:
         raise DefinitionError(
-            f"{operator}: nothing can follow an aggregate over continuous windows, whose values come into being when they "
+            f"{operator}: nothing can follow an aggregate over continuous windows, whose values come into "
+            "being when they "
             f"are read; put {operator} before the aggregate"
         )
 
@@ -152,7 +153,8 @@ def _(operator: Assign, before: Schema) -> Schema:
         if not promotes(found, column.dtype):
             spelled = "null" if found is None else type_name(found)
             problems.append(
-                f"column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)} is {spelled}"
+                f"column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)} "
+                f"is {spelled}"
             )
         values[column.name] = column.dtype
     if problems:
@@ -287,7 +289,8 @@ def aggregate_type(
         return INT
     if isinstance(base, DecimalType):
         raise DefinitionTypeError(
-            f"{where}: column {of} is {type_name(found)}; aggregates of Decimal columns aren't available yet, assign it as "
+            f"{where}: column {of} is {type_name(found)}; aggregates of Decimal columns aren't available "
+            "yet, assign it as "
             "float where the data comes in"
         )
     allowed = (INT, FLOAT, DATE, DATETIME) if function in ORDERED_FUNCTIONS else (INT, FLOAT)
@@ -309,7 +312,8 @@ def _require_reversible(operator: Aggregate, before: Schema) -> None:
     for aggregate in operator.aggregates:
         if aggregate.window_us is not None or aggregate.function not in REVERSIBLE:
             raise DefinitionError(
-                f"aggregate: {aggregate.into}: the input is keyed ({', '.join(before.keys)}), and its rows replace each "
+                f"aggregate: {aggregate.into}: the input is keyed ({', '.join(before.keys)}), and its rows "
+                "replace each "
                 'other; over such an input Count, Sum, Average and Stddev over Continuous("forever") are possible'
             )
 
@@ -325,7 +329,8 @@ def join_schema(operator: Join, left: Schema, right: DatasetSpec) -> Schema:
     where = f"join with {right.name}"
     if left.keys:
         raise DefinitionError(
-            f"{where}: the left side is keyed by {', '.join(left.keys)}; joins of two keyed datasets aren't available yet, "
+            f"{where}: the left side is keyed by {', '.join(left.keys)}; joins of two keyed datasets aren't "
+            "available yet, "
             "join from a keyless one"
         )
     if right.name in _datasets_in(operator.left):
@@ -362,7 +367,8 @@ def _require_pair(where: str, name: str, key: str, left: Schema, other: Schema) 
         )
     if found != wanted:
         raise DefinitionTypeError(
-            f"{where}: left column {name} is {type_name(found)}, but key {key} is {type_name(wanted)}; they must be equal"
+            f"{where}: left column {name} is {type_name(found)}, but key {key} is {type_name(wanted)}; they "
+            "must be equal"
         )
 
 

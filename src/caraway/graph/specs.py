@@ -133,7 +133,7 @@ class AliasExtractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionExtractor:
-    """`output` is an expression; its columns are bare names of features of the same featureset (`inputs`, full names)."""
+    """`output` is an expression over features of the same featureset: bare names in `expr`, full names in `inputs`."""
 
     name: str
     expr: Node

@@ -73,7 +73,8 @@ def _owners_are_known(graph: Graph, _partial: bool) -> None:  # noqa: FBT001
     for kind, entity in entities:
         if not entity.metadata.owner:
             raise CommitError(
-                f'{kind} {entity.name} has no owner; put @meta(owner="you@example.com") above it, or __owner__ into its module'
+                f'{kind} {entity.name} has no owner; put @meta(owner="you@example.com") above it, or '
+                "__owner__ into its module"
             )
 
 
@@ -89,18 +90,21 @@ def _rows_come_from_one_side(graph: Graph, _partial: bool) -> None:  # noqa: FBT
     for dataset in graph.datasets:
         if dataset.sources and dataset.pipelines:
             raise CommitError(
-                f"dataset {dataset.name} has a source and pipeline {dataset.pipelines[0].name}; it can have one of both in "
+                f"dataset {dataset.name} has a source and pipeline {dataset.pipelines[0].name}; it can have "
+                "one of both in "
                 "an environment"
             )
         for source in dataset.sources:
             if source.cdc is Cdc.APPEND and dataset.keys:
                 raise CommitError(
-                    f"dataset {dataset.name} is keyed by {', '.join(dataset.keys)}, so its source {source.name} can't have "
+                    f"dataset {dataset.name} is keyed by {', '.join(dataset.keys)}, so its source "
+                    f"{source.name} can't have "
                     'cdc="append"; use cdc="upsert"'
                 )
             if source.cdc is Cdc.UPSERT and not dataset.keys:
                 raise CommitError(
-                    f'dataset {dataset.name} has no keys, so its source {source.name} can\'t have cdc="upsert"; use cdc="append"'
+                    f"dataset {dataset.name} has no keys, so its source {source.name} can't have "
+                    'cdc="upsert"; use cdc="append"'
                 )
 
 
@@ -112,7 +116,8 @@ def _one_pipeline_runs(graph: Graph, _partial: bool) -> None:  # noqa: FBT001
         for pipeline in dataset.pipelines:
             if not pipeline.env:
                 raise CommitError(
-                    f"dataset {dataset.name} has several pipelines; {pipeline.name} needs an env to be told from the others"
+                    f"dataset {dataset.name} has several pipelines; {pipeline.name} needs an env to be told "
+                    "from the others"
                 )
             for env in pipeline.env:
                 if env in taken:
@@ -133,7 +138,8 @@ def _pipelines_fit(graph: Graph, partial: bool) -> None:  # noqa: FBT001
                 if partial:
                     continue
                 raise CommitError(
-                    f"pipeline {dataset.name}.{pipeline.name} needs dataset {', '.join(missing)}, which is not in the commit; "
+                    f"pipeline {dataset.name}.{pipeline.name} needs dataset {', '.join(missing)}, which is "
+                    "not in the commit; "
                     "add it"
                 )
             _check_pipeline(dataset, pipeline, known)
@@ -234,12 +240,14 @@ def _extractor_inputs_exist(graph: Graph, partial: bool) -> None:  # noqa: FBT00
                     continue
                 if other not in sets:
                     raise CommitError(
-                        f"extractor {extractor.name} of featureset {featureset.name} needs {name}, but featureset {other} is not "
+                        f"extractor {extractor.name} of featureset {featureset.name} needs {name}, but "
+                        f"featureset {other} is not "
                         "in the commit; add it"
                     )
                 if feature not in sets[other]:
                     raise CommitError(
-                        f"extractor {extractor.name} of featureset {featureset.name} needs {name}, but {other} has no feature "
+                        f"extractor {extractor.name} of featureset {featureset.name} needs {name}, but "
+                        f"{other} has no feature "
                         f"{feature}; features: {', '.join(sorted(sets[other]))}"
                     )
 

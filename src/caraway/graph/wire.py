@@ -357,5 +357,5 @@ def _decode_extractor(message: pb.Extractor) -> Extractor:
                 pickled=python.pickled,
                 metadata=_decode_metadata(python.metadata),
             )
-        case None:
+        case _:
             raise InvalidInputError("an extractor of a kind that this version of Caraway doesn't know")

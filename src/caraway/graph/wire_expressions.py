@@ -142,7 +142,7 @@ def _(_node: Now, _add: Add) -> pb.Node:
     return pb.Node(now=UNIT)
 
 
-def _decode(message: pb.Node, at: Sequence[Node]) -> Node:  # noqa: PLR0911 (one return a kind)
+def _decode(message: pb.Node, at: Sequence[Node]) -> Node:
     kind = message.WhichOneof("kind")
     match kind:
         case "ref":
@@ -183,5 +183,5 @@ def _decode(message: pb.Node, at: Sequence[Node]) -> Node:  # noqa: PLR0911 (one
             return SinceEpoch(operand=at[message.since_epoch.operand], unit=TimeUnit(message.since_epoch.unit))
         case "now":
             return Now()
-        case None:
+        case _:
             raise InvalidInputError("an expression of a kind that this version of Caraway doesn't know")

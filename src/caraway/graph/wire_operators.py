@@ -57,7 +57,7 @@ def decode_operator(message: pb.OperatorTree) -> Operator:
     return nodes[-1]
 
 
-def _encode(operator: Operator, add: Add) -> pb.Operator:  # noqa: PLR0911 (one return a kind)
+def _encode(operator: Operator, add: Add) -> pb.Operator:
     match operator:
         case Input():
             return pb.Operator(input=operator.dataset)
@@ -110,7 +110,7 @@ def _encode_aggregate(aggregate: AggregateSpec) -> pb.Operator.AggregateColumn:
     )
 
 
-def _decode(message: pb.Operator, at: Sequence[Operator]) -> Operator:  # noqa: PLR0911 (one return a kind)
+def _decode(message: pb.Operator, at: Sequence[Operator]) -> Operator:
     kind = message.WhichOneof("kind")
     match kind:
         case "input":
@@ -150,7 +150,7 @@ def _decode(message: pb.Operator, at: Sequence[Operator]) -> Operator:  # noqa: 
                 keys=tuple(aggregate.keys),
                 aggregates=tuple(_decode_aggregate(a) for a in aggregate.aggregates),
             )
-        case None:
+        case _:
             raise InvalidInputError("an operator of a kind that this version of Caraway doesn't know")
 
 

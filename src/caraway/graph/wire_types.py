@@ -44,7 +44,7 @@ _SIMPLE: dict[str, DataType] = {
 }
 
 
-def encode_type(dtype: DataType) -> pb.DataType:
+def encode_type(dtype: DataType) -> pb.DataType:  # noqa: C901, PLR0911 (a branch a member)
     """Turn a data type into its message."""
     match dtype:
         case IntType():
@@ -128,11 +128,11 @@ def decode_type(message: pb.DataType) -> DataType:
             return OneOfType(cast("IntType | StringType", decode_type(message.one_of.of)), options)
         case "regex":
             return RegexType(message.regex)
-        case None:
+        case _:
             raise InvalidInputError("a data type of a kind that this version of Caraway doesn't know")
 
 
-def encode_value(value: Any) -> pb.Value:  # noqa: ANN401, PLR0911 (any stored value; one return a kind)
+def encode_value(value: Any) -> pb.Value:  # noqa: ANN401 (any stored value; one return a kind)
     """Turn a constant in stored form into its message.
 
     Raises:
@@ -160,7 +160,7 @@ def encode_value(value: Any) -> pb.Value:  # noqa: ANN401, PLR0911 (any stored v
             raise InvalidInputError(f"a constant of type {type(value).__name__} can't be sent: {value!r}")
 
 
-def decode_value(message: pb.Value) -> Any:  # noqa: ANN401, PLR0911 (any stored value; one return a kind)
+def decode_value(message: pb.Value) -> Any:  # noqa: ANN401 (any stored value; one return a kind)
     """Turn a message into its constant.
 
     Raises:
@@ -184,5 +184,5 @@ def decode_value(message: pb.Value) -> Any:  # noqa: ANN401, PLR0911 (any stored
             return [decode_value(item) for item in message.list.items]
         case "map":
             return {entry.key: decode_value(entry.value) for entry in message.map.entries}
-        case None:
+        case _:
             raise InvalidInputError("a constant of a kind that this version of Caraway doesn't know")

@@ -1,3 +1,5 @@
+# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# mypy: disable-error-code="arg-type, list-item, type-arg, valid-type"
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -15,7 +17,14 @@ from caraway.client.http import Connection
 from caraway.connectors import Webhook, source
 from caraway.datasets import Dataset, dataset, field
 from caraway.dtypes import Decimal, Window
-from caraway.errors import CommitError, DefinitionError, DefinitionTypeError, InvalidInputError, RemoteError, UnavailableError
+from caraway.errors import (
+    CommitError,
+    DefinitionError,
+    DefinitionTypeError,
+    InvalidInputError,
+    RemoteError,
+    UnavailableError,
+)
 from caraway.featuresets import featureset
 from caraway.graph.wire import decode_commit
 from caraway.lib import meta
@@ -113,7 +122,9 @@ def test_commit_leaves_out_what_is_deleted() -> None:
         (lambda c: c.query([Pot.pot], [3], pd.DataFrame()), InvalidInputError),
         (lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"pot": [1]})), InvalidInputError),
         (
-            lambda c: c.query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), timestamps=pd.Series([], dtype=float)),
+            lambda c: c.query(
+                [Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": [1]}), timestamps=pd.Series([], dtype=float)
+            ),
             InvalidInputError,
         ),
         (lambda c: c.lookup(Pots, pd.DataFrame({"pot": [1]}), timestamps=["soon"]), InvalidInputError),
@@ -249,7 +260,7 @@ def test_lookup() -> None:
 
 def test_lookup_of_one_field_is_a_series() -> None:
     server = Server({"found": [True], "data": {"wet": [0.5]}})
-    data, _ = server.client().lookup("Pots", [{"pot": 1}], ["wet"], timestamps=["2024-01-01"])  # type: ignore[arg-type]
+    data, _ = server.client().lookup("Pots", [{"pot": 1}], ["wet"], timestamps=["2024-01-01"])
     assert isinstance(data, pd.Series)
     assert data.name == "wet"
     assert server.body()["timestamps"] == ["2024-01-01T00:00:00Z"]

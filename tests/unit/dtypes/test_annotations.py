@@ -1,3 +1,5 @@
+# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# mypy: disable-error-code="arg-type, misc"
 from datetime import date, datetime
 from typing import Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
 
@@ -66,14 +68,14 @@ class B:
         (date, DATE),
         (Decimal[2], DecimalType(2)),
         (Embedding[8], EmbeddingType(8)),
-        (List[int], ListType(INT)),  # noqa: UP006
-        (list[Optional[int]], ListType(optional(INT))),  # noqa: UP045
-        (Dict[str, float], MapType(FLOAT)),  # noqa: UP006
+        (List[int], ListType(INT)),
+        (list[Optional[int]], ListType(optional(INT))),
+        (Dict[str, float], MapType(FLOAT)),
         (dict[str, list[int]], MapType(ListType(INT))),
-        (Optional[int], optional(INT)),  # noqa: UP045
+        (Optional[int], optional(INT)),
         (int | None, optional(INT)),
-        (Union[None, int], optional(INT)),  # noqa: RUF036, UP007
-        (Optional[Optional[int]], optional(INT)),  # noqa: UP045
+        (Union[None, int], optional(INT)),
+        (Optional[Optional[int]], optional(INT)),  # noqa: PYI016 (once more)
         # T9: descriptors are hashable.
         (Optional[Decimal[2]], optional(DecimalType(2))),
         (Decimal[2] | None, optional(DecimalType(2))),
@@ -101,7 +103,21 @@ def test_every_type_has_an_annotation(dtype: DataType) -> None:
 
 @pytest.mark.parametrize(
     "annotation",
-    [Union[int, str], Union[int, str, None], dict[int, str], list, dict, tuple, set, Any, object, Plain, "int", None, np.int32],
+    [
+        Union[int, str],
+        Union[int, str, None],
+        dict[int, str],
+        list,
+        dict,
+        tuple,
+        set,
+        Any,
+        object,
+        Plain,
+        "int",
+        None,
+        np.int32,
+    ],
 )
 def test_t4_what_is_no_type(annotation: Any) -> None:
     with pytest.raises((DefinitionError, DefinitionTypeError)):
@@ -109,8 +125,8 @@ def test_t4_what_is_no_type(annotation: Any) -> None:
 
 
 def test_two_structs_in_a_union_are_a_type_error() -> None:
-    with pytest.raises(DefinitionTypeError, match="A.*B"):
-        dtype_of(Union[A, B])  # noqa: UP007
+    with pytest.raises(DefinitionTypeError, match=r"A.*B"):
+        dtype_of(Union[A, B])
 
 
 @pytest.mark.parametrize("scale", [0, 29, -1, 1.5, True, "2"])
@@ -137,7 +153,7 @@ def test_t6_descriptors_are_not_called() -> None:
     [
         (lambda: between(str, 0, 1), DefinitionTypeError),
         (lambda: between(int, 0, 1.0), DefinitionTypeError),
-        (lambda: between(int, False, 1), DefinitionTypeError),
+        (lambda: between(int, False, 1), DefinitionTypeError),  # noqa: FBT003 (the API's signature)
         (lambda: between(int, 2, 1), DefinitionError),
         (lambda: oneof(float, [1.0]), DefinitionTypeError),
         (lambda: oneof(int, [True]), DefinitionTypeError),

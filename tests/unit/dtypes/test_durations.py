@@ -23,7 +23,8 @@ def test_any_text_is_a_duration_or_a_clear_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("1.5h", 5400), (".5d", 43_200), ("2d 4h", 187_200), ("1y", 31_536_000), ("1m", 60), ("0s", 0)]
+    ("text", "seconds"),
+    [("1.5h", 5400), (".5d", 43_200), ("2d 4h", 187_200), ("1y", 31_536_000), ("1m", 60), ("0s", 0)],
 )
 def test_lengths(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds * 1_000_000

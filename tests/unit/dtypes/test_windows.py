@@ -17,7 +17,10 @@ def test_windows_are_values() -> None:
         "session-5m",
     ]
     assert Hopping("1d", "2h", lookback=None).lookback_total_seconds() == 0
-    assert (Tumbling("1d", "1h").stride_total_seconds(), Tumbling("1d", "1h").lookback_total_seconds()) == (86_400, 3600)
+    assert (Tumbling("1d", "1h").stride_total_seconds(), Tumbling("1d", "1h").lookback_total_seconds()) == (
+        86_400,
+        3600,
+    )
     assert Session("5m").gap_total_seconds() == 300
 
 

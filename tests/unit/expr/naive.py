@@ -59,7 +59,7 @@ def evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:
     return value
 
 
-def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:
+def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:  # noqa: C901, PLR0911, PLR0912 (a branch a member)
     def of(child: Node) -> Any:
         return evaluate(child, row, schema, now)
 
@@ -110,14 +110,14 @@ def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:
             return None if value is None else truncated(value, UNITS[node.unit])
 
 
-def kleene(op: BinaryOp, left: bool | None, right: bool | None) -> bool | None:
+def kleene(op: BinaryOp, left: Any, right: Any) -> Any:
     decides = op is BinaryOp.OR
-    if decides in (left, right):
+    if left is decides or right is decides:
         return decides
     return None if left is None or right is None else not decides
 
 
-def wrap(value: float) -> float:
+def wrap(value: Any) -> Any:
     return value if isinstance(value, float) else (value + 2**63) % 2**64 - 2**63
 
 

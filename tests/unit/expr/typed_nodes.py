@@ -29,7 +29,7 @@ from caraway.expr.nodes import (
     When,
 )
 
-BASES = {"i": INT, "f": FLOAT, "b": BOOL, "s": STRING, "t": DATETIME}
+BASES: dict[str, DataType] = {"i": INT, "f": FLOAT, "b": BOOL, "s": STRING, "t": DATETIME}
 SCHEMA: dict[str, DataType] = {**BASES, **{f"o{name}": optional(base) for name, base in BASES.items()}}
 
 # Between 1900 and 2100: Python's zone rules and polars' agree there.
@@ -37,7 +37,7 @@ INSTANTS = st.integers(-2_208_988_800_000_000, 4_102_444_800_000_000)
 EDGE_INTS = st.sampled_from([0, 1, -1, 2, -7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
 EDGE_FLOATS = st.sampled_from([0.0, -0.0, 0.5, -2.5, 1e-5, 1e-7, 1e16, 1e300, 5e-324, math.inf, -math.inf, 2.0**63])
 # No ß-like letters whose case depends on the Unicode version; these have been stable for long.
-TEXTS = st.text(alphabet="aAbBzZ éÉßİıΣσς0.%_\n😀", max_size=6)
+TEXTS = st.text(alphabet="aAbBzZ éÉßİıΣσς0.%_\n😀", max_size=6)  # noqa: RUF001 (on purpose)
 
 VALUES: dict[DataType, st.SearchStrategy[Any]] = {
     INT: EDGE_INTS | st.integers(-1000, 1000) | st.integers(-(2**63), 2**63 - 1),
@@ -120,7 +120,9 @@ def _grown(base: DataType, depth: int) -> st.SearchStrategy[Node]:
         tests = st.sampled_from([NumberFunction.IS_NAN, NumberFunction.IS_INFINITE])
         found |= st.builds(lambda f, e: NumberCall(function=f, operand=e), tests, numbers)
         searches = st.sampled_from([StringFunction.CONTAINS, StringFunction.STARTSWITH, StringFunction.ENDSWITH])
-        found |= st.builds(lambda f, a, b: StringCall(function=f, operand=a, args=(b,)), searches, of(STRING), of(STRING))
+        found |= st.builds(
+            lambda f, a, b: StringCall(function=f, operand=a, args=(b,)), searches, of(STRING), of(STRING)
+        )
     if base == STRING:
         cases = st.sampled_from([StringFunction.LOWER, StringFunction.UPPER])
         found |= st.builds(lambda f, e: StringCall(function=f, operand=e), cases, of(STRING))

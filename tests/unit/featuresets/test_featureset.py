@@ -1,3 +1,5 @@
+# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# mypy: disable-error-code="arg-type, attr-defined, list-item, untyped-decorator"
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Optional
@@ -65,14 +67,14 @@ class PotState:
     @extractor(deps=[Pots], version=2)
     @inputs("species", Tap.pot)
     @outputs("advice")
-    def advise(cls, ts: Any, species: Any, pot: Any) -> Any:
+    def advise(cls, ts: Any, species: Any, pot: Any) -> Any:  # noqa: N805 (a class method of the API)
         del ts, pot
         return (species + cls.mark()).rename("advice")
 
     @extractor
     @inputs("dry")
     @outputs("score")
-    def rate(cls, ts: Any, dry: Any) -> Any:
+    def rate(cls, ts: Any, dry: Any) -> Any:  # noqa: N805 (a class method of the API)
         del ts
         return pd.DataFrame({str(cls.score): dry.astype(float)})
 
@@ -153,7 +155,7 @@ def test_without_decorators_an_extractor_has_no_inputs_and_all_outputs() -> None
         b: int
 
         @extractor
-        def both(cls, ts: Any) -> Any: ...
+        def both(cls, ts: Any) -> Any: ...  # noqa: N805 (a class method of the API)
 
     (spec,) = Every.to_spec().extractors
     assert isinstance(spec, PythonExtractor)
@@ -169,7 +171,7 @@ def test_siblings_may_be_named_by_identifier() -> None:
         @extractor
         @inputs(Tap.maybe)
         @outputs(b)
-        def compute(cls, ts: Any, maybe: Any) -> Any: ...
+        def compute(cls, ts: Any, maybe: Any) -> Any: ...  # noqa: N805 (a class method of the API)
 
     spec = Siblings.to_spec().extractors[-1]
     assert isinstance(spec, PythonExtractor)
@@ -215,7 +217,11 @@ def of(given_inputs: Any = None, given_outputs: Any = None, **options: Any) -> C
         (lambda: feature(Tap.pot, env="~"), DefinitionError, ["env"]),
         (lambda: feature(Tap.pot, version="1"), DefinitionTypeError, ["version"]),
         # 2.3
-        (bad({"pot": int, "a": Optional[str]}, a=F(Unindexed.species)), DefinitionError, ["Bad.a", "Unindexed", "index"]),
+        (
+            bad({"pot": int, "a": Optional[str]}, a=F(Unindexed.species)),
+            DefinitionError,
+            ["Bad.a", "Unindexed", "index"],
+        ),
         (bad({"a": Optional[str]}, a=F(Pots.species)), DefinitionError, ["Bad.a", "pot", "Pots", "Bad"]),
         (bad({"pot": int, "a": str}, a=F(Pots.species)), DefinitionTypeError, ["Bad.a", "str", "Optional[str]"]),
         (bad({"pot": int, "a": Optional[str]}, a=F(Pots.species, default="x")), DefinitionTypeError, ["Bad.a", "str"]),
@@ -248,10 +254,10 @@ def of(given_inputs: Any = None, given_outputs: Any = None, **options: Any) -> C
         (lambda: extractor(lambda cls: cls), DefinitionTypeError, ["ts", "nothing"]),
         (lambda: extractor(lambda cls, time: time), DefinitionTypeError, ["ts", "time"]),
         (lambda: extractor(deps=[], depends_on=[]), DefinitionError, ["deps", "depends_on"]),
-        (lambda: extractor(deps=(Pots,))(function), DefinitionTypeError, ["function", "list"]),  # type: ignore[arg-type]
-        (lambda: extractor(deps=["Pots"])(function), DefinitionTypeError, ["function", "'Pots'"]),  # type: ignore[list-item]
+        (lambda: extractor(deps=(Pots,))(function), DefinitionTypeError, ["function", "list"]),
+        (lambda: extractor(deps=["Pots"])(function), DefinitionTypeError, ["function", "'Pots'"]),
         (lambda: extractor(deps=[Unindexed])(function), DefinitionError, ["function", "Unindexed", "index"]),
-        (lambda: extractor(version=None)(function), DefinitionTypeError, ["function", "version"]),  # type: ignore[arg-type]
+        (lambda: extractor(version=None)(function), DefinitionTypeError, ["function", "version"]),
         (lambda: inputs(), DefinitionError, ["@inputs"]),
         (lambda: outputs(), DefinitionError, ["@outputs"]),
         (of(["gone"]), DefinitionError, ["Bad.fresh", "gone", "a, b"]),
@@ -271,7 +277,9 @@ def test_what_is_refused(wrong: Callable[[], Any], error: type[Exception], facts
 
 
 def test_what_is_accepted() -> None:
-    made = bad({"x": int, "a": float, "b": Optional[int], "c": between(int, 0, 9)}, a=F(col("x")), b=F(col("x")), c=F(col("x")))()
+    made = bad(
+        {"x": int, "a": float, "b": Optional[int], "c": between(int, 0, 9)}, a=F(col("x")), b=F(col("x")), c=F(col("x"))
+    )()
     assert len(made.to_spec().extractors) == 3
     # A key feature that is optional, or of another type, is cast when it is looked up.
     bad({"pot": Optional[int], "a": Optional[str]}, a=F(Pots.species))()

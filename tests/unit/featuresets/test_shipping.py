@@ -1,3 +1,5 @@
+# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# mypy: disable-error-code="attr-defined, no-untyped-def"
 import subprocess
 import sys
 import threading
@@ -9,7 +11,7 @@ import pytest
 from caraway.errors import DefinitionError
 from caraway.featuresets import extractor, featureset
 
-USER_MODULE = '''
+USER_MODULE = """
 from datetime import datetime
 from typing import Optional
 
@@ -64,7 +66,7 @@ class Advice:
     @staticmethod
     def prefix():
         return "> "
-'''
+"""
 
 TOOLS = """
 import math
@@ -126,7 +128,7 @@ def test_what_cannot_be_sent_is_named() -> None:
         a: int
 
         @extractor
-        def leak(cls, ts):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        def leak(cls, ts):  # noqa: ANN001, ANN202, N805
             with lock:
                 return ts
 

@@ -134,16 +134,12 @@ datasets = st.builds(
     version=micros,
     history_us=micros,
     fields=st.lists(
-        st.builds(
-            FieldSpec, name=names, dtype=dtypes, key=st.booleans(), timestamp=st.booleans(), metadata=metadata
-        ),
+        st.builds(FieldSpec, name=names, dtype=dtypes, key=st.booleans(), timestamp=st.booleans(), metadata=metadata),
         max_size=3,
     ).map(tuple),
     index=st.none() | st.builds(IndexSpec, online=st.booleans(), offline=st.booleans()),
     sources=st.lists(
-        st.builds(
-            WebhookSource, name=names, endpoint=names, disorder_us=micros, cdc=st.sampled_from(Cdc), env=columns
-        ),
+        st.builds(WebhookSource, name=names, endpoint=names, disorder_us=micros, cdc=st.sampled_from(Cdc), env=columns),
         max_size=2,
     ).map(tuple),
     pipelines=st.lists(

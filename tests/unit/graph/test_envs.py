@@ -23,7 +23,7 @@ def test_selection(given: EnvSelector, at_none: bool, at_a: bool, at_c: bool) ->
 
 @pytest.mark.parametrize("given", ["", "a b", "~", ["a", "~b"], ["a", ""]])
 def test_selectors_that_mean_nothing_are_refused(given: EnvSelector) -> None:
-    with pytest.raises(DefinitionError, match="^here: env"):
+    with pytest.raises(DefinitionError, match=r"^here: env"):
         selector(given, "here")
 
 

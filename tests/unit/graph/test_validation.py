@@ -71,7 +71,9 @@ def derived(operator: Operator, *inputs: str, name: str = "Latest", env: tuple[s
 
 
 LATEST = derived(Latest(of=Input(dataset="Events"), keys=("user",)), "Events")
-TOTAL = AggregateSpec(function=AggregateFunction.SUM, into="spent", of="spent", window_us=None, default=0.0, dtype=FLOAT)
+TOTAL = AggregateSpec(
+    function=AggregateFunction.SUM, into="spent", of="spent", window_us=None, default=0.0, dtype=FLOAT
+)
 TOTALS = derived(Aggregate(of=Input(dataset="Events"), keys=("user",), aggregates=(TOTAL,)), "Events", name="Totals")
 
 
@@ -98,7 +100,9 @@ def doubling(node: Node, name: str = "e") -> ExpressionExtractor:
 DOUBLE = doubling((col("spent").fillnull(0.0) * 2).node)
 
 
-def python(*inputs: str, outputs: tuple[str, ...] = ("User.double",), datasets: tuple[str, ...] = ()) -> PythonExtractor:
+def python(
+    *inputs: str, outputs: tuple[str, ...] = ("User.double",), datasets: tuple[str, ...] = ()
+) -> PythonExtractor:
     return PythonExtractor(
         name="f", inputs=inputs, outputs=outputs, datasets=datasets, version=0, source_code="", pickled=b""
     )
@@ -139,8 +143,10 @@ def graph(*datasets: DatasetSpec, sets: tuple[FeaturesetSpec, ...] = ()) -> Grap
             ["Latest", "p", "env"],
         ),
         (
-            graph(derived(Filter(of=Input(dataset="B"), predicate=(col("spent") > 0).node), "B", name="A"),
-                  derived(Filter(of=Input(dataset="A"), predicate=(col("spent") > 0).node), "A", name="B")),
+            graph(
+                derived(Filter(of=Input(dataset="B"), predicate=(col("spent") > 0).node), "B", name="A"),
+                derived(Filter(of=Input(dataset="A"), predicate=(col("spent") > 0).node), "A", name="B"),
+            ),
             CommitError,
             ["circle", "A", "B"],
         ),
