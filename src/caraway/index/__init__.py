@@ -2,7 +2,7 @@
 
 from caraway.index.reader import IndexReader
 from caraway.index.store import IndexStore
-from caraway.index.worker import IndexWorker
+from caraway.index.worker import IndexStatus, IndexWorker
 from caraway.index.writer import IndexWriter
 
-__all__ = ["IndexReader", "IndexStore", "IndexWorker", "IndexWriter"]
+__all__ = ["IndexReader", "IndexStatus", "IndexStore", "IndexWorker", "IndexWriter"]

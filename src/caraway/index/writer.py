@@ -79,6 +79,16 @@ class IndexWriter:
             raise
         return applied
 
+    def skip(self, plan: IndexPlan, message: Message) -> None:
+        """Leave a record out: only note that it was passed."""
+        batch = self._store.batch()
+        self._store.put_offset(batch, plan.asset, message[2], message[3] + 1)
+        self._store.write(batch)
+
+    def take_over(self) -> None:
+        """Start with what the database holds: another writer may have changed it."""
+        self._tiles.discard()
+
     def forget(self, asset: bytes) -> None:
         """Delete all data and offsets of an asset."""
         self._feeds.pop(asset, None)
