@@ -44,8 +44,8 @@ class TopicKind(StrEnum):
 class TopicPlan:
     """The topic of a dataset.
 
-    `revised`: its records may be revised or made void, because a join or changelog comes before; a job that reads it turns a row
-    which fails a filter into `void` instead of dropping it.
+    `revised`: its records may be revised or made void, because a join or changelog comes before; a job that reads it
+    turns a row which fails a filter into `void` instead of dropping it.
     """
 
     dataset: str
@@ -67,8 +67,8 @@ class IndexKind(StrEnum):
 class IndexPlan:
     """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
 
-    `revised` tells that records may be revised (a join or changelog comes before), so that the place of each id is kept. `aggregates` is
-    empty for versions. `fields` are the dataset's columns, keys first, time stamp last.
+    `revised` tells that records may be revised (a join or changelog comes before), so that the place of each id is
+    kept. `aggregates` is empty for versions. `fields` are the dataset's columns, keys first, time stamp last.
     """
 
     dataset: str
@@ -92,8 +92,8 @@ class JobMode(StrEnum):
 class JobPlan:
     """A streaming job: a pipeline from the topics of its inputs to the topic of its dataset.
 
-    `inputs` maps dataset names, as in the operator tree, to topics. `output` is the topic written. `horizon_us` bounds the state that is
-    kept for corrections.
+    `inputs` are the topics of the datasets in the operator tree. `output` is the topic written. `horizon_us` bounds the
+    state that is kept for corrections.
     """
 
     job_id: str

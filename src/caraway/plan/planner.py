@@ -1,7 +1,7 @@
 """From a graph to its physical plan: a pure function.
 
-Names carry the content: a topic, job or index is named after its dataset and the hash of the dataset's definition and of
-everything before it. The same definition therefore finds its data again, a changed one starts afresh beside it.
+Names carry the content: a topic, job or index is named after its dataset and the hash of the dataset's definition and
+of everything before it. The same definition therefore finds its data again, a changed one starts afresh beside it.
 """
 
 import hashlib
@@ -134,9 +134,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
     return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
 
 
-def _output(
-    spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]
-) -> tuple[TopicKind, RecordSchema]:
+def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]) -> tuple[TopicKind, RecordSchema]:
     """Tell what the records of a derived dataset are: contributions for an aggregate, its own rows else."""
     if isinstance(operator, Aggregate):
         before = schema_of(operator.of, specs)

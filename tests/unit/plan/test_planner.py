@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, optional
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.operators import (
     Aggregate,
@@ -36,6 +36,17 @@ BOTH = IndexSpec(online=True, offline=True)
 
 def _source(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> WebhookSource:
     return WebhookSource(name="hook", endpoint=endpoint, disorder_us=disorder_us, cdc=cdc)
+
+
+def _aggregate(
+    function: AggregateFunction,
+    into: str,
+    dtype: DataType,
+    *,
+    of: str | None = None,
+    window_us: int | None = None,
+) -> AggregateSpec:
+    return AggregateSpec(function=function, into=into, of=of, window_us=window_us, default=None, dtype=dtype)
 
 
 EVENTS = DatasetSpec(
@@ -86,12 +97,8 @@ SPEND = DatasetSpec(
                 of=CHEAP,
                 keys=("user",),
                 aggregates=(
-                    AggregateSpec(
-                        function=AggregateFunction.SUM, into="spent", of="price", window_us=HOUR_US, default=None, dtype=FLOAT
-                    ),
-                    AggregateSpec(
-                        function=AggregateFunction.COUNT, into="clicks", of=None, window_us=None, default=None, dtype=INT
-                    ),
+                    _aggregate(AggregateFunction.SUM, "spent", FLOAT, of="price", window_us=HOUR_US),
+                    _aggregate(AggregateFunction.COUNT, "clicks", INT),
                 ),
             ),
         ),
@@ -183,11 +190,7 @@ def test_an_aggregate_over_a_keyed_dataset_can_be_revised() -> None:
                 operator=Aggregate(
                     of=Input(dataset="Ads"),
                     keys=("ad",),
-                    aggregates=(
-                        AggregateSpec(
-                            function=AggregateFunction.COUNT, into="n", of=None, window_us=None, default=None, dtype=INT
-                        ),
-                    ),
+                    aggregates=(_aggregate(AggregateFunction.COUNT, "n", INT),),
                 ),
             ),
         ),
