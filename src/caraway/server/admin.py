@@ -5,6 +5,7 @@ from importlib.metadata import version
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from caraway.server import metrics
 from caraway.server.deployment import Deployment
 from caraway.server.http import Request, Response, json_response, text_response
 from caraway.server.routes import API
@@ -77,4 +78,7 @@ class Admin:
     async def metrics(self, request: Request) -> Response:
         """`GET /metrics`: counters for Prometheus."""
         del request
+        deployment = self._deployment
+        if deployment.live is not None:
+            metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index.positions))
         return text_response(generate_latest().decode(), CONTENT_TYPE_LATEST)

@@ -84,6 +84,11 @@ class Deployment:
         self._store.close()
         self._engine.dispose()
 
+    @property
+    def live(self) -> Live | None:
+        """What is served; None before the graph was read."""
+        return self._live
+
     def require_live(self) -> Live:
         """Return what is served.
 

@@ -3,9 +3,12 @@
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
 
-from prometheus_client import REGISTRY, Counter, Histogram, disable_created_metrics
+from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
+
+from caraway.index.worker import IndexStatus
+from caraway.plan.model import GraphPlan
 
 # The moments at which each series came into being would double the page.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -26,6 +29,8 @@ EXTRACT_LATENCY = Histogram(
 EXTRACT_ERRORS = Counter(
     "caraway_extract_features_error_counter", "Queries that failed.", ["workflow", "target", "code"]
 )
+SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
+PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
 # Workflows come from clients: beyond this many the rest is counted as one.
@@ -86,6 +91,19 @@ class FeatureCounts(Collector):
     def describe(self) -> Sequence[Metric]:
         """Give the names without counting."""
         return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.")]
+
+
+def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
+    """Tell how many records of each dataset wait for their index, by the source or pipeline that they come from."""
+    SOURCES.clear()
+    PIPELINES.clear()
+    lags = {position.dataset: position.lag for position in positions if position.lag is not None}
+    for ingest in plan.ingests:
+        if (lag := lags.get(ingest.topic.dataset)) is not None:
+            SOURCES.labels(ingest.source.name, ingest.topic.dataset, "backlog").set(lag)
+    for job in plan.jobs:
+        if (lag := lags.get(job.dataset)) is not None:
+            PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)
 
 
 FEATURE_COUNTS = FeatureCounts()

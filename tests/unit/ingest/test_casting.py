@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType, DataType, optional
-from caraway.dtypes.values import cast
+from caraway.dtypes.values import Cast, cast
 from caraway.errors import InvalidInputError
 from caraway.ingest.casting import ColumnCast
 
@@ -42,11 +42,18 @@ def test_columns_are_cast_as_their_values_are(dtype: DataType, values: list[Any]
     convert = cast(dtype)
     assert len(done.values) == len(values)
     for position, value in enumerate(values):
-        try:
-            expected = convert(value)
-        except InvalidInputError as error:
-            assert value is None or done.errors[position] == str(error)
+        expected = attempt(convert, value)
+        if isinstance(expected, InvalidInputError):
+            # The way to say that null is none of a restricted type differs.
+            assert value is None or done.errors[position] == str(expected)
             assert position in done.errors
         else:
             assert position not in done.errors
             assert (done.values[position], type(done.values[position])) == (expected, type(expected))
+
+
+def attempt(convert: Cast, value: object) -> object:
+    try:
+        return convert(value)
+    except InvalidInputError as error:
+        return error

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a log request. The writer keeps records in memory; Kafka's part is tested with a real one."""
+"""What becomes of the rows of a log request. The writer keeps records in memory; Kafka has its own tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -161,9 +161,7 @@ def test_a_bad_row_is_told_by_number_and_field_and_the_others_are_taken(
 ) -> None:
     bad = {name: value for name, value in (GOOD | change).items() if value is not ...}
     data: Any = [GOOD, bad, GOOD]
-    if oriented == "columns":
-        if ... in change.values():
-            pytest.skip("a column is missing for all rows or none")
+    if oriented == "columns" and ... not in change.values():  # a column is missing for all rows or for none
         data = {name: [row[name] for row in data] for name in GOOD}
     writer = MemoryWriter()
     report = log(data, writer=writer)
@@ -304,7 +302,8 @@ def test_a_key_is_for_one_body_and_a_failure_is_not_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "elapsed"), [("", None), ("k" * (MAX_KEY_LENGTH + 1), None), ("k", "-1"), ("k", "1.5"), ("k", "²"), ("k", "")]
+    ("name", "elapsed"),
+    [("", None), ("k" * (MAX_KEY_LENGTH + 1), None), ("k", "-1"), ("k", "1.5"), ("k", "²"), ("k", "")],
 )
 def test_headers_that_are_none_are_refused(name: str, elapsed: str | None) -> None:
     with pytest.raises(InvalidInputError):

@@ -1,19 +1,21 @@
 """Definitions that the tests of queries share: pots with plants, their readings, and rules for species."""
 
-# ruff: noqa: ANN001, ANN201, ANN202, N805, PLR6301 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Optional  # noqa: UP035 (as users write them)
+from typing import Any, Optional
 
 import msgspec
 import pandas as pd
 
-from caraway import Average, Count, Dataset, F, connectors, dataset, extractor, featureset, field, index, meta, pipeline
+from caraway import Average, Count, Dataset, F, connectors, dataset, extractor, featureset, field, meta, pipeline
+from caraway.datasets import index
 from caraway.dtypes import Continuous, between
 from caraway.expr import col, lit, now
-from caraway.lib.params import inputs, outputs
 from caraway.graph.specs import Graph
+from caraway.lib.params import inputs, outputs
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, QueryEngine
@@ -105,7 +107,7 @@ class State:
     @inputs("species", "big")
     @outputs("advice", "water")
     def advise(cls, ts, species, big):
-        rows, found = Rules.lookup(ts, species=species, fields=["text", "water"])
+        rows, _ = Rules.lookup(ts, species=species, fields=["text", "water"])
         return pd.DataFrame(
             {str(cls.advice): rows["text"].fillna("none"), "water": rows["water"].fillna(0), "unrelated": big}
         )
@@ -198,7 +200,7 @@ FEATURESETS = (Tap, State, ByText, Notes, Faulty)
 
 
 class DictReader:
-    """An index made of a dictionary: (dataset, key values) to [(time, row)]. Stands for RocksDB, whose own tests are elsewhere."""
+    """An index made of a dictionary: (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
 
     def __init__(self, rows: Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[int, Mapping[str, Any]]]]) -> None:
         self.rows = rows
@@ -221,9 +223,7 @@ class DictReader:
 
 
 def graph(datasets: Sequence[Dataset] = DATASETS, featuresets: Sequence[Any] = FEATURESETS) -> Graph:
-    return Graph(
-        datasets=tuple(d.to_spec() for d in datasets), featuresets=tuple(f.to_spec() for f in featuresets)
-    )
+    return Graph(datasets=tuple(d.to_spec() for d in datasets), featuresets=tuple(f.to_spec() for f in featuresets))
 
 
 def engine(reader: DictReader, definitions: Graph | None = None) -> QueryEngine:

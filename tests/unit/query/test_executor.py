@@ -27,9 +27,7 @@ def reader() -> DictReader:
     )
 
 
-def query(
-    data: Any, outputs: list[str], inputs: tuple[str, ...] = ("Tap.pot",), at: list[int] | None = None
-) -> Answer:
+def query(data: Any, outputs: list[str], inputs: tuple[str, ...] = ("Tap.pot",), at: list[int] | None = None) -> Answer:
     return garden.engine(reader()).plan(inputs, outputs).run(data, at)
 
 
@@ -144,9 +142,7 @@ def test_lookup_gives_rows_by_key() -> None:
 
 
 def test_lookup_at_times_and_of_single_fields() -> None:
-    found, data = garden.engine(reader()).lookup(
-        "Pots", [{"pot": 1}] * 2, ["size"], ["1970-01-01T01:00:00Z", 3 * 3600]
-    )
+    found, data = garden.engine(reader()).lookup("Pots", [{"pot": 1}] * 2, ["size"], ["1970-01-01T01:00:00Z", 3 * 3600])
     assert (found, data) == ([True, True], {"size": [12.5, None]})
 
 

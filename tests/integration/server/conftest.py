@@ -1,0 +1,48 @@
+"""One server for the tests that don't kill it."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from tests.integration.server.server_process import ServerProcess
+from tests.unit.query import garden
+
+
+@pytest.fixture(scope="session")
+def database(postgres_server: str) -> str:
+    """URL of a database that the tests of servers share."""
+    name = f"server_{secrets.token_hex(6)}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return f"{postgres_server.rpartition('/')[0]}/{name}"
+
+
+@pytest.fixture(scope="session")
+def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that serves the garden."""
+    process = ServerProcess(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=database)
+    process.start()
+    process.commit(garden.graph())
+    yield process
+    assert process.stop() == 0, process.said()
+
+
+@pytest.fixture
+def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
+    """Make servers of the test's own, on its own database; all on one data folder, so one at a time."""
+    made: list[ServerProcess] = []
+
+    def make() -> ServerProcess:
+        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
+        process.start()
+        made.append(process)
+        return process
+
+    yield make
+    for process in made:
+        process.kill()
+        process.http.close()

@@ -1,0 +1,127 @@
+"""A server process of our own, which tests can kill."""
+
+import gzip
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+from typing import Any
+
+import httpx
+import orjson
+from confluent_kafka import Consumer, TopicPartition
+
+from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.stack import ports
+
+PATIENCE_S = 60.0
+
+
+class ServerProcess:
+    """`python -m caraway.server` on a free port."""
+
+    def __init__(self, folder: Path, *, kafka: str, postgres: str) -> None:
+        self.settings = Settings(
+            data_dir=folder,
+            kafka=KafkaSettings(bootstrap_servers=kafka),
+            postgres=PostgresSettings(url=postgres),
+            server=ServerSettings(port=ports.choose()),
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        self.log_file = folder / "server.log"
+        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=30)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *, healthy: bool = True) -> None:
+        environment = {**os.environ, **self.settings.environment(), "PYTHONUNBUFFERED": "1"}
+        with self.log_file.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "caraway.server"], env=environment, stdout=log, stderr=log
+            )
+        eventually(lambda: self.answers() and (not healthy or self.health().status_code == 200), self.said)
+
+    def answers(self) -> bool:
+        try:
+            self.http.get("/health")
+        except httpx.TransportError:
+            assert self._process is not None
+            assert self._process.poll() is None, self.said()
+            return False
+        return True
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(SIGKILL)
+        self._process.wait()
+
+    def terminate(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(SIGTERM)
+
+    def wait(self) -> int:
+        assert self._process is not None
+        return self._process.wait(15)
+
+    def stop(self) -> int:
+        self.terminate()
+        try:
+            return self.wait()
+        finally:
+            self.http.close()
+
+    def said(self) -> str:
+        return self.log_file.read_text(errors="replace")[-4000:]
+
+    def health(self) -> httpx.Response:
+        return self.http.get("/health")
+
+    def commit(self, graph: Graph) -> list[str]:
+        content = encode_commit(CommitRequest(message="test", graph=graph))
+        answer = self.http.post("/commit", content=content, headers={"Content-Type": "application/octet-stream"})
+        assert answer.status_code == 200, answer.text
+        summary: list[str] = answer.json()["summary"]
+        return summary
+
+    def log(self, endpoint: str, data: Any, headers: dict[str, str] | None = None) -> httpx.Response:
+        body = {"webhook": "garden", "endpoint": endpoint, "data": data}
+        return self.http.post("/log", content=orjson.dumps(body), headers=headers)
+
+    def query(
+        self, outputs: list[str], data: Any, inputs: tuple[str, ...] = ("Tap.pot",), **more: Any
+    ) -> httpx.Response:
+        body = {"inputs": inputs, "outputs": outputs, "data": data, **more}
+        return self.http.post("/query", content=gzip.compress(orjson.dumps(body)), headers={"Content-Encoding": "gzip"})
+
+    def topic(self, dataset: str) -> str:
+        topics = self.http.get("/status").json()["topics"]
+        name: str = next(topic["name"] for topic in topics if topic["dataset"] == dataset)
+        return name
+
+
+def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = PATIENCE_S) -> None:
+    """Wait until something holds."""
+    deadline = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < deadline, explain()
+        time.sleep(0.02)
+
+
+def records(kafka: str, topic: str) -> list[bytes]:
+    """Read the values of all records of a topic with one partition."""
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "test", "enable.auto.commit": False})
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    values: list[bytes] = []
+    last = -1
+    while last + 1 < end:
+        for message in consumer.consume(1000, timeout=1):
+            assert message.error() is None
+            values.append(message.value() or b"")
+            last = message.offset() or 0
+    consumer.close()
+    return values

@@ -1,0 +1,76 @@
+"""Requests that are sent again: each row is on the topic once, also if the server is killed in between."""
+
+import concurrent.futures
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import httpx
+import msgspec
+import orjson
+import pytest
+
+from caraway.ingest import DEAD_LETTERS
+from tests.integration.server.server_process import ServerProcess, records
+from tests.unit.query import garden
+
+ROWS = 20_000
+
+
+def readings(count: int) -> list[dict[str, object]]:
+    """Make rows of which every hundredth doesn't fit."""
+    return [
+        {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number}
+        for number in range(count)
+    ]
+
+
+def pots_on(kafka: str, topic: str) -> list[int]:
+    return [msgspec.msgpack.decode(value)[7][0] for value in records(kafka, topic)]
+
+
+def letters(kafka: str, key: str) -> int:
+    return sum(key in orjson.loads(value)["row"] for value in records(kafka, DEAD_LETTERS))
+
+
+@pytest.mark.parametrize("after_ms", [20, 60, 150])
+def test_a_killed_server_takes_each_row_once(
+    own_server: Callable[[], ServerProcess], kafka: str, after_ms: int
+) -> None:
+    server = own_server()
+    server.commit(garden.graph())
+    topic = server.topic("Readings")
+    before = Counter(pots_on(kafka, topic))
+    marker = f"killed {time.time_ns()}"
+    rows = [{**row, marker: 1} for row in readings(ROWS)]
+    key = {"Idempotency-Key": marker}
+    first = time.monotonic()
+    with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        request = thread.submit(server.log, "readings", rows, key)
+        time.sleep(after_ms / 1000)
+        server.kill()
+        with pytest.raises(httpx.TransportError):
+            request.result()
+    between = len(pots_on(kafka, topic)) - before.total()
+    server = own_server()
+    elapsed = int(1000 * (time.monotonic() - first))
+    again = server.log("readings", rows, {**key, "Caraway-Elapsed-Ms": str(elapsed)}).json()
+    assert (again["accepted"], again["rejected"]) == (ROWS - ROWS // 100, ROWS // 100)
+    once = server.log("readings", rows, {**key, "Caraway-Elapsed-Ms": "1"}).json()
+    assert once == again
+    added = Counter(pots_on(kafka, topic)) - before
+    assert added == Counter(number for number in range(ROWS) if number % 100), f"{between} rows before the restart"
+    assert letters(kafka, marker) == ROWS // 100
+
+
+def test_a_key_is_for_one_body(server: ServerProcess) -> None:
+    key = {"Idempotency-Key": f"one body {time.time_ns()}"}
+    assert server.log("readings", readings(2)[1:], key).status_code == 200
+    assert server.log("readings", readings(2)[1:], key).status_code == 200
+    other = server.log("readings", readings(3)[1:], key)
+    assert (other.status_code, other.json()["code"]) == (409, "conflict")
+
+
+def test_a_repeat_that_was_never_here_is_taken(server: ServerProcess) -> None:
+    key = {"Idempotency-Key": f"new {time.time_ns()}", "Caraway-Elapsed-Ms": "5000"}
+    assert server.log("readings", readings(2)[1:], key).json()["accepted"] == 1
