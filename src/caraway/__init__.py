@@ -13,7 +13,6 @@ from caraway.datasets import (
     Sum,
     dataset,
     field,
-    index,
     pipeline,
 )
 from caraway.featuresets import extractor, feature, featureset
@@ -39,7 +38,6 @@ __all__ = [
     "feature",
     "featureset",
     "field",
-    "index",
     "meta",
     "pipeline",
 ]

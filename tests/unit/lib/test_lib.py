@@ -1,5 +1,6 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
 # mypy: disable-error-code="arg-type, call-arg"
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,6 +80,11 @@ def test_importing_caraway_stays_light() -> None:
     )
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.strip()
     assert found == "[]"
+
+
+def test_no_name_of_the_package_is_hidden_by_a_subpackage() -> None:
+    subpackages = {module.name for module in pkgutil.iter_modules(caraway.__path__)}
+    assert subpackages & set(caraway.__all__) == {"client", "connectors"}
 
 
 def test_the_names_of_the_package() -> None:
