@@ -4,7 +4,7 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 
-from caraway.engine.jobs import JobStatus
+from caraway.engine.jobs import JobStatus, brief
 from caraway.engine.ports import Registry
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
@@ -68,9 +68,9 @@ class RegistryLink:
                 self._tell(job_id, status)
         except UnavailableError as error:
             self._note(reachable=False, text=str(error))
-        except Exception:
+        except Exception as error:  # noqa: BLE001
             # A registry that is not migrated yet, a graph of a newer version: whatever it is, running jobs must go on.
-            log.exception("the registry could not be read")
+            self._note(reachable=False, text=brief(error))
         else:
             self._note(reachable=True, text="")
 

@@ -14,6 +14,10 @@ from caraway.spark.types import row_type
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
+# What a passenger has beside that (`caraway.spark.inputs`): whose it is, its join key, its encoded row.
+SIDE, KEY, PACKED = "$side", "$key", "$packed"
+PASSENGER = (SIDE, KEY, PACKED)
+
 PUT, VOID, DELETE = 1, 0, -1
 
 
@@ -35,8 +39,7 @@ class Codec:
         A row that is null (of a void or delete) gives null columns. Reading a record of another schema fails the query.
         """
         row = _row(schema)
-        decode = self._codec.recordDecoder(row.json(), schema.fingerprint)
-        record = call_java(decode, F.col("value"), F.col("partition"), F.col("offset")).alias("r")
+        record = self.record(schema).alias("r")
         parts = ("op", "time", "ingested", "id", "rev")
         columns = {field.name: F.col(f"r.row.`{field.name}`") for field in row.fields}
         if schema.keys:
@@ -49,6 +52,11 @@ class Codec:
             F.col("offset").alias(OFFSET),
             *(column.alias(column_name) for column_name, column in columns.items()),
         )
+
+    def record(self, schema: RecordSchema) -> Column:
+        """Return Kafka's `value` as struct(op, time, ingested, id, rev, row)."""
+        decode = self._codec.recordDecoder(_row(schema).json(), schema.fingerprint)
+        return call_java(decode, F.col("value"), F.col("partition"), F.col("offset"))
 
     def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn meta columns and the columns of `schema` into Kafka's `key` (null without key columns) and `value`."""

@@ -1,5 +1,6 @@
 """A job's plan to a running query."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -7,19 +8,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.codec import Codec
-from caraway.spark.steps import Inputs, compile_step
+from caraway.spark.inputs import Inputs, joins_of
+from caraway.spark.steps import compile_step
 
-# Rows of a micro-batch, for each topic that it reads: a backlog is worked off in pieces that fit into memory.
+# Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
 
 
 def compile_job(session: SparkSession, plan: JobPlan, bootstrap_servers: str) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`key`, `value`) that it writes."""
-    topics = {topic.dataset: topic for topic in plan.inputs}
     inputs = Inputs(
         session=session,
-        topics=topics,
-        frames={dataset: _read(session, topic.name, plan.mode, bootstrap_servers) for dataset, topic in topics.items()},
+        kafka=_read(session, [topic.name for topic in plan.inputs], plan.mode, bootstrap_servers),
+        topics={topic.dataset: topic for topic in plan.inputs},
+        joins=joins_of(plan.operator),
         job_id=plan.job_id,
         horizon_us=plan.horizon_us,
     )
@@ -66,11 +68,11 @@ def start_job(
             return writer.trigger(processingTime="0 seconds").start()
 
 
-def _read(session: SparkSession, topic: str, mode: JobMode, bootstrap_servers: str) -> DataFrame:
+def _read(session: SparkSession, topics: Sequence[str], mode: JobMode, bootstrap_servers: str) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("subscribe", topic)
+        .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         # Kafka has dropped what a job has not read yet: going on would be a silent gap.
         .option("failOnDataLoss", "true")

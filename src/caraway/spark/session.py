@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
+_ROCKSDB_MB = "160"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,9 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # All stateful operators of a JVM share these caches and buffers; each would take 100 MB for itself.
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
         # One checkpoint serves both modes only with this format, and only if it has been so from the first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         # Progress of the last batches is kept for each query; two are looked at.

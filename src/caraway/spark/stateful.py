@@ -5,98 +5,104 @@ An operator sees key, meta columns and the encoded row; what is in a row is know
 
 from dataclasses import replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import types as spark
 
-from caraway.dtypes.types import DATETIME, DataType, optional
+from caraway.dtypes.types import optional
 from caraway.graph.operators import Join, JoinKind
-from caraway.spark.codec import META, TIME, Codec, name
+from caraway.plan.model import TopicPlan
+from caraway.spark.codec import KEY, META, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.inputs import OWN, Inputs, added_columns
 from caraway.spark.java import from_java, jvm_of, to_java
 from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
-LEFT, RIGHT = 0, 1
 _FOREVER = -1
 
 
-def as_of_join(
-    left: Stream, right: Stream, join: Join, *, session: SparkSession, operator: str, horizon_us: int
-) -> Stream:
+def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
     """Join each row of `left` with the version of `right` that holds at its time, and correct it when that changes.
 
     Args:
-        left: Keyless stream.
-        right: Keyed stream, straight from its topic, where all versions of a key are in one partition.
+        left: Keyless stream, with the versions of `right` as passengers. They come straight from their topic, where all
+            versions of a key are in one partition.
+        right: The topic of the right-hand dataset.
         join: What to join on, how, and which columns of the right side to add.
-        session: The Spark session.
-        operator: Name under which the operator keeps track of time.
-        horizon_us: How late a record may come and still correct results, in microseconds.
+        inputs: The job's inputs.
     """
-    codec = Codec(session)
-    # All columns of a right row that the join adds: its time stamp is a column like any other here.
-    available = {**{c: (name(c), t) for c, t in right.columns.items()}, right.timestamp: (name(TIME), DATETIME)}
-    added: dict[str, tuple[Column, DataType]] = {field: available[field] for field in join.fields}
+    codec = Codec(inputs.session)
+    added = added_columns(join, right)
     left_of = dict(zip(join.right_on, join.left_on, strict=True))
-    left_row, right_row = row_type(left.columns.items()), row_type((f, t) for f, (_, t) in added.items())
-    key_row = row_type((key, right.columns[key]) for key in right.keys)
-
-    left_rows = _packed(
-        left.frame,
-        LEFT,
-        codec.encode_row(key_row, [name(left_of[key]) for key in right.keys]),
-        codec.encode_row(left_row, [name(column) for column in left.columns]),
-    )
-    right_rows = _packed(
-        right.frame,
-        RIGHT,
-        codec.encode_row(key_row, [name(key) for key in right.keys]),
-        codec.encode_row(right_row, [column for column, _ in added.values()]),
-    )
+    left_row, right_row = row_type(left.columns.items()), row_type(added.items())
+    # The key that the right-hand records have on Kafka.
+    key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
+    key = codec.encode_row(key_row, [name(left_of[column.name]) for column in right.schema.keys])
+    own = name(SIDE) == OWN
     joined = from_java(
-        jvm_of(session).io.caraway.AsOfJoin.apply(
-            to_java(left_rows.unionAll(right_rows)),
-            operator,
-            horizon_us,
+        jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
+            to_java(
+                _packed(
+                    left.frame,
+                    name(SIDE),
+                    F.when(own, key).otherwise(name(KEY)),
+                    F.when(own, _row(codec, left, left_row)).otherwise(name(PACKED)),
+                )
+            ),
+            inputs.new_operator(),
+            left.joined + 1,
+            inputs.horizon_us,
             _FOREVER if join.within_low_us is None else join.within_low_us,
             join.within_high_us,
             join.how is JoinKind.INNER,
         ),
-        session,
+        inputs.session,
     )
+    passengers = left.joined + 1 < len(inputs.joins)
+    meta = [name(column) for column in META]
+    riding = [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)] if passengers else []
     parts = joined.select(
-        *(name(column) for column in META),
-        codec.decode_row(F.col("left"), left_row).alias("l"),
+        *meta,
+        *riding,
+        codec.decode_row(F.when(own, F.col("row")), left_row).alias("l"),
         codec.decode_row(F.col("right"), right_row).alias("r"),
     )
     frame = parts.select(
-        *(name(column) for column in META),
+        *meta,
+        *([name(column) for column in PASSENGER] if passengers else []),
         *(F.col(f"l.`{column}`").alias(column) for column in left.columns),
         *(F.col(f"r.`{column}`").alias(column) for column in added),
     )
     outer = join.how is JoinKind.LEFT
-    types = {column: optional(dtype) if outer else dtype for column, (_, dtype) in added.items()}
-    return replace(left, frame=frame, columns={**left.columns, **types}, revised=True)
+    types = {column: optional(dtype) if outer else dtype for column, dtype in added.items()}
+    return replace(
+        left,
+        frame=frame,
+        columns={**left.columns, **types},
+        revised=True,
+        passengers=passengers,
+        joined=left.joined + 1,
+    )
 
 
-def keyed_changelog(keyed: Stream, *, session: SparkSession, operator: str, horizon_us: int) -> Stream:
+def keyed_changelog(keyed: Stream, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's.
 
     Args:
         keyed: Keyed stream, where all versions of a key come from one partition.
-        session: The Spark session.
-        operator: Name under which the operator keeps track of time.
-        horizon_us: How late a version may come and still be put between others, in microseconds.
+        inputs: The job's inputs.
     """
-    codec = Codec(session)
+    codec = Codec(inputs.session)
     row = row_type(keyed.columns.items())
-    versions = _packed(
-        keyed.frame,
-        RIGHT,
-        codec.encode_row(row_type((key, keyed.columns[key]) for key in keyed.keys), [name(key) for key in keyed.keys]),
-        codec.encode_row(row, [name(column) for column in keyed.columns]),
-    )
+    key_row = row_type((key, keyed.columns[key]) for key in keyed.keys)
+    key = codec.encode_row(key_row, [name(column) for column in keyed.keys])
     changes = from_java(
-        jvm_of(session).io.caraway.KeyedChangelog.apply(to_java(versions), operator, horizon_us), session
+        jvm_of(inputs.session).io.caraway.KeyedChangelog.apply(
+            to_java(_packed(keyed.frame, F.lit(OWN), key, _row(codec, keyed, row))),
+            inputs.new_operator(),
+            inputs.horizon_us,
+        ),
+        inputs.session,
     )
     meta = [name(column) for column in META]
     parts = changes.select(*meta, codec.decode_row(F.col("row"), row).alias("r"))
@@ -104,8 +110,10 @@ def keyed_changelog(keyed: Stream, *, session: SparkSession, operator: str, hori
     return replace(keyed, frame=frame, keys=(), revised=True)
 
 
-def _packed(frame: DataFrame, side: int, key: Column, row: Column) -> DataFrame:
+def _row(codec: Codec, stream: Stream, row: spark.StructType) -> Column:
+    return codec.encode_row(row, [name(column) for column in stream.columns])
+
+
+def _packed(frame: DataFrame, side: Column, key: Column, row: Column) -> DataFrame:
     """Give a frame the columns that the operators read, in their order."""
-    return frame.select(
-        F.lit(side).alias("side"), key.alias("key"), *(name(column) for column in META), row.alias("row")
-    )
+    return frame.select(side.alias("side"), key.alias("key"), *(name(column) for column in META), row.alias("row"))

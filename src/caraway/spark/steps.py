@@ -1,48 +1,16 @@
 """Operator trees to streams (docs/records.md says what each step does with op, id and rev)."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import singledispatch
 
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.graph.operators import Aggregate, Assign, Drop, Filter, Input, Join, Latest, Rename, Select
-from caraway.plan.model import TopicPlan
-from caraway.spark.codec import DELETE, META, OP, PUT, VOID, Codec, name
+from caraway.spark.codec import DELETE, OP, PUT, SIDE, VOID, name
 from caraway.spark.expressions import compile_as, compile_node
+from caraway.spark.inputs import OWN, Inputs
 from caraway.spark.stateful import as_of_join, keyed_changelog
 from caraway.spark.stream import Stream
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inputs:
-    """What the leaves of an operator tree read.
-
-    Attributes:
-        session: The Spark session.
-        topics: The topic of each dataset by name.
-        frames: Kafka's columns of each topic, by the dataset's name.
-        job_id: Name of the job; the state of its operators is kept apart by it.
-        horizon_us: How late a record may come and still correct what depends on it, in microseconds.
-    """
-
-    session: SparkSession
-    topics: Mapping[str, TopicPlan]
-    frames: Mapping[str, DataFrame]
-    job_id: str
-    horizon_us: int
-
-    def read(self, dataset: str) -> Stream:
-        """Return the decoded records of a dataset."""
-        topic = self.topics[dataset]
-        return Stream(
-            frame=Codec(self.session).decode_records(self.frames[dataset], topic.schema),
-            keys=tuple(column.name for column in topic.schema.keys),
-            columns={column.name: column.dtype for column in topic.schema.columns},
-            timestamp=topic.schema.timestamp,
-            revised=topic.revised,
-        )
 
 
 @singledispatch
@@ -61,6 +29,8 @@ def _(step: Filter, inputs: Inputs) -> Stream:
     before = compile_step(step.of, inputs)
     # The row of a void or delete may be null, and such a record passes anyway.
     passes = F.coalesce(compile_node(step.predicate, before.scope()), F.lit(False))  # noqa: FBT003 (a value)
+    if before.passengers:
+        passes = passes | (name(SIDE) != OWN)
     if not before.keys and not before.revised:
         return replace(before, frame=before.frame.filter(passes))
     failed = DELETE if before.keys else VOID
@@ -111,14 +81,7 @@ def _(step: Rename, inputs: Inputs) -> Stream:
 @compile_step.register
 def _(step: Join, inputs: Inputs) -> Stream:
     left = compile_step(step.left, inputs)
-    return as_of_join(
-        left,
-        inputs.read(step.right),
-        step,
-        session=inputs.session,
-        operator=inputs.job_id,
-        horizon_us=inputs.horizon_us,
-    )
+    return as_of_join(left, inputs.topics[step.right], step, inputs)
 
 
 @compile_step.register
@@ -131,12 +94,12 @@ def _(step: Latest, inputs: Inputs) -> Stream:
 def _(step: Aggregate, inputs: Inputs) -> Stream:
     before = compile_step(step.of, inputs)
     if before.keys:
-        before = keyed_changelog(before, session=inputs.session, operator=inputs.job_id, horizon_us=inputs.horizon_us)
+        before = keyed_changelog(before, inputs)
     used = [a.of for a in step.aggregates if a.of is not None]
     return replace(_keep(before, {*step.keys, *used}), keys=step.keys)
 
 
 def _keep(before: Stream, columns: set[str]) -> Stream:
     kept = {column: dtype for column, dtype in before.columns.items() if column in columns}
-    frame = before.frame.select(*(name(column) for column in META), *(name(column) for column in kept))
+    frame = before.frame.select(*before.meta(), *(name(column) for column in kept))
     return replace(before, frame=frame, columns=kept)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 
 from caraway.dtypes.types import DATETIME, DataType
-from caraway.spark.codec import META, TIME, name
+from caraway.spark.codec import META, PASSENGER, TIME, name
 from caraway.spark.expressions import Scope
 
 
@@ -20,6 +20,8 @@ class Stream:
         columns: Names and types of all columns but the time stamp.
         timestamp: Name of the time stamp column.
         revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
+        passengers: Whether rows of other sides come along, for the joins ahead (`caraway.spark.inputs`).
+        joined: How many joins lie behind.
     """
 
     frame: DataFrame
@@ -27,6 +29,8 @@ class Stream:
     columns: Mapping[str, DataType]
     timestamp: str
     revised: bool
+    passengers: bool = False
+    joined: int = 0
 
     def scope(self) -> Scope:
         """Return what expressions over this stream can see."""
@@ -36,5 +40,5 @@ class Stream:
         )
 
     def meta(self) -> list[Column]:
-        """Return the meta columns, to be selected along."""
-        return [name(column) for column in META]
+        """Return the meta columns, and those of passengers, to be selected along."""
+        return [name(column) for column in (*META, *(PASSENGER if self.passengers else ()))]

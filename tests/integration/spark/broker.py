@@ -9,7 +9,7 @@ from signal import SIGKILL, SIGTERM
 from subprocess import Popen
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from caraway.config import load_settings
@@ -100,32 +100,26 @@ class Broker:
             producer.poll(0)
         assert producer.flush(30) == 0
 
-    def receive(self, topic: TopicPlan, *, idle_seconds: float, at_least: int = 1, limit: float = 60) -> list[Received]:
-        """Read a topic from its beginning until nothing has come for `idle_seconds`, and `at_least` so many have."""
-        return list(self._receive(topic, idle_seconds, at_least, limit))
+    def receive(self, topic: TopicPlan, expected: Sequence[Any], *, limit: float = 90) -> list[list[Any]]:
+        """Read a topic from its beginning and consolidate it, until it holds what is expected, and a second longer.
 
-    def _receive(self, topic: TopicPlan, idle_seconds: float, at_least: int, limit: float) -> Iterator[Received]:
+        On a busy machine nothing may come for a while, so only `limit` seconds without success end it otherwise.
+        """
         codec = RecordCodec(topic.schema)
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
         )
         partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
         consumer.assign([TopicPartition(topic.name, p, 0) for p in partitions])
-        count, started, last = 0, time.monotonic(), time.monotonic()
-        while count < at_least or time.monotonic() - last < idle_seconds:
-            if time.monotonic() - started > limit:
-                raise TimeoutError(f"only {count} records on {topic.name}")
-            for message in consumer.consume(10_000, 0.1):
-                assert message.error() is None, message.error()
-                value, offset, partition = message.value(), message.offset(), message.partition()
-                assert value is not None
-                assert offset is not None
-                assert partition is not None
-                record = codec.decode_value(value)
-                identity = record.id or position_id(offset, partition)
-                yield Received(message.key(), record, identity)
-                count, last = count + 1, time.monotonic()
+        received: list[Received] = []
+        deadline, reached = time.monotonic() + limit, 0.0
+        while time.monotonic() < deadline and not 0 < reached < time.monotonic() - 1:
+            messages = consumer.consume(10_000, 0.2)
+            received += [_received(codec, message) for message in messages]
+            if messages or not received:
+                reached = time.monotonic() if rows_of(received) == list(expected) else 0.0
         consumer.close()
+        return rows_of(received)
 
     def _check(self) -> str | None:
         assert self._process is not None
@@ -147,6 +141,21 @@ def running_broker(folder: Path) -> Iterator[Broker]:
 def jars() -> JarSet:
     """Give the jars, out of the same cache as `caraway up`."""
     return ensure_jars(load_settings())
+
+
+def rows_of(records: Iterable[Received]) -> list[list[Any]]:
+    """Return time, op and row of what holds, in an order that compares."""
+    return sorted(([r.record.time, r.record.op, r.record.row] for r in consolidate(records).values()), key=repr)
+
+
+def _received(codec: RecordCodec, message: Message) -> Received:
+    value, offset, partition = message.value(), message.offset(), message.partition()
+    assert message.error() is None, message.error()
+    assert value is not None
+    assert offset is not None
+    assert partition is not None
+    record = codec.decode_value(value)
+    return Received(message.key(), record, record.id or position_id(offset, partition))
 
 
 def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:

@@ -18,6 +18,7 @@ from caraway.graph.operators import (
     Join,
     JoinKind,
     Operator,
+    Rename,
 )
 from caraway.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from tests.integration.spark.broker import Sent
@@ -104,6 +105,26 @@ class Shop:
         operator = Aggregate(of=dear, keys=("shop",), aggregates=(_sum("price"), _sum("quantity")))
         return job(name, operator, [self.orders, self.prices], output)
 
+    def twice_priced(self) -> JobPlan:
+        """Join the same table twice, the second time by a column that the first join brought."""
+        columns: dict[str, DataType] = {"sku": STRING, "quantity": INT, "shop": STRING, "other": FLOAT}
+        output = topic(f"twice{self.suffix}", TopicKind.EVENTS, [], columns, revised=True)
+        first = self._join(Input(dataset=self.orders.dataset), "sku", ("shop",))
+        second = Rename(of=self._join(first, "shop", ("price",)), pairs=(("price", "other"),))
+        return job(f"twice{self.suffix}", second, [self.orders, self.prices], output)
+
+    def _join(self, left: Operator, on: str, fields: tuple[str, ...]) -> Join:
+        return Join(
+            left=left,
+            right=self.prices.dataset,
+            how=JoinKind.INNER,
+            left_on=(on,),
+            right_on=("sku",),
+            within_low_us=None,
+            within_high_us=0,
+            fields=fields,
+        )
+
     def stock(self) -> JobPlan:
         """Add up the prices that hold, by shop."""
         output = topic(
@@ -114,7 +135,8 @@ class Shop:
         return job(f"stock{self.suffix}", operator, [self.prices], output)
 
     def jobs(self) -> list[JobPlan]:
-        return [self.doubled(), self.priced(JoinKind.LEFT), self.priced(JoinKind.INNER), self.stock()]
+        joins = [self.priced(JoinKind.LEFT), self.priced(JoinKind.INNER), self.twice_priced()]
+        return [self.doubled(), *joins, self.stock()]
 
 
 def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent]]:
@@ -128,7 +150,8 @@ def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent
     for i in range(count // 3):
         sku = f"s{rng.randrange(skus)}"
         op = 1 if rng.random() < 0.85 else -1
-        row = [sku, f"shop{rng.randrange(3)}", float(rng.randrange(60))]
+        # A shop is named like a product, so that a second join can go on from it.
+        row = [sku, f"s{rng.randrange(3)}", float(rng.randrange(60))]
         prices.append(Sent(row=row, key=[sku], time_us=rng.randrange(count), op=op, ingested_us=i))
     return orders, prices
 
@@ -155,6 +178,19 @@ def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     return result
 
 
+def expected_of(job: JobPlan, orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
+    """Return what the output of one of the shop's jobs holds in the end."""
+    match job.job_id.split("-")[0]:
+        case "doubled":
+            return expect_doubled(orders)
+        case "twice":
+            return expect_twice(orders, prices)
+        case "stock":
+            return expect_stock(prices)
+        case how:
+            return expect_priced(orders, prices, JoinKind(how))
+
+
 def expect_doubled(orders: Sequence[Sent]) -> list[Any]:
     expected = [[o.time_us, 1, [sku, 2 * n]] for o in unique(orders) for sku, n in [o.values] if n > 0]
     return sorted(expected, key=repr)
@@ -171,6 +207,19 @@ def expect_priced(orders: Sequence[Sent], prices: Sequence[Sent], how: JoinKind)
             continue
         if (100.0 if amount is None else amount) >= 20.0:
             expected.append([order.time_us, 1, [shop, amount, quantity]])
+    return sorted(expected, key=repr)
+
+
+def expect_twice(orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
+    expected = []
+    for order in unique(orders):
+        sku, quantity = order.values
+        first = version_at(prices, sku, order.time_us)
+        if first is None or first.op != 1:
+            continue
+        second = version_at(prices, first.values[1], order.time_us)
+        if second is not None and second.op == 1:
+            expected.append([order.time_us, 1, [sku, quantity, first.values[1], second.values[2]]])
     return sorted(expected, key=repr)
 
 

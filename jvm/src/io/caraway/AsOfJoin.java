@@ -15,17 +15,24 @@ import org.apache.spark.sql.streaming.TimerValues;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** {@link AsOfState} as a Spark operator. Left rows have side 0, right rows side 1. */
+/**
+ * {@link AsOfState} as a Spark operator.
+ *
+ * <p>Left rows have side 0, right rows the number of this join. Rows of other sides pass: they are the right rows of joins further on, since
+ * Spark's real-time mode takes no union behind a stateful operator.
+ */
 public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
   private static final int LEFT = 0;
 
   private final String operator;
+  private final int number;
   private final AsOfState.Rule rule;
   private transient MapState<Long, byte[]> lefts;
   private transient MapState<Long, byte[]> rights;
 
-  private AsOfJoin(String operator, AsOfState.Rule rule) {
+  private AsOfJoin(String operator, int number, AsOfState.Rule rule) {
     this.operator = operator;
+    this.number = number;
     this.rule = rule;
   }
 
@@ -33,18 +40,20 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
    * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row).
    *
    * @param operator a name that no other operator of this JVM has
+   * @param number the side of this join's right rows
    * @param horizon how late a record may come and still correct results, in microseconds
    * @param low how much older than the left row a match may be, in microseconds; negative: any
    * @param high how much younger, in microseconds
-   * @return meta columns, left row, right row (null without a match)
+   * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
-  public static Dataset<Row> apply(Dataset<Row> in, String operator, long horizon, long low, long high, boolean inner) {
+  public static Dataset<Row> apply(
+      Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner) {
     return in.groupByKey((MapFunction<Row, byte[]>) row -> row.getAs(Operators.KEY), Encoders.BINARY())
         .transformWithState(
-            new AsOfJoin(operator, new AsOfState.Rule(horizon, low, high, inner)),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner)),
             TimeMode.None(),
             OutputMode.Update(),
-            Encoders.row(Operators.meta().add("left", "binary").add("right", "binary")));
+            Encoders.row(Operators.meta().add("$side", "int").add("$key", "binary").add("row", "binary").add("right", "binary")));
   }
 
   @Override
@@ -62,10 +71,13 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
     List<Row> out = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
-      if (row.getInt(Operators.SIDE) == LEFT) {
+      int side = row.getInt(Operators.SIDE);
+      if (side == LEFT) {
         state.left(Operators.version(row), joined -> out.add(row(joined)));
-      } else {
+      } else if (side == number) {
         state.right(Operators.version(row), row.getLong(Operators.OFFSET), joined -> out.add(row(joined)));
+      } else {
+        out.add(Operators.passing(row));
       }
     }
     left.flush();
@@ -77,6 +89,6 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
     Version left = joined.left();
     byte[] payload = left.row().length == 0 ? null : left.row();
     return RowFactory.create(
-        joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), 0L, payload, joined.right());
+        joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), 0L, LEFT, null, payload, joined.right());
   }
 }

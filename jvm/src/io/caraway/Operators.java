@@ -2,6 +2,7 @@ package io.caraway;
 
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
@@ -30,6 +31,13 @@ final class Operators {
     return new Version(
         row.getInt(OP), row.getLong(TIME), row.getLong(INGESTED), row.getAs(ID), rev == null ? NOTHING : rev,
         payload == null ? NOTHING : payload);
+  }
+
+  /** Returns a row that a join lets pass, in the columns of its output. */
+  static Row passing(Row row) {
+    return RowFactory.create(
+        row.get(OP), row.get(TIME), row.get(INGESTED), row.get(ID), row.get(REV), row.get(OFFSET), row.get(SIDE), row.get(KEY),
+        row.get(ROW), null);
   }
 
   /** Returns the schema of the meta columns of an output. */
