@@ -11,7 +11,7 @@ import pytest
 
 from caraway.client import Client
 from caraway.client.client import build_graph
-from caraway.errors import CommitError, InvalidInputError, RemoteError, UnknownEntityError
+from caraway.errors import CommitError, InvalidInputError, RemoteError
 from caraway.graph.wire import CommitRequest, encode_commit
 from tests.e2e.conftest import World
 
@@ -102,7 +102,7 @@ def test_the_client_tells_which_rows_were_rejected(world: World, client: Client)
 
 
 def test_unknown_entities_are_named(client: Client) -> None:
-    with pytest.raises(UnknownEntityError, match="Wether"):
+    with pytest.raises(RemoteError, match="404: there is no dataset 'Wether'"):
         client.lookup("Wether", pd.DataFrame({"airport": ["JFK"]}))
     with pytest.raises(RemoteError, match=r"Flight\.colour"):
         client.query(["Flight.flight_id"], ["Flight.colour"], pd.DataFrame({"Flight.flight_id": ["x"]}))

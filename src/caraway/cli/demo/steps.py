@@ -16,7 +16,7 @@ from caraway.cli.demo.http import Connection
 from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.demo.replay import replay
 from caraway.cli.demo.settle import Question, settle
-from caraway.cli.demo.watch import Watcher
+from caraway.cli.demo.watch import CANDIDATES, Watcher
 from caraway.cli.output import out
 from caraway.client import Client
 
@@ -66,7 +66,7 @@ def replay_and_watch(demo: Demo) -> None:
         thread.join()
     out.print(f"{total:,} events were durable after {seconds:.1f} s: {total / seconds:,.0f} events/s.")
     if watcher.latencies:
-        out.print(f"Queries of all features of a flight while they flowed: {quantiles(watcher.latencies)}.")
+        out.print(f"Queries meanwhile, all features of {CANDIDATES} flights: {quantiles(watcher.latencies)}.")
 
 
 def check(demo: Demo) -> Agreement:

@@ -4,6 +4,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import numpy as np
 import pandas as pd
 
 from caraway.cli.demo.agreement import values
@@ -12,20 +13,22 @@ from caraway.client import Client
 from caraway.errors import RemoteError, UnavailableError
 
 PAUSE_SECONDS = 0.5
+# Flights in one query.
+CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The features of one flight as served a moment ago."""
+    """The features of one flight as served a moment ago, as of when it was due."""
 
-    flight: str
+    due: pd.Timestamp
     features: dict[str, object]
     seconds: float
 
     def __str__(self) -> str:
         f = self.features
         return (
-            f"{self.flight}: {_spelled(f['Origin.departures_1h'])} departures in the last hour, "
+            f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: {_spelled(f['Origin.departures_1h'])} departures in the last hour, "
             f"mean delay {_spelled(f['Origin.mean_delay_1h'])} min, wind {_spelled(f['Flight.wind'])} mph, "
             f"aircraft {_spelled(f['Aircraft.age'])} years old and last {_spelled(f['Aircraft.last_delay'])} min late, "
             f"risk {_spelled(f['Risk.score'])}   [{1000 * self.seconds:.1f} ms]"
@@ -50,6 +53,7 @@ class Watcher:
         self._schedule = schedule
         self._client = Client(url)
         self._stopped = threading.Event()
+        self._seen = 0
 
     def run(self) -> None:
         """Watch until `stop`; a server that is away is asked again."""
@@ -71,20 +75,23 @@ class Watcher:
         self._stopped.set()
 
     def _look(self, reached: pd.Timestamp) -> Sighting | None:
-        position = int(self._schedule["due"].searchsorted(reached, side="right")) - 1
-        if position < 0:
+        """Ask for some flights since the last one seen, and take the newest that is served: jobs may be behind."""
+        end = int(self._schedule["due"].searchsorted(reached, side="right"))
+        if end <= self._seen:
             return None
-        flight = self._schedule.iloc[position]
-        key = str(self._flights.key.fqn())
-        asked = pd.DataFrame({key: [flight["flight_id"]]})
+        positions = np.linspace(end - 1, self._seen, CANDIDATES, dtype=int)
+        asked = self._schedule.iloc[positions].reset_index(drop=True)
+        keys = pd.DataFrame({str(self._flights.key.fqn()): asked["flight_id"]})
         started = time.perf_counter()
-        answer = self._client.query(
-            [self._flights.key], self._flights.featuresets, asked, timestamps=pd.Series([flight["due"]])
-        )
+        answer = self._client.query([self._flights.key], self._flights.featuresets, keys, timestamps=asked["due"])
         seconds = time.perf_counter() - started
         self.latencies.append(seconds)
-        features = {str(name): next(values(answer[name])) for name in answer.columns}
-        return Sighting(flight=str(flight["flight_id"]), features=features, seconds=seconds)
+        for row, carrier in enumerate(values(answer["Flight.carrier"])):
+            if carrier is not None:
+                self._seen = int(positions[row])
+                features = {str(name): next(values(answer[name].iloc[row : row + 1])) for name in answer.columns}
+                return Sighting(due=asked["due"].iloc[row], features=features, seconds=seconds)
+        return None
 
 
 def _spelled(value: object) -> str:
