@@ -1,9 +1,8 @@
 """Expressions as polars expressions: the read path, and the oracle for other compilers.
 
-What polars leaves open is settled here, so that it can be built elsewhere: the division of floats by `//` is `floor(l
-/ r)`
-and their remainder `l - floor(l / r) * r`; ints wrap around; NaN equals NaN and is greater than all else; a float is
-spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
+What polars leaves open is settled here, so that it can be built elsewhere: the division of floats by `//` is
+`floor(l / r)` and their remainder `l - floor(l / r) * r`; ints wrap around; NaN equals NaN and is greater than all
+else; a float is spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
 """
 
 from collections.abc import Mapping
@@ -209,7 +208,9 @@ def _(node: FillNull, scope: Scope) -> pl.Expr:
     if result is None:
         return pl.lit(None)
     base = base_type(result)
-    return pl.coalesce(scope.operand(node.operand, base), scope.operand(node.fill, base))
+    operand = scope.operand(node.operand, base)
+    # Not coalesce(): with a constant first it gives one row instead of the frame's.
+    return pl.when(operand.is_not_null()).then(operand).otherwise(scope.operand(node.fill, base))
 
 
 @_compile.register

@@ -71,6 +71,7 @@ ROW: dict[str, Any] = {
 @example(node=col("s").str.lower().node, given_rows=[ROW])
 @example(node=col("t").dt.since_epoch("second").node, given_rows=[ROW])
 @example(node=(lit(None) & col("b")).node, given_rows=[ROW])
+@example(node=(lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, given_rows=[ROW, ROW])
 def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
     found, dtype = compiled(node, given_rows)
     expected = [evaluate(node, row, SCHEMA, NOW) for row in given_rows]
