@@ -3,8 +3,8 @@
 import time
 from collections.abc import Iterable
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.errors import UnavailableError
@@ -13,6 +13,7 @@ from caraway.topics.connection import client_config, kafka_logger
 # Topics are the truth: indexes, archives and new jobs are built from them, so nothing in them ever expires.
 TOPIC_CONFIG = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
 POLL_S = 0.05
+ANSWER_TIMEOUT_S = 5.0
 
 
 def ensure_topics(
@@ -40,17 +41,21 @@ def ensure_topics(
         return
     admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
     deadline = time.monotonic() + timeout_s
-    missing = wanted - _with_leaders(admin, bootstrap_servers, deadline)
-    if missing:
-        _create(admin, sorted(missing), partitions, replication_factor, deadline)
-    while missing := wanted - _with_leaders(admin, bootstrap_servers, deadline):
+    new = wanted - _with_leaders(admin, bootstrap_servers, deadline).keys()
+    if not new:
+        return
+    _create(admin, sorted(new), partitions, replication_factor, deadline)
+    while True:
+        ready = _with_leaders(admin, bootstrap_servers, deadline)
+        if new <= ready.keys() and _answer(admin, {name: ready[name] for name in new}):
+            return
         if time.monotonic() > deadline:
-            raise UnavailableError(f"the topics {', '.join(sorted(missing))} have no leader after {timeout_s:g} s")
+            raise UnavailableError(f"the topics {', '.join(sorted(new))} aren't ready after {timeout_s:g} s")
         time.sleep(POLL_S)
 
 
-def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -> set[str]:
-    """Name the topics all of whose partitions can be written and read."""
+def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -> dict[str, list[int]]:
+    """Return the topics all of whose partitions have leaders, with these partitions."""
     try:
         topics = admin.list_topics(timeout=max(0.1, deadline - time.monotonic())).topics
     except KafkaException as error:
@@ -58,10 +63,17 @@ def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -
             f"no Kafka broker answers at {bootstrap_servers} ({_reason(error)}). Is it running?"
         ) from error
     return {
-        name
+        name: list(topic.partitions)
         for name, topic in topics.items()
         if topic.error is None and topic.partitions and all(p.leader >= 0 for p in topic.partitions.values())
     }
+
+
+def _answer(admin: AdminClient, topics: dict[str, list[int]]) -> bool:
+    """Tell whether the leaders know that they are: for a moment after the election they refuse writes."""
+    latest = {TopicPartition(name, p): OffsetSpec.latest() for name, partitions in topics.items() for p in partitions}  # type: ignore[no-untyped-call]
+    futures = admin.list_offsets(latest, request_timeout=ANSWER_TIMEOUT_S)
+    return all(future.exception() is None for future in futures.values())
 
 
 def _create(admin: AdminClient, names: list[str], partitions: int, replication_factor: int, deadline: float) -> None:
