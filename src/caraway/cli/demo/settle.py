@@ -8,6 +8,7 @@ import pandas as pd
 
 from caraway.cli.demo.agreement import Agreement, compare
 from caraway.cli.demo.example import Flights
+from caraway.cli.demo.http import Connection
 from caraway.client import Client
 from caraway.errors import RemoteError, UnavailableError
 
@@ -62,13 +63,13 @@ def settle(question: Question, url: str, *, told: Told) -> Agreement:
     """
     client = Client(url)
     try:
-        _wait(question.sample(PROBED), client, told)
-        return _wait(question, client, told)
+        _wait(question.sample(PROBED), client, url, told)
+        return _wait(question, client, url, told)
     finally:
         client.close()
 
 
-def _wait(question: Question, client: Client, told: Told) -> Agreement:
+def _wait(question: Question, client: Client, url: str, told: Told) -> Agreement:
     started = changed_at = told_at = time.monotonic()
     last: Agreement | None = None
     while True:
@@ -82,7 +83,7 @@ def _wait(question: Question, client: Client, told: Told) -> Agreement:
                 return agreement
         if now - told_at >= TELL_SECONDS:
             told_at = now
-            told(f"{now - started:6.1f} s  waiting for {missing}")
+            told(f"{now - started:6.1f} s  waiting for {missing}{_lag(url)}")
         time.sleep(POLL_SECONDS)
 
 
@@ -98,3 +99,15 @@ def _ask(question: Question, client: Client, *, patient: bool) -> tuple[Agreemen
     more = f" and {len(features) - 3} more" if len(features) > 3 else ""
     wrong = f"{len(agreement.disagreements):,} of {agreement.total:,} values"
     return agreement, f"{wrong}: {', '.join(features[:3])}{more}"
+
+
+def _lag(url: str) -> str:
+    """Tell how far the indexes are behind their topics, if they are and the server says so."""
+    try:
+        with Connection(url) as connection:
+            indexes = connection.get("/status")["index"]["indexes"]
+    except (UnavailableError, RemoteError):
+        return ""
+    behind = {index["dataset"]: index["lag"] for index in indexes if index["lag"]}
+    listed = ", ".join(f"{dataset} {lag:,}" for dataset, lag in behind.items())
+    return f"; records to be indexed: {listed}" if behind else "; all that the jobs gave is indexed"

@@ -28,8 +28,8 @@ class Sighting:
     def __str__(self) -> str:
         f = self.features
         return (
-            f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: {_spelled(f['Origin.departures_1h'])} departures in the last hour, "
-            f"mean delay {_spelled(f['Origin.mean_delay_1h'])} min, wind {_spelled(f['Flight.wind'])} mph, "
+            f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: "
+            f"{_spelled(f['Origin.departures_1h'])} departures in the last hour, mean delay {_spelled(f['Origin.mean_delay_1h'])} min, wind {_spelled(f['Flight.wind'])} mph, "
             f"aircraft {_spelled(f['Aircraft.age'])} years old and last {_spelled(f['Aircraft.last_delay'])} min late, "
             f"risk {_spelled(f['Risk.score'])}   [{1000 * self.seconds:.1f} ms]"
         )
