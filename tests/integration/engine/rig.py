@@ -85,3 +85,16 @@ class Rig:
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.wait()
+
+
+def is_gone(process: psutil.Process, seconds: float) -> bool:
+    """Tell whether a process ends in time; one that only waits to be collected by its new parent has ended."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.05)
+    return False
