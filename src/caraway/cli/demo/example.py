@@ -69,6 +69,17 @@ class Flights:
         slices: Iterator[dict[str, pd.DataFrame]] = self.data.in_event_order(tables, size)
         return slices
 
+    def split(
+        self, tables: Mapping[str, pd.DataFrame], at: pd.Timestamp
+    ) -> tuple[dict[str, pd.DataFrame], dict[str, pd.DataFrame]]:
+        """Divide the events into those up to a time and those after it."""
+        early, late = {}, {}
+        for endpoint, rows in tables.items():
+            is_early = rows[self.data.EVENT_TIME[endpoint]] <= at
+            early[endpoint] = rows[is_early].reset_index(drop=True)
+            late[endpoint] = rows[~is_early].reset_index(drop=True)
+        return early, late
+
     def expected(self, tables: Mapping[str, pd.DataFrame], flight_ids: Sequence[str]) -> pd.DataFrame:
         """Compute what the features of some flights must be, without Caraway."""
         expected: pd.DataFrame = self.oracle.expected(tables, list(flight_ids))

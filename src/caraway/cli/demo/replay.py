@@ -37,7 +37,7 @@ def replay(
     started = time.monotonic()
     first: pd.Timestamp | None = None
     # A connection for each endpoint; within an endpoint events stay in order.
-    clients = {endpoint: Client(url) for endpoint in tables}
+    clients = {endpoint: Client(url) for endpoint, rows in tables.items() if len(rows)}
     try:
         with ThreadPoolExecutor(len(clients)) as pool:
             for piece in flights.slices(tables, size):

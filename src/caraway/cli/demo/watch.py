@@ -2,7 +2,9 @@
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,6 +15,8 @@ from caraway.client import Client
 from caraway.errors import RemoteError, UnavailableError
 
 PAUSE_SECONDS = 0.5
+POLL_SECONDS = 0.05
+PATIENCE_SECONDS = 120.0
 # Flights in one query.
 CANDIDATES = 16
 
@@ -27,12 +31,14 @@ class Sighting:
 
     def __str__(self) -> str:
         f = self.features
-        return (
-            f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: "
-            f"{_spelled(f['Origin.departures_1h'])} departures in the last hour, mean delay {_spelled(f['Origin.mean_delay_1h'])} min, wind {_spelled(f['Flight.wind'])} mph, "
-            f"aircraft {_spelled(f['Aircraft.age'])} years old and last {_spelled(f['Aircraft.last_delay'])} min late, "
-            f"risk {_spelled(f['Risk.score'])}   [{1000 * self.seconds:.1f} ms]"
+        parts = (
+            f"{_spelled(f['Origin.departures_1h'])} departures in the last hour",
+            f"mean delay {_spelled(f['Origin.mean_delay_1h'])} min",
+            f"wind {_spelled(f['Flight.wind'])} mph",
+            f"aircraft {_spelled(f['Aircraft.age'])} years old and last {_spelled(f['Aircraft.last_delay'])} min late",
+            f"risk {_spelled(f['Risk.score'])}",
         )
+        return f"{self.due:%d %b %H:%M} {f['Flight.flight_id']}: {', '.join(parts)}   [{1000 * self.seconds:.1f} ms]"
 
 
 class Watcher:
@@ -92,6 +98,29 @@ class Watcher:
                 features = {str(name): next(values(answer[name].iloc[row : row + 1])) for name in answer.columns}
                 return Sighting(due=asked["due"].iloc[row], features=features, seconds=seconds)
         return None
+
+
+def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> float:
+    """Wait until a flight is known to queries; return how many seconds that took.
+
+    Raises:
+        UnavailableError: It still isn't after two minutes.
+    """
+    started = time.monotonic()
+    asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
+    client = Client(url)
+    try:
+        while time.monotonic() - started < PATIENCE_SECONDS:
+            with suppress(UnavailableError, RemoteError):
+                served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
+                if served["Flight.carrier"].notna().all():
+                    return time.monotonic() - started
+            time.sleep(POLL_SECONDS)
+    finally:
+        client.close()
+    raise UnavailableError(
+        f"flight {flight['flight_id']} is not served {PATIENCE_SECONDS:.0f} s after it was logged; see `caraway status`"
+    )
 
 
 def _spelled(value: object) -> str:
