@@ -10,7 +10,7 @@ from caraway.server import metrics
 from caraway.server.body import read_body
 from caraway.server.errors import error_response, status_of
 from caraway.server.http import Exchange, Headers, Request, Response, Scope, json_response
-from caraway.server.routes import Router, answer
+from caraway.server.routes import Router
 from caraway.state.model import MAIN
 
 LOG = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ class App:
             headers = scope.headers
             body = await read_body(headers, exchange) if route.method != "GET" else b""
             _check_branch(headers)
-            response = await answer(route, Request(route.method, scope.path, scope.query_string, headers, body), name)
+            response = await route.answer(Request(route.method, scope.path, scope.query_string, headers, body), name)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
         except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)

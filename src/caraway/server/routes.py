@@ -20,6 +20,10 @@ class Route:
     handler: Handler
     target: str
 
+    async def answer(self, request: Request, name: str) -> Response:
+        """Call the handler, with the name in the path if there is one."""
+        return await (self.handler(request, name) if name else self.handler(request))
+
 
 class Router:
     """Finds the route of a request."""
@@ -53,11 +57,6 @@ class Router:
             return WrongMethodError(f"{path} doesn't take {method}; it takes {', '.join(allowed)}", ", ".join(allowed))
         listed = ", ".join(f"{route.method} {route.path}" for route in self._routes)
         return UnknownPathError(f"there is nothing under {path[:200]}; there are: {listed}")
-
-
-async def answer(route: Route, request: Request, name: str) -> Response:
-    """Call the handler of a route."""
-    return await (route.handler(request, name) if "{" in route.path else route.handler(request))
 
 
 def _around(pattern: str) -> tuple[str, str]:

@@ -18,8 +18,16 @@ LONGEST_PAUSE_S = 2.0
 class Watch:
     """Runs `check` every `interval_s`; after a failure sooner, and ever more slowly."""
 
-    def __init__(self, name: str, check: Callable[[], None], interval_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        check: Callable[[], None],
+        interval_s: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Prepare; `check` raises when the part doesn't work."""
+        self._clock = clock
         self._name = name
         self._check = check
         self._interval_s = interval_s
@@ -39,7 +47,7 @@ class Watch:
 
     def problem(self) -> str | None:
         """Tell what is wrong, None if nothing is."""
-        now = time.monotonic()
+        now = self._clock()
         if self._failure:
             return self._failure
         if self._succeeded_at is not None and now - self._succeeded_at <= PATIENCE_S + self._interval_s:
@@ -62,6 +70,6 @@ class Watch:
                 if self._failure:
                     LOG.info("a part answers", part=self._name)
                 self._failure = ""
-                self._succeeded_at = time.monotonic()
+                self._succeeded_at = self._clock()
                 pause = 0.1
                 self._stopping.wait(self._interval_s)

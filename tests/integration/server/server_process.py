@@ -111,9 +111,21 @@ def eventually(check: Callable[[], object], explain: Callable[[], str] = str, se
         time.sleep(0.02)
 
 
+def consumer_of(kafka: str) -> Consumer:
+    return Consumer({"bootstrap.servers": kafka, "group.id": "test", "enable.auto.commit": False})
+
+
+def end_of(kafka: str, topic: str) -> int:
+    """Tell how many records are on a topic with one partition."""
+    consumer = consumer_of(kafka)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    consumer.close()
+    return end
+
+
 def records(kafka: str, topic: str) -> list[bytes]:
     """Read the values of all records of a topic with one partition."""
-    consumer = Consumer({"bootstrap.servers": kafka, "group.id": "test", "enable.auto.commit": False})
+    consumer = consumer_of(kafka)
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []

@@ -1,0 +1,82 @@
+"""Bodies: limits and encodings."""
+
+import asyncio
+import gzip
+import zlib
+from collections.abc import AsyncIterator, Mapping
+
+import pytest
+
+from caraway.errors import InvalidInputError
+from caraway.server import body as body_module
+from caraway.server.body import read_body
+from caraway.server.errors import TooLargeError
+
+
+class Headers(dict[str, str]):
+    pass
+
+
+class Exchange:
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+        self.chunks_read = 0
+
+    async def __call__(self) -> bytes:
+        return self.body
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for start in range(0, len(self.body), 10):
+            self.chunks_read += 1
+            yield self.body[start : start + 10]
+
+    def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+        raise NotImplementedError
+
+
+def read(body: bytes, headers: Mapping[str, str], exchange: Exchange | None = None) -> bytes:
+    return asyncio.run(read_body(Headers(headers), exchange or Exchange(body)))  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(body_module, "MAX_BODY_BYTES", 100)
+
+
+def test_a_body_with_and_without_length() -> None:
+    assert read(b"x" * 100, {"content-length": "100"}) == b"x" * 100
+    assert read(b"x" * 100, {"transfer-encoding": "chunked"}) == b"x" * 100
+    assert read(b"", {}) == b""
+
+
+@pytest.mark.parametrize("encoded", [gzip.compress(b"x" * 100), zlib.compress(b"x" * 100)])
+def test_compressed_bodies(encoded: bytes) -> None:
+    for encoding in ("gzip", "deflate", "X-GZIP"):
+        headers = {"content-length": str(len(encoded)), "content-encoding": encoding}
+        assert read(encoded, headers) == b"x" * 100
+
+
+def test_too_large_bodies_are_not_read_to_the_end() -> None:
+    exchange = Exchange(b"x" * 10_000)
+    with pytest.raises(TooLargeError, match="10,000 bytes"):
+        read(b"", {"content-length": "10000"}, exchange)
+    with pytest.raises(TooLargeError):
+        read(b"", {"transfer-encoding": "chunked"}, exchange)
+    assert exchange.chunks_read == 11
+    bomb = gzip.compress(b"x" * 10_000)
+    assert len(bomb) < 100
+    with pytest.raises(TooLargeError, match="decompressed"):
+        read(bomb, {"content-length": str(len(bomb)), "content-encoding": "gzip"})
+
+
+@pytest.mark.parametrize(
+    "encoded", [b"plain", gzip.compress(b"cut")[:-3], gzip.compress(b"a") + b"more", gzip.compress(b"a") * 2]
+)
+def test_what_is_not_compressed_as_it_says_is_refused(encoded: bytes) -> None:
+    with pytest.raises(InvalidInputError, match="Content-Encoding"):
+        read(encoded, {"content-length": str(len(encoded)), "content-encoding": "gzip"})
+
+
+def test_an_unknown_encoding_is_refused() -> None:
+    with pytest.raises(InvalidInputError, match="'br' isn't known"):
+        read(b"x", {"content-length": "1", "content-encoding": "br"})

@@ -1,0 +1,42 @@
+"""One table from errors to statuses."""
+
+import orjson
+import pytest
+
+from caraway import errors
+from caraway.errors import CarawayError, ExtractorError, InvalidInputError, RemoteError, UnavailableError
+from caraway.server.errors import WrongMethodError, error_response, status_of
+
+
+def leaves(kind: type[CarawayError]) -> list[type[CarawayError]]:
+    return [kind, *(leaf for child in kind.__subclasses__() for leaf in leaves(child))]
+
+
+def test_every_error_that_a_request_can_cause_has_a_status_below_500() -> None:
+    ours = {kind for kind in leaves(CarawayError) if kind.__module__ == errors.__name__}
+    # A server is nobody's client, and the root is raised by nobody.
+    for kind in ours - {CarawayError, RemoteError, UnavailableError}:
+        assert 400 <= status_of(kind("x")) < 500, kind
+
+
+def test_a_class_of_its_own_has_the_status_of_its_parent() -> None:
+    class SpecialError(InvalidInputError):
+        pass
+
+    assert status_of(SpecialError("x")) == 400
+    assert status_of(ValueError("x")) == 500
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "header"),
+    [
+        (UnavailableError("away"), 503, ("retry-after", "1")),
+        (WrongMethodError("no", "GET, POST"), 405, ("allow", "GET, POST")),
+        (ExtractorError("broke"), 422, ("content-type", "application/json")),
+    ],
+)
+def test_an_answer_has_sentence_code_and_headers(error: CarawayError, status: int, header: tuple[str, str]) -> None:
+    response = error_response(error)
+    assert response.status == status
+    assert header in response.headers
+    assert orjson.loads(response.body) == {"err_msg": str(error), "code": error.code}
