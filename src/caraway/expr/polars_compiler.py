@@ -47,6 +47,9 @@ from caraway.expr.nodes import (
     When,
 )
 from caraway.expr.polars_values import INSTANT, polars_type, to_polars
+from caraway.expr.references import columns_of
+
+DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
 
 # From here on a double is an integer, so that rounding leaves it as it is.
 ALL_INTEGERS = 2.0**52
@@ -146,7 +149,19 @@ def _(node: Unary, scope: Scope) -> pl.Expr:
 def _(node: Binary, scope: Scope) -> pl.Expr:
     base = _operand_type(node, scope)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
+    if base == FLOAT and node.op in DIVISIONS and not columns_of(node.right):
+        right = _as_column(right)
     return _binary(node.op, left, right)
+
+
+def _as_column(divisor: pl.Expr) -> pl.Expr:
+    """Repeat a constant divisor for each row.
+
+    polars divides by a single float by multiplying with its reciprocal, which gives other bits: 14.0 / 10.0 would be
+    1.4000000000000001. It knows a repeated constant by its look; subtracting a computed zero changes that, and no value.
+    """
+    zeros = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0
+    return divisor - zeros
 
 
 def _binary(op: BinaryOp, left: pl.Expr, right: pl.Expr) -> pl.Expr:
@@ -262,7 +277,8 @@ def _(node: Round, scope: Scope) -> pl.Expr:
     if node.precision == 0:
         return _to_int(operand.round(0, mode="half_away_from_zero"))
     factor = 10.0**node.precision
-    scaled = (operand * factor).round(0, mode="half_away_from_zero") / factor
+    whole = (operand * factor).round(0, mode="half_away_from_zero")
+    scaled = whole / _as_column(pl.lit(factor))
     return (
         pl.when((operand.abs() < ALL_INTEGERS) & ((operand * factor).abs() < ALL_INTEGERS))
         .then(scaled)

@@ -70,6 +70,10 @@ ROW: dict[str, Any] = {
 @example(node=(-col("i")).node, given_rows=[ROW])
 @example(node=col("s").str.lower().node, given_rows=[ROW])
 @example(node=col("t").dt.since_epoch("second").node, given_rows=[ROW])
+@example(node=(col("f") / 10.0).node, given_rows=[{**ROW, "f": 14.0}] * 2)
+@example(node=(col("f") // 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
+@example(node=(col("f") % 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
+@example(node=(col("i").num.sqrt().round(1)).node, given_rows=[{**ROW, "i": 2}] * 2)
 @example(node=(lit(None) & col("b")).node, given_rows=[ROW])
 @example(node=(lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, given_rows=[ROW, ROW])
 def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
