@@ -158,7 +158,7 @@ def _as_column(divisor: pl.Expr) -> pl.Expr:
     """Repeat a constant divisor for each row.
 
     polars divides by a single float by multiplying with its reciprocal, which gives other bits: 14.0 / 10.0 would be
-    1.4000000000000001. It recognises a repeated constant; one less a computed zero it doesn't, and the value is the same.
+    1.4000000000000001. It recognises a repeated constant, but not one less a computed zero, which has the same value.
     """
     zeros = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0
     return divisor - zeros
