@@ -47,12 +47,10 @@ class Watch:
 
     def problem(self) -> str | None:
         """Tell what is wrong, None if nothing is."""
-        now = self._clock()
-        if self._failure:
+        if self._failure or self._succeeded_at is None:
             return self._failure
-        if self._succeeded_at is not None and now - self._succeeded_at <= PATIENCE_S + self._interval_s:
-            return None
-        return f"has not answered for {now - (self._succeeded_at or now):.0f} s"
+        silent_for = self._clock() - self._succeeded_at
+        return f"has not answered for {silent_for:.0f} s" if silent_for > PATIENCE_S + self._interval_s else None
 
     def _run(self) -> None:
         pause = 0.1
