@@ -333,7 +333,6 @@ def test_polars_agrees() -> None:
     assert not wrong, f"{len(wrong)} differ\n" + "\n".join(wrong[:30])
 
 
-@pytest.mark.xfail(strict=True, reason="polars multiplies by the reciprocal of a constant divisor")
 def test_polars_divides_by_a_constant_as_spark_does() -> None:
     frame = pl.DataFrame({"x": [140.0, 140.0]})
     node = Binary(op=BinaryOp.DIV, left=ref("x"), right=Literal(value=100.0, dtype=FLOAT))
