@@ -7,7 +7,7 @@ from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.index.delivery import Applied, Delivered
-from caraway.index.keys import RAW, ROOT, SIGN, key_prefix, pack_u64
+from caraway.index.keys import RAW, ROOT, SIGN, check_key, key_prefix, pack_u64
 from caraway.index.layout import Contribution, Layout
 from caraway.index.partials import HAS_ENDED
 from caraway.index.places import Places, is_end
@@ -45,6 +45,7 @@ class ContributionFeed:
         record_id = record.id or position_id(offset, partition)
         if record.op == DELETE and not (self._places is not None and is_end(record_id)):
             raise InvalidInputError("a delete among contributions must be the end of a changelog's put")
+        check_key(key)
         values = () if record.row is None else self._layout.values(record.row)
         return Delivered(key, record, record_id, value, values)
 

@@ -31,14 +31,14 @@ pack_u64 = struct.Struct(">Q").pack
 unpack_u64 = struct.Struct(">Q").unpack_from
 
 
-def key_prefix(asset: bytes, key: bytes) -> bytes:
-    """Return what the entries of `key` begin with. No prefix begins another: the length comes first.
-
-    Raises:
-        InvalidInputError: The key is too long.
-    """
+def check_key(key: bytes) -> None:
+    """Raise `InvalidInputError` for a key that is too long to be indexed."""
     if len(key) > MAX_KEY_BYTES:
         raise InvalidInputError(f"a key of {len(key)} bytes is too long, at most {MAX_KEY_BYTES} can be indexed")
+
+
+def key_prefix(asset: bytes, key: bytes) -> bytes:
+    """Return what the entries of `key` begin with. No prefix begins another: the length comes first."""
     return asset + _U16(len(key)) + key
 
 

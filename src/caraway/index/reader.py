@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
-from caraway.index.store import IndexStore
+from rocksdict import RdictIter
+
+from caraway.errors import UnavailableError
+from caraway.index.store import IndexStore, is_damage
 from caraway.index.versions import VersionReader
 from caraway.index.windows import FIRST_TIME_US, LAST_TIME_US, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
@@ -38,6 +41,7 @@ class IndexReader:
 
         Raises:
             InvalidInputError: A column that the dataset doesn't have, a key that is none.
+            UnavailableError: The database is damaged or can't be read.
         """
         reader = self._reader(plan, tuple(columns))
         iterator = self._store.iterator()
@@ -47,7 +51,17 @@ class IndexReader:
             values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
             rows.append(values)
             found.append(there)
+        self._check(iterator)
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
+
+    def _check(self, iterator: RdictIter) -> None:
+        """Raise if the iterator met an entry that it couldn't read: to it, that is the end of the entries."""
+        try:
+            iterator.status()
+        except Exception as error:
+            if is_damage(error):
+                self._store.mark_damaged(str(error))
+            raise UnavailableError(f"the index can't be read: {error}") from error
 
     def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> VersionReader | WindowReader:
         # The asset is a hash of the dataset's definition, so it stands for the plan.

@@ -89,11 +89,16 @@ class IndexStore:
         return self.db.iter()
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
-        """Return the entries from `first` up to, not including, `end`, as they are now."""
+        """Yield the entries from `first` up to, not including, `end`, as they are now."""
         options = ReadOptions()
         options.set_iterate_upper_bound(end)
-        entries: Iterator[tuple[bytes, bytes]] = self.db.items(from_key=first, read_opt=options)  # type: ignore[assignment]
-        return entries
+        iterator = self.db.iter(options)
+        iterator.seek(first)
+        while iterator.valid():
+            yield iterator.key(), iterator.value()
+            iterator.next()
+        # The end of the entries and one that can't be read look alike: this tells them apart.
+        iterator.status()
 
     def batch(self) -> WriteBatch:
         """Return a batch to gather writes in."""
@@ -140,22 +145,26 @@ class IndexStore:
 
     def _open_sound(self) -> Rdict:
         """Open the database; one that can't be used is moved aside and a new one made."""
+        wanted = FORMAT + b" " + self.geometry.describe()
+        db: Rdict | None = None
         try:
             db = self._open()
+            found = db.get(FORMAT_KEY)
         except Exception as error:
             if not is_damage(error):
                 raise self._refused(error) from error
-            _move_aside(self.path, str(error))
-            db = self._open()
-        found = db.get(FORMAT_KEY)
-        wanted = FORMAT + b" " + self.geometry.describe()
-        if found is None:
-            db.put(FORMAT_KEY, wanted)
-        elif found != wanted:
+            reason = str(error)
+        else:
+            if found is None:
+                db.put(FORMAT_KEY, wanted)
+            if found in {None, wanted}:
+                return db
+            reason = f"its format is {found!r}, wanted is {wanted!r}"
+        if db is not None:
             db.close()
-            _move_aside(self.path, f"its format is {found!r}, wanted is {wanted!r}")
-            db = self._open()
-            db.put(FORMAT_KEY, wanted)
+        _move_aside(self.path, reason)
+        db = self._open()
+        db.put(FORMAT_KEY, wanted)
         return db
 
     def _open(self) -> Rdict:

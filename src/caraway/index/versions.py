@@ -6,7 +6,7 @@ from rocksdict import RdictIter, WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.index.delivery import Applied, Delivered
-from caraway.index.keys import VERSION, key_prefix, version_key, version_seek
+from caraway.index.keys import VERSION, check_key, key_prefix, version_key, version_seek
 from caraway.index.places import Places
 from caraway.index.store import IndexStore
 from caraway.plan.model import IndexPlan
@@ -26,6 +26,7 @@ class VersionFeed:
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
+        check_key(key)
         return Delivered(key, record, record.id or position_id(offset, partition), value)
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:

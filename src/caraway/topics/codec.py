@@ -5,6 +5,7 @@ its fields.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import msgspec
 
@@ -36,6 +37,7 @@ PUT = 1
 DELETE = -1
 VOID = 0
 
+Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Normaliser = Callable[[object], object]
 
 
@@ -50,7 +52,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unkn
     format: int
     schema: int
     op: int
-    time: int
+    time: Int64
     ingested: int
     id: bytes | None
     rev: bytes | None

@@ -1,0 +1,220 @@
+"""The index alone, without Kafka: writes a second, and the time of a read by the number of events in its window.
+
+    python bench/index.py [--contributions 100000] [--events 1000000] [--json FILE]
+
+Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 when there is a
+backlog, one by one when they come fresh. The aggregates are count, sum, average, standard deviation and maximum of a
+float, over an hour, a day and forever. The pyramid's shape can be changed, for comparison.
+"""
+
+import argparse
+import json
+import platform
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from caraway.dtypes.types import FLOAT, INT, STRING
+from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.writer import Message
+from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
+from caraway.topics import PUT, RecordCodec, position_id
+
+BACKLOG_BATCH = 4000
+SECOND = 1_000_000
+HOUR, DAY = 3600 * SECOND, 86_400 * SECOND
+START_US = 1_700_000_000 * SECOND
+WINDOWS = {"hour": HOUR, "day": DAY, "forever": None}
+FUNCTIONS = (
+    AggregateFunction.COUNT,
+    AggregateFunction.SUM,
+    AggregateFunction.AVERAGE,
+    AggregateFunction.STDDEV,
+    AggregateFunction.MAX,
+)
+READS = 400
+
+KEY = Column(name="key", dtype=STRING)
+SCHEMA = RecordSchema(keys=(KEY,), columns=(KEY, Column(name="x", dtype=FLOAT)), timestamp="at", fingerprint=1)
+CODEC = RecordCodec(SCHEMA)
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--contributions", type=int, default=100_000, help="written in each scenario")
+    parser.add_argument("--events", type=int, default=1_000_000, help="the most events in a window that is read")
+    parser.add_argument("--base-bits", type=int, default=DEFAULT_GEOMETRY.base_bits)
+    parser.add_argument("--fan-bits", type=int, default=DEFAULT_GEOMETRY.fan_bits)
+    parser.add_argument("--split", type=int, default=DEFAULT_GEOMETRY.split)
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    geometry = Geometry(options.base_bits, options.fan_bits, options.split)
+    figures: dict[str, object] = {
+        "machine": platform.machine(),
+        "python": platform.python_version(),
+        "geometry": {"base_bits": geometry.base_bits, "fan_bits": geometry.fan_bits, "split": geometry.split},
+        "writes_per_s": writes(options.contributions, geometry),
+        "read_us": reads(options.events, geometry),
+    }
+    show(figures)
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=2), encoding="utf-8")
+    print(json.dumps(figures))
+
+
+def writes(count: int, geometry: Geometry) -> dict[str, float]:
+    """Measure records a second in each scenario."""
+    aggregate = plan(IndexKind.AGGREGATE)
+    revised = plan(IndexKind.AGGREGATE, revised=True)
+    versions = plan(IndexKind.VERSIONS)
+    few = count // 20
+    scenarios: dict[str, tuple[IndexPlan, Sequence[Message], int]] = {
+        "aggregate, 1 key": (aggregate, messages(count, 1), BACKLOG_BATCH),
+        "aggregate, 1,000 keys": (aggregate, messages(count, 1000), BACKLOG_BATCH),
+        "aggregate, 1,000,000 keys": (aggregate, messages(count, 1_000_000), BACKLOG_BATCH),
+        "aggregate, 1,000 keys, a tenth late": (aggregate, messages(count, 1000, late=0.1), BACKLOG_BATCH),
+        "aggregate, 1,000 keys, revised": (revised, messages(count, 1000), BACKLOG_BATCH),
+        "aggregate, 1,000 keys, one by one": (aggregate, messages(few, 1000), 1),
+        "versions, 1,000,000 keys": (versions, messages(count, 1_000_000), BACKLOG_BATCH),
+        "versions, one by one": (versions, messages(few, 1_000_000), 1),
+    }
+    return {name: round(_rate(*scenario, geometry)) for name, scenario in scenarios.items()}
+
+
+def reads(most: int, geometry: Geometry) -> dict[str, dict[str, float]]:
+    """Measure the median time of reads of one key, by events in the window."""
+    index = plan(IndexKind.AGGREGATE)
+    results: dict[str, dict[str, float]] = {}
+    with store(geometry) as opened:
+        writer, reader = IndexWriter(opened), IndexReader(opened)
+        size, sizes = 10, []
+        while size <= most:
+            sizes.append(size)
+            write(writer, index, messages(size, 1, name=f"n{size}", step_us=DAY // size), BACKLOG_BATCH)
+            size *= 10
+        for size in sizes:
+            keys = [CODEC.encode_key([f"n{size}"]) or b""] * READS
+            now = [START_US + DAY] * READS
+            later = [START_US + DAY + HOUR] * READS
+            past = [START_US + DAY - random.randrange(DAY // 2) for _ in range(READS)]
+            columns = [f"{function.value}_day" for function in FUNCTIONS]
+            every = [f"{function.value}_{window}" for function in FUNCTIONS for window in WINDOWS]
+            results[f"{size:,} events"] = {
+                "day, now": _median(reader, index, keys, later, columns),
+                "day, in the past": _median(reader, index, keys, past, columns),
+                "hour, day, forever, now": _median(reader, index, keys, now, every),
+                "forever, now": _median(reader, index, keys, now, ["sum_forever"]),
+            }
+    with store(geometry) as opened:
+        versions = plan(IndexKind.VERSIONS)
+        write(IndexWriter(opened), versions, messages(100_000, 20_000), BACKLOG_BATCH)
+        reader = IndexReader(opened)
+        keys = [CODEC.encode_key([f"key{n}"]) or b"" for n in random.sample(range(20_000), READS)]
+        results["versions"] = {"one row": _median(reader, versions, keys, [START_US + 2 * DAY] * READS, ["x"])}
+    return results
+
+
+def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
+    """Make the plan of an index of versions or of the aggregates."""
+    aggregates = tuple(
+        AggregateSpec(
+            function=function,
+            into=f"{function.value}_{name}",
+            of=None if function is AggregateFunction.COUNT else "x",
+            window_us=window_us,
+            default=None,
+            dtype=FLOAT,
+        )
+        for function in FUNCTIONS
+        for name, window_us in WINDOWS.items()
+    )
+    return IndexPlan(
+        dataset="Bench",
+        asset=b"bench--" + bytes([1 + revised + 2 * (kind is IndexKind.VERSIONS)]),
+        kind=kind,
+        topic="bench",
+        schema=SCHEMA,
+        revised=revised,
+        aggregates=aggregates if kind is IndexKind.AGGREGATE else (),
+        fields=(KEY, *(Column(name=a.into, dtype=a.dtype) for a in aggregates), Column(name="at", dtype=INT)),
+    )
+
+
+def messages(
+    count: int, keys: int, *, name: str = "key", late: float = 0.0, step_us: int | None = None
+) -> list[Message]:
+    """Make records of a day, in order of time but for a share of late ones, of keys chosen at random."""
+    step_us = step_us or DAY // count
+    made: list[Message] = []
+    for place in range(count):
+        key = name if keys == 1 else f"{name}{random.randrange(keys)}"
+        back = random.randrange(HOUR) if late and random.random() < late else 0
+        value = CODEC.encode_value(
+            op=PUT,
+            time_us=START_US + place * step_us - back,
+            ingested_us=START_US,
+            record_id=position_id(place, 0),
+            row=[key, random.gauss(10, 30)],
+        )
+        made.append((CODEC.encode_key([key]), value, 0, place))
+    return made
+
+
+def write(writer: IndexWriter, index: IndexPlan, records: Sequence[Message], batch: int) -> None:
+    """Apply records in batches."""
+    for start in range(0, len(records), batch):
+        writer.apply(index, records[start : start + batch])
+
+
+@contextmanager
+def store(geometry: Geometry) -> Iterator[IndexStore]:
+    """Open an empty index."""
+    with tempfile.TemporaryDirectory() as folder, IndexStore(Path(folder) / "index", geometry=geometry) as opened:
+        yield opened
+
+
+def show(figures: dict[str, object]) -> None:
+    """Print the figures as tables."""
+    console = Console()
+    written = Table("writes", "records/s")
+    for name, rate in figures["writes_per_s"].items():  # type: ignore[attr-defined]
+        written.add_row(name, f"{rate:,.0f}")
+    console.print(written)
+    read = Table("reads (median, us)", "read", "us")
+    for size, times in figures["read_us"].items():  # type: ignore[attr-defined]
+        for name, median in times.items():
+            read.add_row(size, name, f"{median:.0f}")
+    console.print(read)
+
+
+def _rate(index: IndexPlan, records: Sequence[Message], batch: int, geometry: Geometry) -> float:
+    with store(geometry) as opened:
+        writer = IndexWriter(opened)
+        started = time.perf_counter()
+        write(writer, index, records, batch)
+        return len(records) / (time.perf_counter() - started)
+
+
+def _median(
+    reader: IndexReader, index: IndexPlan, keys: Sequence[bytes], ats: Sequence[int], columns: Sequence[str]
+) -> float:
+    times = []
+    for key, at_us in zip(keys, ats, strict=True):
+        started = time.perf_counter()
+        reader.read(index, [key], at_us, columns)
+        times.append((time.perf_counter() - started) * 1e6)
+    return round(statistics.median(times), 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""The pyramid at scale: long traces against running totals, and how many entries a read touches."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caraway.graph.operators import AggregateFunction
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.geometry import DEFAULT_GEOMETRY
+from caraway.plan.model import IndexKind
+from caraway.topics import PUT, VOID, position_id
+from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
+
+DAY = 86_400 * SECOND
+KEY = CODEC.encode_key(["a"]) or b""
+AGGREGATES = tuple(
+    aggregate(function, of, window, None if function in {"count", "sum"} else -1)
+    for function, of in (
+        (AggregateFunction.COUNT, None),
+        (AggregateFunction.SUM, "n"),
+        (AggregateFunction.STDDEV, "x"),
+        (AggregateFunction.MIN, "n"),
+    )
+    for window in (None, 60 * SECOND, 3600 * SECOND, DAY)
+)
+COLUMNS = [spec.into for spec in AGGREGATES] + ["t"]
+PLAN = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=AGGREGATES)
+REVISED = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=AGGREGATES, asset=b"asset--2")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[IndexStore]:
+    with IndexStore(tmp_path / "index") as opened:
+        yield opened
+
+
+class CountingIterator:
+    """Passes everything on and counts the entries looked at."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+        self.entries = 0
+        self.seeks = 0
+
+    def seek(self, key: bytes) -> None:
+        self.seeks += 1
+        self.inner.seek(key)
+
+    def seek_for_prev(self, key: bytes) -> None:
+        self.seeks += 1
+        self.inner.seek_for_prev(key)
+
+    def value(self) -> bytes:
+        self.entries += 1
+        value: bytes = self.inner.value()
+        return value
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def uneven_times(count: int, seed: int) -> list[int]:
+    """Three days with bursts, pauses and moments at which much happens."""
+    rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
+    now = 0
+    times: list[int] = []
+    while len(times) < count:
+        now += rng.choice([0, 0, 1, 900, SECOND // 50, 4 * SECOND])
+        if rng.random() < 0.001:
+            now += rng.randrange(3 * 3600 * SECOND)
+        times += [now] * (200 if rng.random() < 0.0005 else 1)
+    return times[:count]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
+    rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
+    times = uneven_times(12_000, seed)
+    sent = [
+        Sent("a", position_id(place, 0), b"", PUT, time, (rng.randrange(-1000, 1000), rng.gauss(0, 1), None))
+        for place, time in enumerate(times)
+    ]
+    # A tenth comes late, some come twice.
+    order = sorted(range(len(sent)), key=lambda place: place + (rng.random() < 0.1) * rng.randrange(3000))
+    deliveries = [sent[place] for place in order] + rng.sample(sent, 500)
+    writer, reader, naive = IndexWriter(store), IndexReader(store), NaiveIndex(PLAN)
+    for item in deliveries:
+        naive.apply(item)
+    start = 0
+    while start < len(deliveries):
+        size = rng.choice([1, 7, 100, 3000])
+        batch = [item.message(start + place) for place, item in enumerate(deliveries[start : start + size])]
+        writer.apply(PLAN, batch)
+        start += size
+    for near in [*rng.sample(times, 12), times[-1], times[-1] + DAY, -1]:
+        at = near + rng.choice([0, 1, -1, SECOND])
+        columns, found = reader.read(PLAN, [KEY], at, COLUMNS)
+        assert ([column[0] for column in columns], found[0]) == naive.read("a", at, COLUMNS)
+
+
+def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
+    rng = random.Random(7)  # noqa: S311 - a trace, not a secret
+    times = uneven_times(3000, 7)
+    writer, reader, naive = IndexWriter(store), IndexReader(store), NaiveIndex(REVISED)
+    offset = 0
+    for rev in range(4):
+        batch = []
+        for place, time in enumerate(times):
+            if rev == 0 or rng.random() < 0.4:
+                op = VOID if rng.random() < 0.3 else PUT
+                row = None if op == VOID else (rng.randrange(-1000, 1000), rng.gauss(0, 1), None)
+                moved = time + rng.choice([0, 0, 5, 3600 * SECOND])
+                item = Sent(rng.choice("ab"), position_id(place, 0), bytes([rev]), op, moved, row)
+                naive.apply(item)
+                batch.append(item.message(offset))
+                offset += 1
+        for start in range(0, len(batch), 500):
+            writer.apply(REVISED, batch[start : start + 500])
+        for at in [*rng.sample(times, 6), times[-1] + SECOND]:
+            for key in "ab":
+                columns, found = reader.read(REVISED, [CODEC.encode_key([key]) or b""], at, COLUMNS)
+                assert ([column[0] for column in columns], found[0]) == naive.read(key, at, COLUMNS)
+
+
+def test_when_all_is_void_nothing_is_left(store: IndexStore) -> None:
+    writer, reader = IndexWriter(store), IndexReader(store)
+    puts = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(300)]
+    voids = [Sent("a", position_id(n, 0), b"\x01", VOID, 0, None) for n in range(300)]
+    writer.apply(REVISED, [item.message(place) for place, item in enumerate(puts)])
+    assert reader.read(REVISED, [KEY], DAY, ["count_None_None"]) == ([[300]], [True])
+    writer.apply(REVISED, [item.message(300 + place) for place, item in enumerate(voids)])
+    assert reader.read(REVISED, [KEY], DAY, ["count_None_None", "t"]) == ([[None], [None]], [False])
+    left = [key for key, _ in store.scan(REVISED.asset, REVISED.asset + b"\xff\xff")]
+    assert left == []
+
+
+@pytest.mark.parametrize("count", [10, 64, 65, 1000, 30_000])
+def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """At each edge of a window: on each level the tiles beside it, on the lowest contributions. In between: tiles."""
+    writer, reader = IndexWriter(store), IndexReader(store)
+    step = 2 * DAY // count
+    items = [Sent("a", position_id(n, 0), b"", PUT, n * step, (n, n / 7, None)).message(n) for n in range(count)]
+    for start in range(0, count, 4000):
+        writer.apply(PLAN, items[start : start + 4000])
+    fan, split, levels = 2**DEFAULT_GEOMETRY.fan_bits, DEFAULT_GEOMETRY.split, 8
+    rng = random.Random(count)  # noqa: S311 - a trace, not a secret
+    iterators: list[CountingIterator] = []
+
+    def counting() -> Any:
+        iterators.append(CountingIterator(store.db.iter()))
+        return iterators[-1]
+
+    monkeypatch.setattr(store, "iterator", counting)
+    for _ in range(50):
+        reader.read(PLAN, [KEY], rng.randrange(2 * DAY), ["sum_n_86400000000", "t"])
+    assert len(iterators) == 50
+    for iterator in iterators:
+        assert iterator.entries <= 2 * (levels * fan + split) + fan
+        assert iterator.seeks <= 2 * levels + 4
+        # Far less than the bound, and than the contributions, in fact.
+        assert iterator.entries <= 250
+
+
+def test_a_key_with_few_contributions_has_a_root_and_no_tiles(store: IndexStore) -> None:
+    writer = IndexWriter(store)
+    split = DEFAULT_GEOMETRY.split
+    items = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(split + 1)]
+    writer.apply(PLAN, [item.message(place) for place, item in enumerate(items[:split])])
+    assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) == split + 1
+    writer.apply(PLAN, [items[split].message(split)])
+    assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) > split + 2
+
+
+def test_many_contributions_of_one_moment_are_one_tile(store: IndexStore) -> None:
+    writer, reader = IndexWriter(store), IndexReader(store)
+    items = [Sent("a", position_id(n, 0), b"", PUT, 5 * SECOND, (1, 0.5, None)).message(n) for n in range(500)]
+    writer.apply(PLAN, items)
+    assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) == 501
+    # A far away contribution makes the pyramid as high as it gets.
+    writer.apply(PLAN, [Sent("a", position_id(500, 0), b"", PUT, 2**63 - 1, (1, 0.5, None)).message(500)])
+    writer.apply(PLAN, [Sent("a", position_id(501, 0), b"", PUT, -(2**63), (1, 0.5, None)).message(501)])
+    column = ["count_None_None", "count_None_60000000"]
+    assert reader.read(PLAN, [KEY], 6 * SECOND, column)[0] == [[501], [500]]
+    assert reader.read(PLAN, [KEY] * 4, [-(2**63), 5 * SECOND - 1, 2**63 - 1, 2**70], column)[0] == [
+        [1, 1, 502, 502],
+        [1, 0, 1, 1],
+    ]
