@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from rocksdict import RdictIter
-
 from caraway.errors import UnavailableError
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.versions import VersionReader
@@ -41,27 +39,23 @@ class IndexReader:
 
         Raises:
             InvalidInputError: A column that the dataset doesn't have, a key that is none.
-            UnavailableError: The database is damaged or can't be read.
+            UnavailableError: The database is damaged.
         """
         reader = self._reader(plan, tuple(columns))
         iterator = self._store.iterator()
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
-        for key, time_us in zip(keys, times, strict=True):
-            values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
-            rows.append(values)
-            found.append(there)
-        self._check(iterator)
-        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
-
-    def _check(self, iterator: RdictIter) -> None:
-        """Raise if the iterator met an entry that it couldn't read: to it, that is the end of the entries."""
         try:
-            iterator.status()
+            for key, time_us in zip(keys, times, strict=True):
+                values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
+                rows.append(values)
+                found.append(there)
         except Exception as error:
             if is_damage(error):
                 self._store.mark_damaged(str(error))
-            raise UnavailableError(f"the index can't be read: {error}") from error
+                raise UnavailableError(f"the index is damaged and is built anew at the next start: {error}") from error
+            raise
+        return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
     def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> VersionReader | WindowReader:
         # The asset is a hash of the dataset's definition, so it stands for the plan.

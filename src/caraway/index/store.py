@@ -97,8 +97,7 @@ class IndexStore:
         while iterator.valid():
             yield iterator.key(), iterator.value()
             iterator.next()
-        # The end of the entries and one that can't be read look alike: this tells them apart.
-        iterator.status()
+        check_end(iterator)
 
     def batch(self) -> WriteBatch:
         """Return a batch to gather writes in."""
@@ -176,6 +175,12 @@ class IndexStore:
         if "lock" in text.lower():
             return ConflictError(f"the index database at {self.path} is in use by another process ({text})")
         return UnavailableError(f"the index database at {self.path} can't be opened: {text}")
+
+
+def check_end(iterator: RdictIter) -> None:
+    """Raise if an iterator is at its end because of an entry that it couldn't read: to it, that looks like an end."""
+    if not iterator.valid():
+        iterator.status()
 
 
 def is_damage(error: Exception) -> bool:

@@ -8,7 +8,7 @@ from caraway.errors import InvalidInputError
 from caraway.index.delivery import Applied, Delivered
 from caraway.index.keys import VERSION, check_key, key_prefix, version_key, version_seek
 from caraway.index.places import Places
-from caraway.index.store import IndexStore
+from caraway.index.store import IndexStore, check_end
 from caraway.plan.model import IndexPlan
 from caraway.topics import PUT, VOID, Record, RecordCodec, position_id
 
@@ -72,6 +72,7 @@ class VersionReader:
         echo = self._codec.decode_key(key) if self._needs_key else []
         prefix = key_prefix(self._asset, key)
         iterator.seek(version_seek(prefix, at_us))
+        check_end(iterator)
         record = None
         if iterator.valid() and iterator.key().startswith(prefix + VERSION):
             record = self._codec.decode_value(iterator.value())

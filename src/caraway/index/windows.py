@@ -11,6 +11,7 @@ from caraway.index.geometry import Geometry
 from caraway.index.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, key_prefix, pack_u64, tile_key, unpack_u64
 from caraway.index.layout import Contribution, Layout, Result
 from caraway.index.partials import HAS_ENDED, SPLIT, Partial, unpack
+from caraway.index.store import check_end
 from caraway.plan.model import IndexPlan
 from caraway.topics import RecordCodec
 
@@ -107,6 +108,7 @@ class _Descent:
         iterator = self._iterator
         root_key = self._prefix + ROOT
         iterator.seek(root_key)
+        check_end(iterator)
         if not iterator.valid() or iterator.key() != root_key:
             return
         root = unpack(iterator.value())
@@ -137,6 +139,7 @@ class _Descent:
         """Return the time of the last entry at or before the time of the read."""
         iterator, entries = self._iterator, self._prefix + tag
         iterator.seek_for_prev(_from_time(entries, self._at_us + 1))
+        check_end(iterator)
         if not iterator.valid():
             return None
         key = iterator.key()
@@ -175,6 +178,7 @@ class _Descent:
         while iterator.valid() and iterator.key() <= end:
             tiles.append(unpack(iterator.value()))
             iterator.next()
+        check_end(iterator)
         return tiles
 
     def _read_raw(self, first: int, last: int) -> None:
@@ -188,6 +192,7 @@ class _Descent:
             if record.row is not None:
                 self._raw[bisect_right(self._starts, record.time) - 1].append((record.time, values(record.row)))
             iterator.next()
+        check_end(iterator)
 
     def _read_ended(self) -> None:
         """Take the contributions that were ended after the time of the read, and note those that were ended by then.
@@ -206,6 +211,7 @@ class _Descent:
                 if segment >= 0:
                     self._raw[segment].append((record.time, reader.layout.values(record.row)))
             iterator.next()
+        check_end(iterator)
 
 
 def _from_time(entries: bytes, time_us: int) -> bytes:
