@@ -24,7 +24,7 @@ fix:
 
 # The fast tier: no JVM, no services.
 test-fast *options:
-    {{python}} -m pytest tests/unit {{options}}
+    {{python}} -m pytest tests/unit -n 2 {{options}}
 
 # Everything, with real Postgres, Kafka and Spark.
 test *options:

@@ -4,8 +4,6 @@ Most columns hold values of one Python type that is in stored form already, whic
 what is left goes through the cast of each value.
 """
 
-import base64
-import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +16,6 @@ from caraway.dtypes.types import (
     INT,
     STRING,
     BetweenType,
-    BytesType,
     DataType,
     IntType,
     is_optional,
@@ -52,7 +49,7 @@ class ColumnCast:
         self._optional = is_optional(dtype)
         self._expected = type_name(dtype)
         inner = strip_optional(dtype)
-        self._cast = _base64 if isinstance(inner, BytesType) else cast(inner)
+        self._cast = cast(inner)
         self._fast = _fast(inner)
 
     def __call__(self, values: list[object]) -> CastColumn:
@@ -83,15 +80,6 @@ class ColumnCast:
                     errors[position] = str(error)
             done.append(stored)
         return CastColumn(done, errors)
-
-
-def _base64(value: object) -> bytes:
-    if isinstance(value, str):
-        try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            pass
-    raise InvalidInputError(f"expected bytes as base64 text, found {type(value).__name__} {str(value)[:100]!r}")
 
 
 def _fast(dtype: DataType) -> Fast | None:

@@ -77,7 +77,7 @@ GOOD: dict[str, Any] = {
     "tags": ["x"],
     "kind": "a",
     "code": "ABC",
-    "blob": "aGk=",
+    "blob": {"base64": "aGk="},
     "at": "2024-01-02T03:04:05Z",
 }
 
@@ -149,7 +149,7 @@ def test_a_keyed_dataset_has_the_encoded_key() -> None:
         ({"tags": [None]}, "tags", "element 0: expected str, found null"),
         ({"kind": "c"}, "kind", "expected oneof(str, ['a', 'b']), found str 'c'"),
         ({"code": "abc"}, "code", "expected regex('[A-Z]{3}'), found str 'abc'"),
-        ({"blob": "?"}, "blob", "expected bytes as base64 text"),
+        ({"blob": {"base64": "?"}}, "blob", "expected bytes"),
         ({"at": "yesterday"}, "at", 'expected datetime (ISO 8601), found "yesterday"'),
         ({"at": None}, "at", "expected datetime, found null"),
         ({"at": ...}, "at", "is missing; expected datetime"),
