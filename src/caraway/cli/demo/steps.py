@@ -9,14 +9,14 @@ import pandas as pd
 
 from caraway.cli.demo.agreement import Agreement
 from caraway.cli.demo.display import shown
-from caraway.cli.demo.example import Flights
+from caraway.cli.demo.example import ExampleError, Flights
 from caraway.cli.demo.figures import quantiles
 from caraway.cli.demo.freshness import measure_freshness
 from caraway.cli.demo.http import Connection
 from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.demo.replay import replay
 from caraway.cli.demo.settle import Question, settle
-from caraway.cli.demo.watch import CANDIDATES, Watcher, wait_until_served
+from caraway.cli.demo.watch import CANDIDATES, Watcher, is_served, wait_until_served
 from caraway.cli.output import out
 from caraway.client import Client
 
@@ -38,12 +38,17 @@ class Demo:
 
 
 def commit(demo: Demo) -> None:
-    """Commit the definitions; the client prints what that changes."""
+    """Commit the definitions; the client prints what that changes.
+
+    Raises:
+        ExampleError: The stack has seen these flights already.
+    """
     out.rule("Committing examples/flights/definitions.py", align="left")
     client = Client(demo.url)
     client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     client.close()
     wait_for_jobs(demo.url, told=_tell)
+    _refuse_twice(demo)
 
 
 def replay_and_watch(demo: Demo) -> None:
@@ -124,6 +129,19 @@ def query_seconds(demo: Demo, count: int) -> list[float]:
             connection.post("/query", body)
             seconds.append(time.perf_counter() - started)
     return seconds
+
+
+def _refuse_twice(demo: Demo) -> None:
+    """Refuse a stack that has these flights already: departures are events, and would count twice."""
+    client = Client(demo.url)
+    try:
+        if is_served(demo.flights, client, demo.tables["schedule"].iloc[0]):
+            raise ExampleError(
+                f"{demo.url} has seen these flights already, and departures would count twice. "
+                "Run the demo with a new data folder: without --data it takes a temporary one."
+            )
+    finally:
+        client.close()
 
 
 def _total(tables: Mapping[str, pd.DataFrame]) -> int:

@@ -100,6 +100,13 @@ class Watcher:
         return None
 
 
+def is_served(flights: Flights, client: Client, flight: "pd.Series[Any]") -> bool:
+    """Tell whether a flight (a row of the schedule) is known to queries, when it is due."""
+    asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
+    served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
+    return bool(served["Flight.carrier"].notna().all())
+
+
 def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> float:
     """Wait until a flight is known to queries; return how many seconds that took.
 
@@ -107,13 +114,11 @@ def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> f
         UnavailableError: It still isn't after two minutes.
     """
     started = time.monotonic()
-    asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
     client = Client(url)
     try:
         while time.monotonic() - started < PATIENCE_SECONDS:
             with suppress(UnavailableError, RemoteError):
-                served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
-                if served["Flight.carrier"].notna().all():
+                if is_served(flights, client, flight):
                     return time.monotonic() - started
             time.sleep(POLL_SECONDS)
     finally:
