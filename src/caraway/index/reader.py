@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from rocksdict import DbClosedError
+
 from caraway.errors import UnavailableError
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.versions import VersionReader
@@ -39,22 +41,25 @@ class IndexReader:
 
         Raises:
             InvalidInputError: A column that the dataset doesn't have, a key that is none.
-            UnavailableError: The database is damaged.
+            UnavailableError: The database is damaged or closed, or the disk fails.
         """
         reader = self._reader(plan, tuple(columns))
-        iterator = self._store.iterator()
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
         try:
+            iterator = self._store.iterator()
             for key, time_us in zip(keys, times, strict=True):
                 values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
                 rows.append(values)
                 found.append(there)
         except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            if type(error) not in {Exception, DbClosedError}:
+                raise
             if is_damage(error):
                 self._store.mark_damaged(str(error))
                 raise UnavailableError(f"the index is damaged and is built anew at the next start: {error}") from error
-            raise
+            raise UnavailableError(f"the index can't be read: {error}") from error
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
     def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> VersionReader | WindowReader:

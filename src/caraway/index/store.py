@@ -61,6 +61,7 @@ class IndexStore:
         """
         self.path = path
         self.geometry = geometry
+        self.damaged = False
         self._cache = Cache(cache_bytes)
         if (path / DAMAGED).exists():
             _move_aside(path, "it was found damaged")
@@ -135,6 +136,9 @@ class IndexStore:
 
     def mark_damaged(self, reason: str) -> None:
         """Ask the next start to build the database anew."""
+        if self.damaged:
+            return
+        self.damaged = True
         LOGGER.error("the index database at %s is damaged (%s); the next start builds it anew", self.path, reason)
         (self.path / DAMAGED).write_text(reason, encoding="utf-8")
 

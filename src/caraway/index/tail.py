@@ -48,7 +48,8 @@ class Subscription:
 class Tail:
     """Reads topics from where their indexes stand. All changes are made by its own thread, between batches.
 
-    `when_level` is called with a subscription after a batch for it, and takes it over by returning True.
+    `when_level` is called with a subscription after a batch for it, and takes it over by returning True. `when_behind`
+    gets a subscription that would have to read again what others have read; without it the tail goes back itself.
     """
 
     def __init__(
@@ -56,13 +57,16 @@ class Tail:
         name: str,
         bootstrap_servers: str,
         store: IndexStore,
-        when_level: Callable[[Subscription], bool] = lambda _: False,
+        *,
+        when_level: Callable[[Subscription], bool] | None = None,
+        when_behind: Callable[[Subscription], object] | None = None,
     ) -> None:
         self._name = name
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._writer = IndexWriter(store)
         self._when_level = when_level
+        self._when_behind = when_behind
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: list[Subscription] = []
         self._retry_at = 0.0
@@ -124,10 +128,6 @@ class Tail:
         self._topics[subscription.plan.topic].append(subscription)
         return True
 
-    def reads(self, topic: str) -> bool:
-        """Tell whether the tail reads a topic already, or will."""
-        return topic in self._topics or any(s.plan.topic == topic for s in self._waiting)
-
     def remove(self, assets: frozenset[bytes]) -> bool:
         """Stop reading for some indexes. Own thread only."""
         self._waiting = [s for s in self._waiting if s.plan.asset not in assets]
@@ -187,22 +187,32 @@ class Tail:
         except KafkaException as error:
             LOGGER.warning("the index waits for Kafka at %s: %s", self._bootstrap_servers, error.args[0].str())
             return
+        self._writer.take_over()
         waiting, self._waiting = self._waiting, []
+        joining = []
         for subscription in waiting:
             known = topics.get(subscription.plan.topic)
             if known is None or known.error is not None or not known.partitions:
                 self._waiting.append(subscription)
-            else:
-                self._join(subscription, sorted(known.partitions))
+                continue
+            stored = self._store.offsets(subscription.plan.asset)
+            subscription.next = {partition: stored.get(partition, 0) for partition in known.partitions}
+            joining.append(subscription)
+        # Who is furthest comes first: the others may have to catch up with it.
+        for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
+            self._join(subscription)
 
-    def _join(self, subscription: Subscription, partitions: Sequence[int]) -> None:
-        """Read a topic for an index from where that stands; go back if others are further."""
+    def _join(self, subscription: Subscription) -> None:
+        """Read a topic for an index from where that stands."""
         topic = subscription.plan.topic
-        self._writer.take_over()
-        stored = self._store.offsets(subscription.plan.asset)
-        subscription.next = {partition: stored.get(partition, 0) for partition in partitions}
         reading = self._positions.get(topic)
         if reading is not None:
+            if all(offset >= reading.get(p, 0) for p, offset in subscription.next.items()):
+                self._topics[topic].append(subscription)
+                return
+            if self._when_behind is not None:
+                self._when_behind(subscription)
+                return
             start = {p: min(reading.get(p, 0), offset) for p, offset in subscription.next.items()}
             self._connected().incremental_unassign([TopicPartition(topic, p) for p in reading])
         else:
@@ -271,6 +281,8 @@ class Tail:
         self._hand_over(subscriptions)
 
     def _hand_over(self, subscriptions: Sequence[Subscription]) -> None:
+        if self._when_level is None:
+            return
         for subscription in list(subscriptions):
             if subscription not in self._waiting and self._when_level(subscription):
                 self.remove(frozenset([subscription.plan.asset]))

@@ -47,8 +47,8 @@ class IndexWorker:
         self._store = store
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        self._live = Tail("live", bootstrap_servers, store)
-        self._behind = Tail("behind", bootstrap_servers, store, self._take_over)
+        self._behind = Tail("behind", bootstrap_servers, store, when_level=self._take_over)
+        self._live = Tail("live", bootstrap_servers, store, when_behind=self._leave_behind)
 
     def start(self) -> None:
         """Start to follow the topics."""
@@ -61,8 +61,8 @@ class IndexWorker:
         self._live.stop(timeout_s)
 
     def is_alive(self) -> bool:
-        """Tell whether the topics are followed: False before the start, and after an error that can't be overcome."""
-        return self._live.is_alive() and self._behind.is_alive()
+        """Tell whether the topics are followed: not before the start, nor when only a new start can help."""
+        return self._live.is_alive() and self._behind.is_alive() and not self._store.damaged
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
         """Follow the topics of `plans` from now on, and no others. What was indexed for others stays."""
@@ -106,26 +106,26 @@ class IndexWorker:
 
     def _change(self, removed: frozenset[bytes], added: Sequence[IndexPlan]) -> bool:
         """Let the live tail leave and begin indexes."""
-        self._live.do(lambda: self._live.remove(removed) and all(self._begin(plan) for plan in added))
+        self._live.do(lambda: self._live.remove(removed) and all(self._live.add(Subscription(plan)) for plan in added))
         return True
 
-    def _begin(self, plan: IndexPlan) -> bool:
-        """Start to follow the topic of a plan: here, unless the topic is followed already and the index is behind."""
-        subscription = Subscription(plan)
-        if not self._live.reads(plan.topic):
-            return self._live.add(subscription)
-        self._behind.do(lambda: self._behind.add(subscription))
-        return True
+    def _leave_behind(self, subscription: Subscription) -> None:
+        """Let a subscription that isn't as far as others of its topic catch up apart from them."""
+        self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
 
     def _take_over(self, subscription: Subscription) -> bool:
         """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
-        taken = self._live.do(lambda: subscription.plan.asset in self._plans and self._live.adopt(subscription))
+        taken = self._live.do(lambda: self._wants(subscription) and self._live.adopt(subscription))
         while True:
             try:
                 return taken.result(ANSWER_S)
             except TimeoutError:
                 if not self._live.is_alive():
                     return False
+
+    def _wants(self, subscription: Subscription) -> bool:
+        """Tell whether a subscription is of the current plans: it may have been given up on its way between threads."""
+        return self._plans.get(subscription.plan.asset) is subscription.plan
 
 
 def _status(tail: Tail, subscription: Subscription, *, following: bool) -> IndexStatus:

@@ -1,0 +1,192 @@
+"""The index follows real topics: late ones, shared ones, through kills of itself and of the broker."""
+
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.plan.model import IndexPlan
+from caraway.stack import ports
+from caraway.stack.alone import running
+from caraway.stack.jars import JarSet
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.topics import TopicWriter, ensure_topics
+from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"index.{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def writer(kafka: str) -> Iterator[TopicWriter]:
+    with TopicWriter(kafka, timeout_s=PATIENCE_S) as opened:
+        yield opened
+
+
+@contextmanager
+def following(broker: str, folder: Path) -> Iterator[tuple[IndexWorker, IndexReader]]:
+    with IndexStore(folder) as store:
+        worker = IndexWorker(broker, store)
+        assert not worker.is_alive()
+        worker.start()
+        try:
+            yield worker, IndexReader(store)
+            assert worker.is_alive()
+        finally:
+            worker.stop()
+        assert not worker.is_alive()
+
+
+def on(topic: str) -> list[IndexPlan]:
+    return [replace(plan, topic=topic) for plan in PLANS]
+
+
+def test_a_topic_is_followed_from_the_beginning_and_after_a_restart(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
+) -> None:
+    flow = Flow(writer, topic)
+    with following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans(on(topic))
+        time.sleep(0.3)  # the index is there before its topic
+        ensure_topics(kafka, [topic], 3)
+        flow.send(3000)
+        statuses = wait_until_level(worker, topic, 3000)
+        assert all(s.following and s.refused == 0 and s.newest_ingested_us == 1 for s in statuses)
+        wait_for(lambda: all(s.lag == 0 for s in worker.positions()), "no lag")
+        flow.check(reader)
+    flow.send(500)
+    with following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans(on(topic))
+        statuses = wait_until_level(worker, topic, 3500)
+        assert [s.written + s.unchanged for s in statuses] == [500, 500]
+        flow.check(reader)
+
+
+def test_an_index_that_joins_a_topic_catches_up_while_others_stay(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
+) -> None:
+    ensure_topics(kafka, [topic], 2)
+    flow = Flow(writer, topic)
+    flow.send(4000)
+    first, second = on(topic)
+    with following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans([first])
+        wait_until_level(worker, topic, 4000, indexes=1)
+        worker.set_plans([first, second])
+        flow.send(1000)
+        wait_for(lambda: len(worker.positions()) == 2 and all(s.following for s in worker.positions()), "hand-over")
+        statuses = wait_until_level(worker, topic, 5000)
+        assert sorted(s.written + s.unchanged for s in statuses) == [5000, 5000]
+        flow.check(reader)
+        # Gone and back: it goes on where it was.
+        worker.set_plans([second])
+        wait_for(lambda: len(worker.positions()) == 1, "the first one to leave")
+        flow.send(200)
+        worker.set_plans([first, second])
+        wait_until_level(worker, topic, 5200)
+        flow.check(reader)
+        worker.set_plans([])
+        wait_for(lambda: not worker.positions(), "all to leave")
+
+
+def test_a_bad_record_is_skipped(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ensure_topics(kafka, [topic], 1)
+    flow = Flow(writer, topic)
+    with caplog.at_level(logging.WARNING), following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans(on(topic))
+        flow.send(10)
+        writer.write(topic, [(b"\x91\xa1a", b"nonsense", None)]).result(PATIENCE_S)
+        flow.send(10)
+        statuses = wait_until_level(worker, topic, 21)
+        assert [s.refused for s in statuses] == [1, 1]
+        assert f"skipped {topic}/0@10" in caplog.text
+        assert worker.status()["alive"] is True
+        flow.check(reader)
+
+
+def test_a_topic_that_begins_anew_is_indexed_anew(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    ensure_topics(kafka, [topic], 1)
+    Flow(writer, topic, seed=1).send(500)
+    with following(kafka, tmp_path / "index") as (worker, _):
+        worker.set_plans(on(topic))
+        wait_until_level(worker, topic, 500)
+    admin = AdminClient({"bootstrap.servers": kafka})
+    (deleted,) = admin.delete_topics([topic]).values()
+    deleted.result(PATIENCE_S)
+    wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "deletion")
+    ensure_topics(kafka, [topic], 1)
+    with TopicWriter(kafka) as other:
+        flow = Flow(other, topic, seed=2)
+        flow.send(100)
+        with caplog.at_level(logging.ERROR), following(kafka, tmp_path / "index") as (worker, reader):
+            worker.set_plans(on(topic))
+            wait_until_level(worker, topic, 100)
+            wait_for(lambda: all(s.written for s in worker.positions()), "the new records")
+            flow.check(reader)
+    assert "indexing it anew" in caplog.text
+
+
+def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
+) -> None:
+    ensure_topics(kafka, [topic], 2)
+    flow = Flow(writer, topic)
+    command = [sys.executable, "-m", "tests.integration.index.worker_process", kafka, str(tmp_path / "index"), topic]
+    for delay_s in (0.9, 0.25, 0.4):
+        process = subprocess.Popen(command, cwd=ROOT)
+        flow.send(6000)
+        time.sleep(delay_s)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans(on(topic))
+        wait_until_level(worker, topic, 18_000)
+        flow.check(reader)
+
+
+@pytest.mark.timeout(300)
+def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, topic: str, tmp_path: Path) -> None:
+    port = ports.choose()
+    broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)
+    with (
+        TopicWriter(broker.bootstrap_servers, timeout_s=PATIENCE_S) as writer,
+        following(broker.bootstrap_servers, tmp_path / "index") as (worker, reader),
+    ):
+        flow = Flow(writer, topic)
+        worker.set_plans(on(topic))
+        with running(broker, tmp_path / "kafka.log") as pid:
+            ensure_topics(broker.bootstrap_servers, [topic], 2)
+            flow.send(1000)
+            wait_until_level(worker, topic, 1000)
+            os.kill(pid, signal.SIGKILL)
+        # What is written while the broker is away arrives when it is back, once.
+        waiting = flow.make(50)
+        future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
+        time.sleep(1)
+        assert not future.done()
+        with running(broker, tmp_path / "kafka.log"):
+            future.result(PATIENCE_S)
+            flow.sent += waiting
+            flow.send(1000)
+            wait_until_level(worker, topic, 2050)
+            assert all(sum(s.offsets.values()) == 2050 for s in worker.positions())
+            flow.check(reader)
