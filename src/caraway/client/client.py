@@ -10,7 +10,7 @@ from caraway.client.frames import column_values, columns_of, instants, typed_col
 from caraway.client.response import BRANCH_HEADER, Response
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import DataType, optional
-from caraway.errors import DefinitionTypeError, InvalidInputError
+from caraway.errors import DefinitionTypeError, InvalidInputError, RemoteError, UnknownEntityError
 from caraway.featuresets.features import Feature, is_valid_feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
@@ -229,18 +229,27 @@ class Client:
 
         Raises:
             InvalidInputError: An argument is wrong.
-            RemoteError: The server refused.
+            UnknownEntityError: The branch has no such dataset.
+            RemoteError: The server refused for another reason.
             UnavailableError: The server doesn't answer.
         """
-        keys = keys if isinstance(keys, pd.DataFrame) else pd.DataFrame(keys)  # type: ignore[redundant-expr]  # users pass anything
         name = dataset.fqn() if isinstance(dataset, Dataset) else dataset
+        if not isinstance(keys, pd.DataFrame):
+            raise InvalidInputError(
+                f"lookup of {name}: keys is a {type(keys).__name__}; give a DataFrame with a column for each key"
+            )
         wanted = [str(item) for item in fields or ()]
         columns = columns_of(keys)
         rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         body: dict[str, Any] = {"keys": rows, "fields": wanted}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(rows))
-        answer = self._connection.post_json(f"/dataset/{name}/lookup", body, self._headers()).json()
+        try:
+            answer = self._connection.post_json(f"/dataset/{name}/lookup", body, self._headers()).json()
+        except RemoteError as error:
+            if error.remote_code != UnknownEntityError.code:
+                raise
+            raise UnknownEntityError(str(error)) from error
         types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
         data = {
             field: typed_column(answer["data"][field], optional(types[field]), field)

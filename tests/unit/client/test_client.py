@@ -258,9 +258,20 @@ def test_lookup() -> None:
     assert data["cost"].tolist() == [Number("1.50"), pd.NA]
 
 
+def test_lookup_of_what_the_branch_does_not_have() -> None:
+    server = Server((404, {"err_msg": "there is no dataset Pans; there are: Pots", "code": "unknown_entity"}))
+    with pytest.raises(KeyError, match="Pans"):
+        server.client().lookup("Pans", pd.DataFrame({"pot": [1]}))
+
+
+def test_keys_of_a_lookup_are_a_frame() -> None:
+    with pytest.raises(ValueError, match=r"Pots.*list"):
+        Server((200, {})).client().lookup("Pots", [{"pot": 1}])
+
+
 def test_lookup_of_one_field_is_a_series() -> None:
     server = Server({"found": [True], "data": {"wet": [0.5]}})
-    data, _ = server.client().lookup("Pots", [{"pot": 1}], ["wet"], timestamps=["2024-01-01"])
+    data, _ = server.client().lookup("Pots", pd.DataFrame({"pot": [1]}), ["wet"], timestamps=["2024-01-01"])
     assert isinstance(data, pd.Series)
     assert data.name == "wet"
     assert server.body()["timestamps"] == ["2024-01-01T00:00:00Z"]

@@ -33,7 +33,7 @@ def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
             if not waiting:
                 told(f"{len(wanted)} jobs run, {now - started:.1f} s after the commit.")
                 return
-            text = ", ".join(f"{job['dataset']} ({job['state']} {job['error']})" for job in waiting)
+            text = ", ".join(f"{job['dataset']} ({job['error'] or job['state']})" for job in waiting)
             if now - started > PATIENCE_SECONDS:
                 raise UnavailableError(f"these jobs don't run after {PATIENCE_SECONDS:.0f} s: {text}")
             if now - told_at >= TELL_SECONDS:
