@@ -32,5 +32,5 @@ def test_a_tile_is_divided_into_its_children(shape: Geometry, time_us: int, leve
 
 
 def test_the_highest_level_holds_all_of_time() -> None:
-    assert DEFAULT_GEOMETRY.level_of(-(2**63), 2**63 - 1) == 13
-    assert DEFAULT_GEOMETRY.bounds(13, 0) == (-(2**63), 2**63 - 1)
+    assert DEFAULT_GEOMETRY.level_of(-(2**63), 2**63 - 1) == 18
+    assert DEFAULT_GEOMETRY.bounds(18, 0) == (-(2**63), 2**63 - 1)

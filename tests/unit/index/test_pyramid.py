@@ -145,7 +145,7 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
     items = [Sent("a", position_id(n, 0), b"", PUT, n * step, (n, n / 7, None)).message(n) for n in range(count)]
     for start in range(0, count, 4000):
         writer.apply(PLAN, items[start : start + 4000])
-    fan, split, levels = 2**DEFAULT_GEOMETRY.fan_bits, DEFAULT_GEOMETRY.split, 8
+    fan, split, levels = 2**DEFAULT_GEOMETRY.fan_bits, DEFAULT_GEOMETRY.split, DEFAULT_GEOMETRY.level_of(0, 2 * DAY)
     rng = random.Random(count)  # noqa: S311 - a trace, not a secret
     iterators: list[CountingIterator] = []
 
@@ -161,7 +161,7 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
         assert iterator.entries <= 2 * (levels * fan + split) + fan
         assert iterator.seeks <= 2 * levels + 4
         # Far less than the bound, and than the contributions, in fact.
-        assert iterator.entries <= 250
+        assert iterator.entries <= 200
 
 
 def test_a_key_with_few_contributions_has_a_root_and_no_tiles(store: IndexStore) -> None:
