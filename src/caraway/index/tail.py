@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
+from caraway.errors import InvalidInputError
 from caraway.index.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.delivery import Applied
 from caraway.index.store import IndexStore, is_damage
@@ -194,6 +195,11 @@ class Tail:
             known = topics.get(subscription.plan.topic)
             if known is None or known.error is not None or not known.partitions:
                 self._waiting.append(subscription)
+                continue
+            try:
+                self._writer.prepare(subscription.plan)
+            except InvalidInputError:
+                LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
                 continue
             stored = self._store.offsets(subscription.plan.asset)
             subscription.next = {partition: stored.get(partition, 0) for partition in known.partitions}

@@ -79,6 +79,10 @@ class IndexWriter:
             raise
         return applied
 
+    def prepare(self, plan: IndexPlan) -> None:
+        """Get ready for records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
+        self._feed(plan)
+
     def skip(self, plan: IndexPlan, message: Message) -> None:
         """Leave a record out: only note that it was passed."""
         batch = self._store.batch()

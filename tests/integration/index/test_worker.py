@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.plan.model import IndexPlan
 from caraway.stack import ports
@@ -178,6 +179,11 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
             flow.send(1000)
             wait_until_level(worker, topic, 1000)
             os.kill(pid, signal.SIGKILL)
+        with (
+            TopicWriter(broker.bootstrap_servers, timeout_s=1) as impatient,
+            pytest.raises(UnavailableError, match="didn't take a row"),
+        ):
+            impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(PATIENCE_S)
         # What is written while the broker is away arrives when it is back, once.
         waiting = flow.make(50)
         future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]

@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
 
 from caraway.errors import InvalidInputError, UnavailableError
@@ -131,6 +132,19 @@ def test_no_row_of_a_new_topic_is_lost_or_doubled(kafka: str, writer: TopicWrite
         for future in futures:
             future.result(20)
         assert Counter(value for _, value, _ in read(kafka, name, 2)) == Counter(b"%d" % n for n in range(300))
+
+
+def test_a_producer_that_can_not_go_on_is_replaced(kafka: str, writer: TopicWriter, topic: str) -> None:
+    ensure_topics(kafka, [topic], 1)
+    writer.write(topic, [(None, b"1", None)]).result(20)
+    before = writer._producer
+    writer._on_error(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
+    deadline = time.monotonic() + 20
+    while writer._producer is before:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    writer.write(topic, [(None, b"2", None)]).result(20)
+    assert [value for _, value, _ in read(kafka, topic, 1)] == [b"1", b"2"]
 
 
 def test_a_closed_writer_takes_nothing(kafka: str, topic: str) -> None:
