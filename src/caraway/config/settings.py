@@ -91,7 +91,7 @@ class SparkSettings(_Section):
 
     master: Annotated[str, AfterValidator(_spark_master)] = "local[256]"
     driver_memory: MemorySize = "1g"
-    checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 60
+    checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 180
     jars: tuple[FolderPath, ...] = ()
 
 
