@@ -31,7 +31,6 @@ def shown_progress() -> Iterator[Progress]:
     """Show what the stack tells as long as the block lasts; gives the function to tell it to."""
     began = time.monotonic()
     if not out.is_terminal:
-
         yield _line_writer(began)
         return
     with Live(console=out, transient=True, refresh_per_second=8) as live:

@@ -45,6 +45,7 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", "/", admin.root, "root"),
     )
 
+
 # Requests share the interpreter with the thread that indexes. With Python's 5 ms a request waits that long for it,
 # several times over: at 200 events/s the p99 of a log request fell from 196 to 12 ms.
 SWITCH_INTERVAL_S = 0.0005

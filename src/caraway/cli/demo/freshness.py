@@ -13,8 +13,8 @@ from caraway.cli.demo.http import Connection
 
 # Enough that a slow answer never delays the next event: 16 x (1 s / 200 events) allows 80 ms an answer.
 SENDERS = 16
-# Between two questions: what is measured comes out later by half of it, and asking without a pause would take a core from
-# the stack that is measured.
+# Between two questions: what is measured comes out later by half of it, and asking without a pause would take a core
+# from the stack that is measured.
 IDLE_SECONDS = 0.001
 # How long to wait for the last events after all are sent.
 PATIENCE_SECONDS = 30.0
