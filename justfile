@@ -26,9 +26,10 @@ fix:
 test-fast *options:
     {{python}} -m pytest tests/unit -n 2 {{options}}
 
-# Everything, with real Postgres, Kafka and Spark.
+# Everything: the fast tier, then what needs real Postgres, Kafka and Spark.
 test *options:
-    {{python}} -m pytest {{options}}
+    {{python}} -m pytest tests/unit -n 2 {{options}}
+    {{python}} -m pytest tests/integration tests/e2e {{options}}
 
 # Run the benchmarks and print their figures.
 bench *options:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import subprocess
-from functools import cache
 from pathlib import Path
 
 from caraway.stack.errors import JavaMissingError
@@ -18,7 +17,6 @@ INSTALL_JAVA = """\
 If one is installed elsewhere, set JAVA_HOME to its folder."""
 
 
-@cache
 def find_java() -> Path:
     """Give the `java` of JAVA_HOME or of the PATH.
 

@@ -105,7 +105,6 @@ def test_a_jar_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.fixture
 def _forgotten_java() -> None:
-    find_java.cache_clear()
 
 
 @pytest.mark.usefixtures("_forgotten_java")
