@@ -103,11 +103,6 @@ def test_a_jar_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.M
     assert "CARAWAY_JARS__IVY_SETTINGS" in str(caught.value)
 
 
-@pytest.fixture
-def _forgotten_java() -> None:
-
-
-@pytest.mark.usefixtures("_forgotten_java")
 def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -115,7 +110,6 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         find_java()
 
 
-@pytest.mark.usefixtures("_forgotten_java")
 def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
