@@ -102,7 +102,7 @@ def test_the_client_tells_which_rows_were_rejected(world: World, client: Client)
 
 
 def test_unknown_entities_are_named(client: Client) -> None:
-    with pytest.raises(RemoteError, match="404: there is no dataset 'Wether'"):
+    with pytest.raises(KeyError, match="404: there is no dataset 'Wether'"):
         client.lookup("Wether", pd.DataFrame({"airport": ["JFK"]}))
     with pytest.raises(RemoteError, match=r"Flight\.colour"):
         client.query(["Flight.flight_id"], ["Flight.colour"], pd.DataFrame({"Flight.flight_id": ["x"]}))

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import Annotated
 
@@ -42,38 +43,58 @@ def up(
 
 def _run(settings: Settings, began: float) -> None:
     stack = Stack(settings)
-    with _ending_in_order(stack) as asked_to_end:
+    with _ending_in_order(stack) as end:
         try:
-            with shown_progress() as progress:
+            with end.by_exception(), shown_progress() as progress:
                 stack.start(progress)
             out.print(f"Caraway is ready at [bold]{stack.url}[/] after {time.monotonic() - began:.1f} s.")
             out.print(f"Data and logs: {settings.data_dir}. Ctrl-C ends it.", soft_wrap=True)
             stack.report_to(_report)
-            asked_to_end.wait()
+            end.asked.wait()
         except KeyboardInterrupt:
-            out.print("Ended.")
+            # The start was broken off.
+            pass
+        out.print("Stopping; once more kills.")
         stack.report_to(None)
         stack.stop()
     out.print("Stopped. The data stays.")
 
 
-@contextmanager
-def _ending_in_order(stack: Stack) -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into KeyboardInterrupt, the second into death."""
-    asked = threading.Event()
+@dataclass(slots=True)
+class _End:
+    """Whether somebody wants the stack to end. It is told by an exception only where one may break in anywhere."""
 
-    def end(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if asked.is_set():
+    asked: threading.Event = field(default_factory=threading.Event)
+    raises: bool = False
+
+    @contextmanager
+    def by_exception(self) -> Iterator[None]:
+        """Break the block off when the end is asked for."""
+        self.raises = True
+        try:
+            yield
+        finally:
+            self.raises = False
+
+
+@contextmanager
+def _ending_in_order(stack: Stack) -> Iterator[_End]:
+    """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into an orderly end, the second into death."""
+    end = _End()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if end.asked.is_set():
             stack.kill()
             os._exit(130)
-        asked.set()
-        out.print("Stopping; once more kills.")
-        raise KeyboardInterrupt
+        end.asked.set()
+        # Not while a line is printed, which would come out twice.
+        if end.raises:
+            raise KeyboardInterrupt
 
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    former = [signal.signal(number, end) for number in signals]
+    former = [signal.signal(number, on_signal) for number in signals]
     try:
-        yield asked
+        yield end
     finally:
         for number, handler in zip(signals, former, strict=True):
             signal.signal(number, handler)
