@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import httpx
 import msgspec
-import orjson
 import pytest
 
 from caraway.ingest import DEAD_LETTERS
@@ -31,8 +30,7 @@ def pots_on(kafka: str, topic: str) -> list[int]:
 
 
 def letters(kafka: str, key: str) -> int:
-    # A letter of another test may have a row that is no object.
-    return sum(key in (orjson.loads(value)["row"] or ()) for value in records(kafka, DEAD_LETTERS))
+    return sum(key.encode() in value for value in records(kafka, DEAD_LETTERS))
 
 
 @pytest.mark.parametrize("after_rows", [1, 20_000, 60_000])
