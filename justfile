@@ -24,11 +24,11 @@ fix:
 
 # The fast tier: no JVM, no services.
 test-fast *options:
-    {{python}} -m pytest tests/unit -n 2 {{options}}
+    {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
 
 # Everything: the fast tier, then what needs real Postgres, Kafka and Spark.
 test *options:
-    {{python}} -m pytest tests/unit -n 2 {{options}}
+    {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
     {{python}} -m pytest tests/integration tests/e2e {{options}}
 
 # Run the benchmarks and print their figures.

@@ -14,6 +14,7 @@ import polars as pl
 from caraway.dtypes.durations import US_PER_UNIT
 from caraway.dtypes.types import (
     BOOL,
+    DATE,
     DATETIME,
     FLOAT,
     INT,
@@ -133,6 +134,9 @@ def _(node: Literal, _scope: Scope) -> pl.Expr:
         return pl.lit(None)
     if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
         return pl.lit(node.value, dtype=polars_type(node.dtype))
+    if base_type(node.dtype) in (DATETIME, DATE):
+        # Through an int: the first item of a series isn't always taken for a constant by polars.
+        return pl.lit(node.value, dtype=pl.Int64).cast(polars_type(node.dtype))
     return pl.lit(to_polars("", [node.value], node.dtype)).first()
 
 

@@ -1,4 +1,6 @@
 import math
+import os
+from datetime import UTC, datetime
 from typing import Any
 
 import polars as pl
@@ -23,7 +25,7 @@ from caraway.dtypes.types import (
     base_type,
     optional,
 )
-from caraway.expr import Expr, col, lit
+from caraway.expr import Expr, col, lit, when
 from caraway.expr.inference import infer
 from caraway.expr.nodes import NODE_TYPES, Literal, Node
 from caraway.expr.polars_compiler import _compile, compile_as, compile_expr
@@ -32,6 +34,7 @@ from tests.unit.expr.naive import evaluate
 from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
 
 NOW = 1_700_000_000_123_456
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def compiled(node: Node, given_rows: list[dict[str, Any]]) -> tuple[list[Any], DataType]:
@@ -64,7 +67,8 @@ ROW: dict[str, Any] = {
 }
 
 
-@settings(max_examples=150, deadline=None)
+# At the desk every run has other examples, so they add up.
+@settings(max_examples=150 if os.environ.get("CI") else 40, deadline=None)
 @given(node=any_expression(), given_rows=st.lists(rows(), min_size=1, max_size=4))
 @example(node=(col("i") // -1).node, given_rows=[ROW])
 @example(node=(-col("i")).node, given_rows=[ROW])
@@ -75,6 +79,7 @@ ROW: dict[str, Any] = {
 @example(node=(col("f") % 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
 @example(node=(col("i").num.sqrt().round(1)).node, given_rows=[{**ROW, "i": 2}] * 2)
 @example(node=(lit(None) & col("b")).node, given_rows=[ROW])
+@example(node=when(lit("") == when(col("b")).then(col("s"))).then(lit(EPOCH, datetime)).node, given_rows=[ROW, ROW])
 @example(node=(lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, given_rows=[ROW, ROW])
 def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
     found, dtype = compiled(node, given_rows)
