@@ -22,8 +22,8 @@ from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
 
-# Jobs, caches and the JIT compilers of the JVM need some thousand events to come up to speed.
-WARM_UP_SECONDS = 15.0
+# On two cores the JIT compilers of both JVMs compete with the jobs for half a minute after a start.
+WARM_UP_SECONDS = 45.0
 
 
 def main() -> int:

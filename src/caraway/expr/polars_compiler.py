@@ -55,6 +55,16 @@ DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
 # From here on a double is an integer, so that rounding leaves it as it is.
 ALL_INTEGERS = 2.0**52
 
+# Comparisons with their sides exchanged.
+MIRRORED = {
+    BinaryOp.EQ: BinaryOp.EQ,
+    BinaryOp.NE: BinaryOp.NE,
+    BinaryOp.LT: BinaryOp.GT,
+    BinaryOp.LE: BinaryOp.GE,
+    BinaryOp.GT: BinaryOp.LT,
+    BinaryOp.GE: BinaryOp.LE,
+}
+
 US_OF_UNIT = {
     TimeUnit.YEAR: US_PER_UNIT["y"],
     TimeUnit.WEEK: US_PER_UNIT["w"],
@@ -155,6 +165,10 @@ def _(node: Binary, scope: Scope) -> pl.Expr:
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     if base == FLOAT and node.op in DIVISIONS and not columns_of(node.right):
         right = _as_column(right)
+    mirrored = MIRRORED.get(node.op)
+    if mirrored is not None and not columns_of(node.left):
+        # polars gives one row for a constant text beside a column of nulls, but not the other way round.
+        return _binary(mirrored, right, left)
     return _binary(node.op, left, right)
 
 

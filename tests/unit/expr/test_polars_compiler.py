@@ -79,7 +79,10 @@ ROW: dict[str, Any] = {
 @example(node=(col("f") % 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
 @example(node=(col("i").num.sqrt().round(1)).node, given_rows=[{**ROW, "i": 2}] * 2)
 @example(node=(lit(None) & col("b")).node, given_rows=[ROW])
-@example(node=when(lit("") == when(col("b")).then(col("s"))).then(lit(EPOCH, datetime)).node, given_rows=[ROW, ROW])
+@example(
+    node=when(lit("") == when(col("b")).then(col("s"))).then(lit(EPOCH, datetime)).node,
+    given_rows=[{**ROW, "b": False}] * 2,
+)
 @example(node=(lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, given_rows=[ROW, ROW])
 def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
     found, dtype = compiled(node, given_rows)
