@@ -333,7 +333,7 @@ def join_schema(operator: Join, left: Schema, right: DatasetSpec) -> Schema:
             "available yet, "
             "join from a keyless one"
         )
-    if right.name in _datasets_in(operator.left):
+    if right.name in datasets_read(operator.left):
         raise DefinitionError(f"{where}: {right.name} is on the left side too; a dataset can't be joined with itself")
     other = schema_of_dataset(right)
     if not other.keys:
@@ -387,19 +387,16 @@ def _joined_columns(operator: Join, where: str, left: Schema, other: Schema) -> 
     return {name: optional(base_type(available[name])) for name in names}
 
 
-def _datasets_in(operator: Operator) -> set[str]:
+def datasets_read(operator: Operator) -> tuple[str, ...]:
+    """Name the datasets that an operator tree reads, each once, in order of appearance."""
     match operator:
         case Input():
-            return {operator.dataset}
+            names: tuple[str, ...] = (operator.dataset,)
         case Join():
-            return {operator.right} | _datasets_in(operator.left)
+            names = (*datasets_read(operator.left), operator.right)
         case Filter() | Assign() | Select() | Drop() | Rename() | Latest() | Aggregate():
-            return _datasets_in(operator.of)
-
-
-def datasets_read(operator: Operator) -> frozenset[str]:
-    """Name the datasets that an operator tree reads."""
-    return frozenset(_datasets_in(operator))
+            names = datasets_read(operator.of)
+    return tuple(dict.fromkeys(names))
 
 
 def schema_differences(found: Schema, declared: Schema) -> list[str]:

@@ -25,7 +25,7 @@ from caraway.graph.operators import (
     Rename,
     Select,
 )
-from caraway.graph.schemas import Schema, schema_of
+from caraway.graph.schemas import Schema, datasets_read, schema_of
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.wire import dataset_fingerprint
 from caraway.plan.model import (
@@ -82,24 +82,12 @@ def plan_graph(graph: Graph) -> GraphPlan:
     )
 
 
-def inputs_of(operator: Operator) -> tuple[str, ...]:
-    """Name the datasets that an operator tree reads, each once, in order of appearance."""
-    match operator:
-        case Input():
-            names: tuple[str, ...] = (operator.dataset,)
-        case Join():
-            names = (*inputs_of(operator.left), operator.right)
-        case Filter() | Assign() | Select() | Drop() | Rename() | Latest() | Aggregate():
-            names = inputs_of(operator.of)
-    return tuple(dict.fromkeys(names))
-
-
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:
     """Order datasets so that each comes after its inputs."""
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for spec in specs.values():
         pipeline = _pipeline(spec)
-        sorter.add(spec.name, *(inputs_of(pipeline.operator) if pipeline else ()))
+        sorter.add(spec.name, *(datasets_read(pipeline.operator) if pipeline else ()))
     return list(sorter.static_order())
 
 
@@ -117,7 +105,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
     else:
-        parents = [planned[name] for name in inputs_of(pipeline.operator)]
+        parents = [planned[name] for name in datasets_read(pipeline.operator)]
         content = _digest(dataset_fingerprint(spec), *(parent.content for parent in parents))
         kind, schema = _output(spec, pipeline.operator, specs)
         disorder = max(parent.topic.disorder_us for parent in parents)
@@ -172,7 +160,7 @@ def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Plann
         dataset=planned.spec.name,
         pipeline=pipeline.name,
         operator=pipeline.operator,
-        inputs=tuple(by_name[name].topic for name in inputs_of(pipeline.operator)),
+        inputs=tuple(by_name[name].topic for name in datasets_read(pipeline.operator)),
         output=planned.topic,
         mode=JobMode.REAL_TIME,
         mode_reason=REAL_TIME_REASON,

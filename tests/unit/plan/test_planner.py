@@ -17,6 +17,7 @@ from caraway.graph.operators import (
     JoinKind,
     Latest,
 )
+from caraway.graph.schemas import datasets_read
 from caraway.graph.specs import (
     Cdc,
     DatasetSpec,
@@ -28,7 +29,6 @@ from caraway.graph.specs import (
     WebhookSource,
 )
 from caraway.plan import IndexKind, JobMode, TopicKind, plan_graph
-from caraway.plan.planner import inputs_of
 
 HOUR_US = 3_600_000_000
 BOTH = IndexSpec(online=True, offline=True)
@@ -227,4 +227,4 @@ def test_the_order_of_definitions_changes_no_name(datasets: list[DatasetSpec]) -
 
 
 def test_inputs_are_named_once_in_order() -> None:
-    assert inputs_of(JOINED.pipelines[0].operator) == ("Clicks", "Ads")
+    assert datasets_read(JOINED.pipelines[0].operator) == ("Clicks", "Ads")
