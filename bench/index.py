@@ -23,6 +23,7 @@ from rich.table import Table
 
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.windows import ContinuousWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.index.writer import Message
@@ -131,7 +132,7 @@ def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
             function=function,
             into=f"{function.value}_{name}",
             of=None if function is AggregateFunction.COUNT else "x",
-            window_us=window_us,
+            window=ContinuousWindow(length_us=window_us),
             default=None,
             dtype=FLOAT,
         )

@@ -8,7 +8,8 @@ from caraway.datasets.dataset import SOURCE_FIELD, Dataset
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
-from caraway.graph.specs import Cdc, WebhookSource
+from caraway.graph.sources import Cdc
+from caraway.graph.specs import WebhookSource
 
 D = TypeVar("D")
 

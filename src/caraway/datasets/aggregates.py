@@ -10,6 +10,7 @@ from caraway.dtypes.windows import Continuous, Hopping, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.schemas import Schema, aggregate_type
+from caraway.graph.windows import ContinuousWindow
 
 Default = int | float | date | datetime | None
 
@@ -55,7 +56,7 @@ class AggregateType:
             function=self.function,
             into=self.into_field,
             of=of,
-            window_us=self.window.duration_us,
+            window=ContinuousWindow(length_us=self.window.duration_us),
             default=default,
             dtype=dtype,
         )

@@ -8,7 +8,7 @@ that are already compiled.
 from dataclasses import dataclass
 from enum import StrEnum
 
-from caraway.dtypes.types import DataType
+from caraway.dtypes.types import DataType, StructType
 
 
 class UnaryOp(StrEnum):
@@ -113,6 +113,12 @@ class NumberFunction(StrEnum):
     CEIL = "ceil"
     FLOOR = "floor"
     SQRT = "sqrt"
+    SIN = "sin"
+    COS = "cos"
+    TAN = "tan"
+    ARCSIN = "arcsin"
+    ARCCOS = "arccos"
+    ARCTAN = "arctan"
     IS_NAN = "is_nan"
     IS_INFINITE = "is_infinite"
     TO_STRING = "to_string"
@@ -134,6 +140,22 @@ class Round:
     precision: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Power:
+    """`operand` to the power of `exponent`."""
+
+    operand: "Node"
+    exponent: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """Logarithm; `base` is None for the natural one."""
+
+    operand: "Node"
+    base: float | None = None
+
+
 class StringFunction(StrEnum):
     """Functions of the `str` namespace."""
 
@@ -153,6 +175,39 @@ class StringCall:
     function: StringFunction
     operand: "Node"
     args: tuple["Node", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """The pieces of a text between the occurrences of `separator`; its characters if that is empty."""
+
+    operand: "Node"
+    separator: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Strptime:
+    """The instant that a text spells in `format` (chrono's directives), in `timezone` unless the text has an offset."""
+
+    operand: "Node"
+    format: str
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParseJson:
+    """The value of type `dtype` that a JSON document holds (`str.parse`)."""
+
+    operand: "Node"
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JsonExtract:
+    """The first match of a JSONPath in a JSON document, as text."""
+
+    operand: "Node"
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +237,155 @@ class SinceEpoch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Strftime:
+    """The instant as text in `format` (chrono's directives), in a time zone."""
+
+    operand: "Node"
+    format: str
+    timezone: str = "UTC"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FromEpoch:
+    """The instant so many units after the epoch."""
+
+    operand: "Node"
+    unit: TimeUnit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatetimeLiteral:
+    """A constant instant, by its parts in a time zone."""
+
+    year: int
+    month: int
+    day: int
+    hour: int = 0
+    minute: int = 0
+    second: int = 0
+    microsecond: int = 0
+    timezone: str = "UTC"
+
+
+class ListFunction(StrEnum):
+    """Functions of the `list` namespace without arguments."""
+
+    LEN = "len"
+    HAS_NULL = "hasnull"
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    MEAN = "mean"
+    ALL = "all"
+    ANY = "any"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListCall:
+    """A function of the `list` namespace on one list."""
+
+    function: ListFunction
+    operand: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListAt:
+    """The element at `index`, from the end if that is negative; null outside."""
+
+    operand: "Node"
+    index: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListContains:
+    """Whether `item` is an element."""
+
+    operand: "Node"
+    item: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListFilter:
+    """The elements for which `predicate` holds; they are `Var(variable)` in it."""
+
+    operand: "Node"
+    variable: str
+    predicate: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListMap:
+    """`body` for each element, which is `Var(variable)` in it."""
+
+    operand: "Node"
+    variable: str
+    body: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Var:
+    """The element of the list in a `ListFilter` or `ListMap`."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DictGet:
+    """The value at `key`; `default` (None: null) if the key isn't there."""
+
+    operand: "Node"
+    key: "Node"
+    default: "Node | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DictLen:
+    """Number of entries."""
+
+    operand: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DictContains:
+    """Whether the key is there."""
+
+    operand: "Node"
+    key: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructGet:
+    """A field of a struct."""
+
+    operand: "Node"
+    field: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeStruct:
+    """A struct for each row; `fields` may be in any order."""
+
+    dtype: StructType
+    fields: tuple[tuple[str, "Node"], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Zip:
+    """A list of structs out of a list for each field; as long as the shortest."""
+
+    dtype: StructType
+    fields: tuple[tuple[str, "Node"], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat:
+    """A list that holds `value` `by` times."""
+
+    value: "Node"
+    by: "Node"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Now:
     """The time of the query: the same for all rows of one online query."""
 
@@ -196,10 +400,32 @@ Node = (
     | When
     | NumberCall
     | Round
+    | Power
+    | Log
     | StringCall
+    | Split
+    | Strptime
+    | ParseJson
+    | JsonExtract
     | DatePart
     | Since
     | SinceEpoch
+    | Strftime
+    | FromEpoch
+    | DatetimeLiteral
+    | ListCall
+    | ListAt
+    | ListContains
+    | ListFilter
+    | ListMap
+    | Var
+    | DictGet
+    | DictLen
+    | DictContains
+    | StructGet
+    | MakeStruct
+    | Zip
+    | Repeat
     | Now
 )
 
@@ -213,9 +439,31 @@ NODE_TYPES: tuple[type, ...] = (
     When,
     NumberCall,
     Round,
+    Power,
+    Log,
     StringCall,
+    Split,
+    Strptime,
+    ParseJson,
+    JsonExtract,
     DatePart,
     Since,
     SinceEpoch,
+    Strftime,
+    FromEpoch,
+    DatetimeLiteral,
+    ListCall,
+    ListAt,
+    ListContains,
+    ListFilter,
+    ListMap,
+    Var,
+    DictGet,
+    DictLen,
+    DictContains,
+    StructGet,
+    MakeStruct,
+    Zip,
+    Repeat,
     Now,
 )

@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
+from caraway.graph.functions import PythonFunction
+from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +28,14 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilterFunction:
+    """Rows for which a user's function of the frame gives true; null counts as false."""
+
+    of: "Operator"
+    function: PythonFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AssignedColumn:
     """One column of an `Assign`: its name, declared type and expression over the input."""
 
@@ -40,6 +50,28 @@ class Assign:
 
     of: "Operator"
     columns: tuple[AssignedColumn, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignFunction:
+    """The input with one value column added or replaced: what a user's function makes of the frame."""
+
+    of: "Operator"
+    column: str
+    dtype: DataType
+    function: PythonFunction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transform:
+    """What a user's function makes of the frame, row by row.
+
+    `columns` is the complete output schema, None: that of the input. Keys and time stamp stay as they are.
+    """
+
+    of: "Operator"
+    function: PythonFunction
+    columns: tuple[tuple[str, DataType], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +98,43 @@ class Rename:
     pairs: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DropNull:
+    """Rows without a null in the given columns, whose types are no longer optional."""
+
+    of: "Operator"
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explode:
+    """A row for each element of the given list columns, which are walked in lock-step; one with nulls if empty."""
+
+    of: "Operator"
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Union:
+    """The rows of both sides, duplicates kept; of equal time stamps the left ones come first."""
+
+    left: "Operator"
+    right: "Operator"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dedup:
+    """The last row of each group of duplicates.
+
+    Duplicates have equal `by` columns and, with no window, equal time stamps; with a hopping window (stride equal to
+    length) they lie in one bucket; with a session window in one session.
+    """
+
+    of: "Operator"
+    by: tuple[str, ...]
+    window: HoppingWindow | SessionWindow | None = None
+
+
 class JoinKind(StrEnum):
     """What becomes of a left row without a match."""
 
@@ -75,7 +144,7 @@ class JoinKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join:
-    """As-of join of a keyless left side with a keyed dataset, at the left row's time.
+    """As-of join with a keyed dataset: at the time of a keyless left row, at every time if the left side is keyed.
 
     `left_on[i]` is matched with the key `right_on[i]`. A match lies at most `within_low_us` before (None: no bound) and
     `within_high_us` after the left row's time, both inclusive. `fields` are the right columns that are added.
@@ -89,6 +158,14 @@ class Join:
     within_low_us: int | None
     within_high_us: int
     fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First:
+    """Keyed dataset of the oldest row of each group."""
+
+    of: "Operator"
+    keys: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,33 +185,118 @@ class AggregateFunction(StrEnum):
     MIN = "min"
     MAX = "max"
     STDDEV = "stddev"
+    QUANTILE = "quantile"
+    DISTINCT = "distinct"
+    LAST_K = "last_k"
+    FIRST_K = "first_k"
+    EXP_DECAY_SUM = "exp_decay_sum"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateSpec:
     """One output column of an `Aggregate`.
 
-    `window_us` is the length of a continuous window in microseconds, None for "forever". `of` is None for a plain
-    count. `default` stands for an empty window (None: null); `dtype` is the type of the output column.
+    `of` is None for a count that reads no column. `window` is None if the groupby has the window. `default` (stored
+    form) stands for an empty window (None: null, or the empty value of the function). `dtype` is the type of the output
+    column. The rest are parameters of some functions: `unique` of a count, `dropnull` of a count and of lists, `dedup`
+    and `limit` of LastK and FirstK, `p` of Quantile, `half_life_us` of ExpDecaySum; `approx` licenses a sketch.
     """
 
     function: AggregateFunction
     into: str
     of: str | None
-    window_us: int | None
-    default: int | float | None
+    window: ContinuousWindow | HoppingWindow | None
+    default: object
     dtype: DataType
+    unique: bool = False
+    approx: bool = False
+    dropnull: bool = False
+    dedup: bool = False
+    limit: int | None = None
+    p: float | None = None
+    half_life_us: int | None = None
+
+    @property
+    def window_us(self) -> int | None:
+        """Length of a continuous window, None for "forever"; only those are known where this is asked for."""
+        if not isinstance(self.window, ContinuousWindow):
+            raise TypeError(f"{self.into} is not over a continuous window: {self.window}")
+        return self.window.length_us
+
+
+class Emit(StrEnum):
+    """When an aggregate's results come out: as they change, or once, when a window is complete."""
+
+    EAGER = "eager"
+    FINAL = "final"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregate:
-    """Aggregates over the rows of each group."""
+    """Aggregates over the rows of each group.
+
+    `window` is that of the groupby: then the output has a key `window` and a row for each of them. `along` names the
+    column that takes the place of the time stamp.
+    """
 
     of: "Operator"
     keys: tuple[str, ...]
     aggregates: tuple[AggregateSpec, ...]
+    window: HoppingWindow | SessionWindow | None = None
+    along: str | None = None
+    emit: Emit = Emit.EAGER
 
 
-Operator = Input | Filter | Assign | Select | Drop | Rename | Join | Latest | Aggregate
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changelog:
+    """The changes of a keyed input as keyless rows: keys become values, `column` tells what a record is.
 
-OPERATOR_TYPES: tuple[type, ...] = (Input, Filter, Assign, Select, Drop, Rename, Join, Latest, Aggregate)
+    `column` is true on inserts if `marks_inserts`, else true on deletes.
+    """
+
+    of: "Operator"
+    column: str
+    marks_inserts: bool
+
+
+Operator = (
+    Input
+    | Filter
+    | FilterFunction
+    | Assign
+    | AssignFunction
+    | Transform
+    | Select
+    | Drop
+    | DropNull
+    | Rename
+    | Explode
+    | Union
+    | Dedup
+    | Join
+    | First
+    | Latest
+    | Aggregate
+    | Changelog
+)
+
+OPERATOR_TYPES: tuple[type, ...] = (
+    Input,
+    Filter,
+    FilterFunction,
+    Assign,
+    AssignFunction,
+    Transform,
+    Select,
+    Drop,
+    DropNull,
+    Rename,
+    Explode,
+    Union,
+    Dedup,
+    Join,
+    First,
+    Latest,
+    Aggregate,
+    Changelog,
+)

@@ -5,11 +5,12 @@ The authoring packages build these; the data plane knows nothing else. On the wi
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
+from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.operators import Operator
+from caraway.graph.sources import Cdc, SinkSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,7 @@ class FieldSpec:
     dtype: DataType
     key: bool = False
     timestamp: bool = False
+    erase_key: bool = False
     metadata: Metadata = field(default_factory=Metadata)
 
 
@@ -40,15 +42,6 @@ class IndexSpec:
 
     online: bool
     offline: bool
-
-
-class Cdc(StrEnum):
-    """How the rows of a source are to be read."""
-
-    APPEND = "append"
-    UPSERT = "upsert"
-    DEBEZIUM = "debezium"
-    NATIVE = "native"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +78,8 @@ class DatasetSpec:
     index: IndexSpec | None
     sources: tuple[WebhookSource, ...] = ()
     pipelines: tuple[PipelineSpec, ...] = ()
+    sinks: tuple[SinkSpec, ...] = ()
+    expectations: ExpectationSuite | None = None
     metadata: Metadata = field(default_factory=Metadata)
 
     @property

@@ -9,9 +9,9 @@ from caraway.errors import CommitError, CommitTypeError, DefinitionError, Defini
 from caraway.expr.inference import infer_nullable
 from caraway.expr.promotion import promotes
 from caraway.graph.schemas import datasets_read, schema_differences, schema_of, schema_of_dataset
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
-    Cdc,
     DatasetSpec,
     ExpressionExtractor,
     Extractor,

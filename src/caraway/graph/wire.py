@@ -11,9 +11,9 @@ from google.protobuf.message import DecodeError, Message
 
 from caraway.errors import InvalidInputError
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
-    Cdc,
     DatasetSpec,
     ExpressionExtractor,
     Extractor,

@@ -20,6 +20,7 @@ from caraway.graph.operators import (
     Select,
 )
 from caraway.graph.pb.caraway.v1 import operators_pb2 as pb
+from caraway.graph.windows import ContinuousWindow
 from caraway.graph.wire_expressions import decode_expr, encode_expr
 from caraway.graph.wire_types import decode_type, decode_value, encode_type, encode_value
 
@@ -159,7 +160,7 @@ def _decode_aggregate(message: pb.Operator.AggregateColumn) -> AggregateSpec:
         function=AggregateFunction(message.function),
         into=message.into,
         of=message.of if message.HasField("of") else None,
-        window_us=message.window_us if message.HasField("window_us") else None,
+        window=ContinuousWindow(length_us=message.window_us if message.HasField("window_us") else None),
         default=decode_value(message.default),
         dtype=decode_type(message.dtype),
     )

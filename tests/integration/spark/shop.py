@@ -20,6 +20,7 @@ from caraway.graph.operators import (
     Operator,
     Rename,
 )
+from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from tests.integration.spark.broker import Sent
 
@@ -57,7 +58,14 @@ def job(name: str, operator: Operator, inputs: Sequence[TopicPlan], output: Topi
 
 
 def _sum(of: str) -> AggregateSpec:
-    return AggregateSpec(function=AggregateFunction.SUM, into="total", of=of, window_us=None, default=0.0, dtype=FLOAT)
+    return AggregateSpec(
+        function=AggregateFunction.SUM,
+        into="total",
+        of=of,
+        window=ContinuousWindow(length_us=None),
+        default=0.0,
+        dtype=FLOAT,
+    )
 
 
 def _compare(op: BinaryOp, column: str, value: float, dtype: DataType) -> Binary:

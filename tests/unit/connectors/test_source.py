@@ -9,7 +9,8 @@ import pytest
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.specs import Cdc, WebhookSource
+from caraway.graph.sources import Cdc
+from caraway.graph.specs import WebhookSource
 
 WEB = Webhook(name="web", retention="14d")
 CLICKS = WEB.endpoint("clicks")

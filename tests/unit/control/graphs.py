@@ -3,8 +3,8 @@
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Filter, Input
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
-    Cdc,
     DatasetSpec,
     Extractor,
     FeaturesetSpec,
@@ -17,6 +17,7 @@ from caraway.graph.specs import (
     PythonExtractor,
     WebhookSource,
 )
+from caraway.graph.windows import ContinuousWindow
 
 HOUR_US = 3_600_000_000
 OWNER = Metadata(owner="test@example.com")
@@ -78,7 +79,7 @@ def spend(*, version: int = 1, above: float = 1.0, window_us: int = HOUR_US) -> 
                             function=AggregateFunction.SUM,
                             into="spent",
                             of="price",
-                            window_us=window_us,
+                            window=ContinuousWindow(length_us=window_us),
                             default=None,
                             dtype=FLOAT,
                         ),

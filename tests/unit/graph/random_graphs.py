@@ -39,9 +39,9 @@ from caraway.graph.operators import (
     Rename,
     Select,
 )
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
-    Cdc,
     DatasetSpec,
     ExpressionExtractor,
     FeaturesetSpec,
@@ -55,6 +55,7 @@ from caraway.graph.specs import (
     PythonExtractor,
     WebhookSource,
 )
+from caraway.graph.windows import ContinuousWindow
 from tests.unit.expr.typed_nodes import any_expression
 
 names = st.text(min_size=1, max_size=5)
@@ -96,7 +97,7 @@ aggregates = st.builds(
     function=st.sampled_from(AggregateFunction),
     into=names,
     of=st.none() | names,
-    window_us=st.none() | micros,
+    window=st.builds(ContinuousWindow, length_us=st.none() | micros),
     default=st.none() | micros | st.floats(allow_nan=False),
     dtype=dtypes,
 )

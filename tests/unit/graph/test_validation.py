@@ -16,9 +16,9 @@ from caraway.graph.operators import (
     Operator,
     Rename,
 )
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
-    Cdc,
     DatasetSpec,
     ExpressionExtractor,
     Extractor,
@@ -34,6 +34,7 @@ from caraway.graph.specs import (
     WebhookSource,
 )
 from caraway.graph.validation import validate
+from caraway.graph.windows import ContinuousWindow
 
 OWNED = Metadata(owner="ana@example.com")
 APPEND = WebhookSource(name="web", endpoint="e", disorder_us=0, cdc=Cdc.APPEND)
@@ -72,7 +73,12 @@ def derived(operator: Operator, *inputs: str, name: str = "Latest", env: tuple[s
 
 LATEST = derived(Latest(of=Input(dataset="Events"), keys=("user",)), "Events")
 TOTAL = AggregateSpec(
-    function=AggregateFunction.SUM, into="spent", of="spent", window_us=None, default=0.0, dtype=FLOAT
+    function=AggregateFunction.SUM,
+    into="spent",
+    of="spent",
+    window=ContinuousWindow(length_us=None),
+    default=0.0,
+    dtype=FLOAT,
 )
 TOTALS = derived(Aggregate(of=Input(dataset="Events"), keys=("user",), aggregates=(TOTAL,)), "Events", name="Totals")
 

@@ -11,8 +11,8 @@ from caraway.errors import InvalidInputError
 from caraway.expr import col
 from caraway.expr.nodes import NODE_TYPES, Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.operators import Filter, Input, Operator
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
-    Cdc,
     DatasetSpec,
     FeaturesetSpec,
     FeatureSpec,

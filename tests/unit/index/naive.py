@@ -9,6 +9,7 @@ from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
 from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.windows import ContinuousWindow
 from caraway.index.geometry import Geometry
 from caraway.index.writer import Message
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
@@ -38,7 +39,9 @@ def aggregate(
     function: AggregateFunction, of: str | None, window_us: int | None, default: float | None = None
 ) -> AggregateSpec:
     name = f"{function.value}_{of}_{window_us}"
-    return AggregateSpec(function=function, into=name, of=of, window_us=window_us, default=default, dtype=FLOAT)
+    return AggregateSpec(
+        function=function, into=name, of=of, window=ContinuousWindow(length_us=window_us), default=default, dtype=FLOAT
+    )
 
 
 ALL_AGGREGATES = tuple(

@@ -10,6 +10,7 @@ import pytest
 from caraway.dtypes.types import DATE, DATETIME, INT, STRING
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.windows import ContinuousWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.writer import Message
 from caraway.plan.model import Column, IndexKind
@@ -90,7 +91,14 @@ def test_times_and_days_have_least_and_greatest(store: IndexStore) -> None:
     columns = (key, Column(name="day", dtype=DATE), Column(name="at", dtype=DATETIME))
     schema = replace(SCHEMA, columns=columns)
     aggregates = tuple(
-        AggregateSpec(function=function, into=f"{function.value}_{of}", of=of, window_us=None, default=None, dtype=INT)
+        AggregateSpec(
+            function=function,
+            into=f"{function.value}_{of}",
+            of=of,
+            window=ContinuousWindow(length_us=None),
+            default=None,
+            dtype=INT,
+        )
         for function in (AggregateFunction.MIN, AggregateFunction.MAX)
         for of in ("day", "at")
     )

@@ -23,7 +23,8 @@ from caraway.dtypes.types import (
     optional,
 )
 from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
-from caraway.graph.specs import Cdc, DatasetSpec, FieldSpec, Graph, IndexSpec, WebhookSource
+from caraway.graph.sources import Cdc
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, WebhookSource
 from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
 from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import MAX_PAYLOAD, SLICE

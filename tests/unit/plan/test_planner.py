@@ -18,8 +18,8 @@ from caraway.graph.operators import (
     Latest,
 )
 from caraway.graph.schemas import datasets_read
+from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
-    Cdc,
     DatasetSpec,
     FieldSpec,
     Graph,
@@ -28,6 +28,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     WebhookSource,
 )
+from caraway.graph.windows import ContinuousWindow
 from caraway.plan import IndexKind, JobMode, TopicKind, plan_graph
 
 HOUR_US = 3_600_000_000
@@ -46,7 +47,9 @@ def _aggregate(
     of: str | None = None,
     window_us: int | None = None,
 ) -> AggregateSpec:
-    return AggregateSpec(function=function, into=into, of=of, window_us=window_us, default=None, dtype=dtype)
+    return AggregateSpec(
+        function=function, into=into, of=of, window=ContinuousWindow(length_us=window_us), default=None, dtype=dtype
+    )
 
 
 EVENTS = DatasetSpec(

@@ -1,0 +1,90 @@
+"""Sources and sinks of a dataset: how rows come in and go out, as plain data.
+
+What lies behind a source is a connector (`caraway.graph.connectors`): an external system and one table, topic, path or
+endpoint in it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import Node
+from caraway.graph.connectors import Connector
+from caraway.graph.functions import PythonFunction
+
+
+class Cdc(StrEnum):
+    """How the rows of a source are to be read."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    DEBEZIUM = "debezium"
+    NATIVE = "native"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ref:
+    """Another column of the payload; `path` has more than one part where that lies inside of structs."""
+
+    path: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constant:
+    """The same value for every row, in stored form (docs/records.md)."""
+
+    value: object
+    dtype: DataType
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computed:
+    """An expression or a user's function over the payload; `schema` has the columns that it reads from there."""
+
+    by: Node | PythonFunction
+    schema: tuple[tuple[str, DataType], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleSpec:
+    """The share `rate` of the rows, by hash of the columns `using` (empty: the keys, else all but the time stamp)."""
+
+    rate: float
+    using: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceSpec:
+    """Where rows of a dataset come from.
+
+    `preproc` has the fields that are made, in order; `where` says which rows count. `since_us` and `until_us` bound the
+    rows' event time, begin included, end excluded.
+    """
+
+    connector: Connector
+    cdc: Cdc
+    disorder_us: int
+    every_us: int | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+    env: tuple[str, ...] = ()
+    preproc: tuple[tuple[str, Ref | Constant | Computed], ...] = ()
+    where: Computed | None = None
+    bounded: bool = False
+    idleness_us: int | None = None
+    sample: SampleSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkSpec:
+    """Where the rows of a dataset go to."""
+
+    connector: Connector
+    cdc: Cdc | None = None
+    every_us: int | None = None
+    how: str | None = None
+    create: bool = False
+    renames: tuple[tuple[str, str], ...] = ()
+    since_us: int | None = None
+    until_us: int | None = None
+    env: tuple[str, ...] = ()
