@@ -22,9 +22,9 @@ fix:
     .venv/bin/ruff check --fix .
     .venv/bin/ruff format .
 
-# The fast tier: no JVM, no services.
+# The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
+    CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
 
 # Everything: the fast tier, then what needs real Postgres, Kafka and Spark.
 test *options:

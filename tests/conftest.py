@@ -3,12 +3,10 @@
 import os
 
 import pytest
-from hypothesis import HealthCheck, settings
 
-# The same examples in every run of CI, fresh ones at the desk; machines under load are slow, not wrong.
-settings.register_profile("desk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", parent=settings.get_profile("desk"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "desk")
+from tests.effort import register_profiles
+
+register_profiles()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -1,5 +1,4 @@
 import math
-import os
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +29,7 @@ from caraway.expr.inference import infer
 from caraway.expr.nodes import NODE_TYPES, Literal, Node
 from caraway.expr.polars_compiler import _compile, compile_as, compile_expr
 from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from tests.effort import examples
 from tests.unit.expr.naive import evaluate
 from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
 
@@ -68,7 +68,7 @@ ROW: dict[str, Any] = {
 
 
 # At the desk every run has other examples, so they add up.
-@settings(max_examples=150 if os.environ.get("CI") else 40, deadline=None)
+@settings(max_examples=examples(150))
 @given(node=any_expression(), given_rows=st.lists(rows(), min_size=1, max_size=4))
 @example(node=(col("i") // -1).node, given_rows=[ROW])
 @example(node=(-col("i")).node, given_rows=[ROW])

@@ -36,7 +36,7 @@ from caraway.graph.wire import (
 from caraway.graph.wire_expressions import _encode
 from tests.unit.graph.random_graphs import graphs, names
 
-slow = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+slow = settings(suppress_health_check=[HealthCheck.too_slow])
 
 
 @slow
