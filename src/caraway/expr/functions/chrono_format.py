@@ -1,0 +1,124 @@
+"""Formats of date and time, spelled in the directives of Rust's chrono.
+
+Reading (`strptime`) and writing (`strftime`) share them; `parse_format` takes a format apart, once, when an expression
+is checked. What a directive reads and writes is told by `caraway.expr.functions.chrono_reading` and `chrono_writing`.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from caraway.errors import DefinitionError
+
+# What stands for several others; expanded before a format is read.
+COMPOSITES = {
+    "D": "%m/%d/%y",
+    "x": "%m/%d/%y",
+    "F": "%Y-%m-%d",
+    "v": "%e-%b-%Y",
+    "R": "%H:%M",
+    "T": "%H:%M:%S",
+    "X": "%H:%M:%S",
+    "r": "%I:%M:%S %p",
+    "c": "%a %b %e %H:%M:%S %Y",
+    "+": "%Y-%m-%dT%H:%M:%S%.f%:z",
+    "h": "%b",
+}
+# Signs that can't stand for themselves or are hard to see.
+SIGNS = {"%": "%", "t": "\t", "n": "\n"}
+# Numbers, which take the padding modifiers `-` (none), `_` (blanks) and `0`.
+NUMBERS = frozenset("YCymdejHkIlMSsuwUWGgV")
+# Fractions of a second: %f counts nanoseconds, a dot asks for the dot, a digit for so many digits.
+FRACTIONS = frozenset({"f", ".f", ".3f", ".6f", ".9f", "3f", "6f", "9f"})
+NAMES = frozenset("bBaApPZ")
+OFFSETS = frozenset({"z", ":z"})
+DIRECTIVES = NUMBERS | FRACTIONS | NAMES | OFFSETS
+
+# Reading ignores or can't settle these: an abbreviation such as IST names several zones, and the numbers of weeks
+# and centuries don't tell the day.
+WRITTEN_ONLY = frozenset("ZCuwUWGgV")
+
+_DIRECTIVE = re.compile(r"%(?P<pad>[-_0](?=[A-Za-z]))?(?P<name>\.[369]?f|[369]f|:z|.)?", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text that stands for itself. Blanks in it stand, in reading, for any number of blanks, none included."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A directive without its percent sign; `pad` is its modifier (`-`, `_`, `0`) or empty."""
+
+    directive: str
+    pad: str = ""
+
+
+Item = Text | Field
+
+
+@lru_cache(maxsize=1024)
+def parse_format(text: str) -> tuple[Item, ...]:
+    """Take a format apart into text and directives; composites such as `%F` are expanded.
+
+    Raises:
+        DefinitionError: A directive is unknown; the message names it and its position.
+    """
+    items: list[Item] = []
+    position = 0
+    while position < len(text):
+        if text[position] != "%":
+            end = text.find("%", position)
+            end = len(text) if end < 0 else end
+            items.append(Text(text[position:end]))
+            position = end
+            continue
+        found = _DIRECTIVE.match(text, position)
+        assert found is not None  # noqa: S101 (it matches a percent sign alone)
+        items.extend(_items(found, text))
+        position = found.end()
+    return tuple(items)
+
+
+@lru_cache(maxsize=1024)
+def parse_reading_format(text: str) -> tuple[Item, ...]:
+    """Take a format for reading apart, and see that it settles an instant.
+
+    Raises:
+        DefinitionError: A directive is unknown or can't be read, the year is missing, or the hour of a half day comes
+            without the half.
+    """
+    items = parse_format(text)
+    names = {item.directive for item in items if isinstance(item, Field)}
+    if unread := sorted(names & WRITTEN_ONLY):
+        raise DefinitionError(f'directive "%{unread[0]}" of the format "{text}" can be written, but not read')
+    if "s" in names:
+        return items
+    if not names & {"Y", "y"}:
+        raise DefinitionError(f'the format "{text}" has no year; add %Y, %y or %s')
+    if names & {"I", "l"} and not names & {"p", "P"}:
+        raise DefinitionError(f'the format "{text}" has the hour of a half day (%I), but not which half; add %p')
+    return items
+
+
+def _items(found: re.Match[str], text: str) -> tuple[Item, ...]:
+    name, pad = found["name"] or "", found["pad"] or ""
+    if pad and name not in NUMBERS:
+        raise _unknown(found, text)
+    if name in COMPOSITES:
+        return parse_format(COMPOSITES[name])
+    if name in SIGNS:
+        return (Text(SIGNS[name]),)
+    if name in DIRECTIVES:
+        return (Field(name, pad),)
+    raise _unknown(found, text)
+
+
+def _unknown(found: re.Match[str], text: str) -> DefinitionError:
+    known = " ".join(f"%{name}" for name in sorted(DIRECTIVES | COMPOSITES.keys() | SIGNS.keys()))
+    spelled = f'unknown directive "{found[0]}"' if found["name"] else "a lone %"
+    return DefinitionError(
+        f'{spelled} at position {found.start()} of the format "{text}"; directives: {known} (%% is a percent sign)'
+    )
