@@ -8,7 +8,10 @@ from caraway.dtypes.types import (
     DataType,
     FloatType,
     IntType,
+    ListType,
+    MapType,
     OneOfType,
+    OptionalType,
     RegexType,
     StructType,
     base_type,
@@ -74,8 +77,25 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
         inner_left, inner_right = base_type(left), base_type(right)
         if inner_left in NUMBERS and inner_right in NUMBERS:
             inner = INT if inner_left == inner_right == INT else FLOAT
-        elif inner_left == inner_right:
+        elif promotes(inner_right, inner_left):
             inner = inner_left
+        elif promotes(inner_left, inner_right):
+            inner = inner_right
         else:
             raise LookupError
     return optional(inner) if is_optional(left) or is_optional(right) else inner
+
+
+def shape(dtype: DataType) -> DataType:
+    """Return a type without restrictions and names of structs at any depth: what makes values comparable."""
+    match dtype:
+        case OptionalType(of):
+            return optional(shape(of))
+        case ListType(of):
+            return ListType(shape(of))
+        case MapType(of):
+            return MapType(shape(of))
+        case StructType(_, fields):
+            return StructType("", tuple((name, shape(field)) for name, field in fields))
+        case _:
+            return base_type(dtype)

@@ -1,0 +1,19 @@
+"""The static type of an expression over columns of known types; a module holds the rules of a namespace."""
+
+from caraway.expr.inference import containers, instants, numeric, operators, text  # noqa: F401 (rules register)
+from caraway.expr.inference.checks import infer, infer_nullable, operand_type, operation_name
+from caraway.expr.inference.containers import element_type
+from caraway.expr.inference.instants import is_timezone
+from caraway.expr.inference.scopes import LambdaSchema, Schema, within
+
+__all__ = [
+    "LambdaSchema",
+    "Schema",
+    "element_type",
+    "infer",
+    "infer_nullable",
+    "is_timezone",
+    "operand_type",
+    "operation_name",
+    "within",
+]

@@ -1,0 +1,164 @@
+"""What the rules of inference share: tests of operands, optional results, messages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import singledispatch
+
+from caraway.dtypes.types import (
+    FLOAT,
+    DataType,
+    EmbeddingType,
+    ListType,
+    base_type,
+    is_optional,
+    optional,
+    type_name,
+)
+from caraway.errors import DefinitionError
+from caraway.expr.inference.scopes import Schema
+from caraway.expr.nodes import (
+    Binary,
+    DatePart,
+    DatetimeLiteral,
+    DictContains,
+    DictGet,
+    DictLen,
+    FillNull,
+    FromEpoch,
+    JsonExtract,
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListMap,
+    MakeStruct,
+    Node,
+    NumberCall,
+    ParseJson,
+    Power,
+    Since,
+    SinceEpoch,
+    Strftime,
+    StringCall,
+    StructGet,
+    Unary,
+)
+from caraway.expr.printer import print_node
+
+# Of the classes whose own name isn't what users write.
+_NAMES: dict[type, str] = {
+    DatetimeLiteral: "datetime",
+    DictContains: "dict.contains",
+    DictGet: "dict.get",
+    DictLen: "dict.len",
+    FillNull: "fillnull",
+    FromEpoch: "from_epoch",
+    JsonExtract: "str.json_extract",
+    ListAt: "list.at",
+    ListContains: "list.contains",
+    ListFilter: "list.filter",
+    ListMap: "list.map",
+    MakeStruct: "make_struct",
+    ParseJson: "str.parse",
+    Power: "num.pow",
+    Since: "dt.since",
+    SinceEpoch: "dt.since_epoch",
+    Strftime: "dt.strftime",
+    StructGet: "struct.get",
+}
+
+
+@singledispatch
+def infer_nullable(node: Node, schema: Schema) -> DataType | None:
+    """Return the type of an expression; None for the null literal.
+
+    Raises:
+        DefinitionError: As `infer`, but for the null literal.
+    """
+    raise NotImplementedError(f"no type rule for {type(node).__name__}")
+
+
+def infer(node: Node, schema: Schema) -> DataType:
+    """Return the type of an expression.
+
+    Args:
+        node: The expression.
+        schema: The types of the columns that it may refer to.
+
+    Raises:
+        DefinitionError: The expression is ill-typed or refers to an unknown column, or is the null literal, whose type
+            isn't known; the message names the operation, the types found and the printed expression.
+    """
+    found = infer_nullable(node, schema)
+    if found is None:
+        raise DefinitionError(
+            "the type of null alone is not known; give it one: lit(None, Optional[int]) or a fillnull"
+        )
+    return found
+
+
+def operand_type(dtype: DataType) -> DataType:
+    """Return the type as which a value takes part in an operation: restrictions off, an embedding as a list."""
+    base = base_type(dtype)
+    return ListType(FLOAT) if isinstance(base, EmbeddingType) else base
+
+
+def require(node: Node, found: DataType | None, wanted: tuple[DataType, ...]) -> DataType:
+    """Return the base type of an operand, which must be one of `wanted`; null fits all."""
+    if found is None:
+        return wanted[0]
+    base = operand_type(found)
+    if base not in wanted:
+        raise takes(node, " or ".join(dict.fromkeys(type_name(dtype) for dtype in wanted)), found)
+    return base
+
+
+def like(operand: DataType | None, result: DataType) -> DataType:
+    """Return the result's type, optional if the operand is."""
+    return either_optional(result, operand)
+
+
+def either_optional(result: DataType, *operands: DataType | None) -> DataType:
+    """Return the result's type, optional if one of the operands is."""
+    return optional(result) if any(side is None or is_optional(side) for side in operands) else result
+
+
+def operation_name(node: Node) -> str:
+    """Name what a node does, for messages."""
+    match node:
+        case Unary(op=op) | Binary(op=op):
+            return f"operator {op}"
+        case NumberCall(function=function):
+            return f"num.{function}()"
+        case StringCall(function=function):
+            return f"str.{function}()"
+        case ListCall(function=function):
+            return f"list.{function}()"
+        case DatePart(part=part):
+            return f"dt.{part}"
+        case _:
+            return f"{_NAMES.get(type(node), type(node).__name__.lower())}()"
+
+
+def spell(dtype: DataType | None) -> str:
+    """Spell the type of an operand."""
+    return "null" if dtype is None else type_name(dtype)
+
+
+def takes(node: Node, wanted: str, found: DataType | None) -> DefinitionError:
+    """Make the error for an operand of a wrong type."""
+    return wrong(node, f"{operation_name(node)} takes {wanted}, found {spell(found)}")
+
+
+def wrong(node: Node, text: str) -> DefinitionError:
+    """Make the error for an expression, which it prints."""
+    return DefinitionError(f"{text}, in {print_node(node)}")
+
+
+@contextmanager
+def wrong_argument(node: Node) -> Iterator[None]:
+    """Add to an error of a format or path the operation and the expression that it stands in."""
+    try:
+        yield
+    except DefinitionError as error:
+        raise wrong(node, f"{operation_name(node)}: {error}") from None
