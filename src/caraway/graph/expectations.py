@@ -1,6 +1,45 @@
 """What a dataset's owner expects of its rows: counted, never enforced."""
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+# The parameters that name columns, of one or of several.
+COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")
+COLUMN_LIST_PARAMETER = "column_list"
+
+EXPECTATION_NAMES = frozenset(
+    {
+        "expect_column_values_to_not_be_null",
+        "expect_column_values_to_be_null",
+        "expect_column_values_to_be_of_type",
+        "expect_column_values_to_be_in_type_list",
+        "expect_column_values_to_be_in_set",
+        "expect_column_values_to_not_be_in_set",
+        "expect_column_values_to_be_between",
+        "expect_column_value_lengths_to_be_between",
+        "expect_column_value_lengths_to_equal",
+        "expect_column_values_to_match_regex",
+        "expect_column_values_to_not_match_regex",
+        "expect_column_values_to_match_regex_list",
+        "expect_column_values_to_not_match_regex_list",
+        "expect_column_values_to_match_strftime_format",
+        "expect_column_values_to_be_dateutil_parseable",
+        "expect_column_values_to_be_json_parseable",
+        "expect_column_values_to_match_json_schema",
+        "expect_column_pair_values_to_be_equal",
+        "expect_column_pair_values_a_to_be_greater_than_b",
+        "expect_column_pair_values_to_be_in_set",
+        "expect_multicolumn_sum_to_equal",
+    }
+)
+# Which rows a check of two columns leaves out.
+IGNORE_ROW_IF = ("both_values_are_missing", "either_value_is_missing", "neither")
+MATCH_ON = ("any", "all")
+# Who reads a `row_condition`.
+CONDITION_PARSERS = ("pandas",)
+_BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,3 +57,46 @@ class ExpectationSuite:
     name: str
     version: int
     expectations: tuple[Expectation, ...]
+
+
+def is_known(name: str) -> bool:
+    """Tell whether there is a check of this name (in lower case)."""
+    return name in EXPECTATION_NAMES
+
+
+def arguments_of(expectation: Expectation) -> dict[str, Any]:
+    """Return the arguments of a check; those that were None are absent."""
+    found: dict[str, Any] = json.loads(expectation.arguments)
+    return found
+
+
+def columns_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the columns that a check's arguments name, in order."""
+    single = [str(arguments[name]) for name in COLUMN_PARAMETERS if arguments.get(name) is not None]
+    return (*single, *map(str, arguments.get(COLUMN_LIST_PARAMETER) or ()))
+
+
+def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
+    """Tell what is wrong with the arguments of a check, if something is."""
+    mostly = arguments.get("mostly")
+    if mostly is not None and (
+        isinstance(mostly, bool) or not isinstance(mostly, (int, float)) or not 0 <= mostly <= 1
+    ):
+        return f"mostly is a share from 0 to 1, not {mostly!r}"
+    ignore = arguments.get("ignore_row_if")
+    if ignore is not None and ignore not in IGNORE_ROW_IF:
+        return f"ignore_row_if is one of {', '.join(IGNORE_ROW_IF)}, not {ignore!r}"
+    match_on = arguments.get("match_on")
+    if match_on is not None and match_on not in MATCH_ON:
+        return f"match_on is one of {', '.join(MATCH_ON)}, not {match_on!r}"
+    if name in _BOUNDED and arguments.get("min_value") is None and arguments.get("max_value") is None:
+        return "min_value and max_value are both absent; give one bound at least"
+    return None
+
+
+def condition_fault(arguments: Mapping[str, Any]) -> str | None:
+    """Tell whether a check's row condition can't be read."""
+    parser = arguments.get("condition_parser")
+    if parser is not None and parser not in CONDITION_PARSERS:
+        return f"condition_parser {parser!r} isn't supported; parsers: {', '.join(CONDITION_PARSERS)}"
+    return None

@@ -33,6 +33,9 @@ class LookupProvider(Protocol):
 
 lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
 
+# Answers `secrets.get(name)`, with a KeyError for a name that it doesn't know; None: nothing of a user is running.
+secret_provider: ContextVar[Callable[[str], str] | None] = ContextVar("caraway_secret_provider", default=None)
+
 
 @dataclass(frozen=True)
 class DatasetHandle:

@@ -1,0 +1,1 @@
+"""What is kept in other systems: secrets of a cloud's vault."""

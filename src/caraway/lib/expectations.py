@@ -1,0 +1,102 @@
+"""`@expectations`: what a dataset's owner expects of its rows. They are counted, never enforced."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar, overload
+
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.expectations import Expectation, ExpectationSuite, argument_fault, is_known
+
+# A method marked by `@expectations` carries `ExpectationsMark` under this name.
+EXPECTATIONS_ATTRIBUTE = "__caraway_expectations__"
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectationsMark:
+    """What `@expectations` hangs onto a method: the version of the checks."""
+
+    version: int
+
+
+@overload
+def expectations(obj: F) -> F: ...
+@overload
+def expectations(*, version: int = 0) -> Callable[[F], F]: ...
+def expectations(obj: Any = None, *, version: int = 0) -> Any:  # both forms
+    """Mark the method of a dataset that lists what is expected of its rows.
+
+    It takes `cls` alone and returns a list of `expect_...(...)`. It runs once, when the dataset is defined.
+
+    Args:
+        obj: The method, if the decorator stands bare.
+        version: Version of the checks; their counters start anew with it. The dataset's version needn't rise.
+
+    Raises:
+        DefinitionTypeError: The version is no int, or this stands on something that can't be called.
+    """
+    if not isinstance(version, int) or isinstance(version, bool):  # type: ignore[redundant-expr]  # users pass anything
+        raise DefinitionTypeError(f"@expectations: the version is an int, not {version!r}")
+
+    def decorate(found: F) -> F:
+        if not callable(found):
+            raise DefinitionTypeError(f"@expectations goes onto a method (cls), not {type(found).__name__} {found!r}")
+        setattr(found, EXPECTATIONS_ATTRIBUTE, ExpectationsMark(version=version))
+        return found
+
+    return decorate if obj is None else decorate(obj)
+
+
+def suite_of(dataset: str, version: int, returned: object) -> ExpectationSuite:
+    """Turn what a method marked by `@expectations` returned into the checks of its dataset.
+
+    Args:
+        dataset: Name of the dataset.
+        version: Version of the checks.
+        returned: A list of what `expect_...` functions give.
+
+    Raises:
+        DefinitionTypeError: It isn't such a list.
+        DefinitionError: An argument can't be sent.
+    """
+    where = f"expectations of dataset {dataset}"
+    if not isinstance(returned, (list, tuple)):
+        raise DefinitionTypeError(
+            f"{where}: the method returns a list of expect_...(...), not {type(returned).__name__} {returned!r}"
+        )
+    return ExpectationSuite(
+        name=f"dataset_{dataset}_expectations",
+        version=version,
+        expectations=tuple(_expectation(where, item) for item in returned),
+    )
+
+
+def _expectation(where: str, item: object) -> Expectation:
+    match item:
+        case (str() as name, dict() as arguments) if is_known(name):
+            if fault := argument_fault(name, arguments):
+                raise DefinitionError(f"{where}: {name}: {fault}")
+            given = {key: _plain(value) for key, value in arguments.items() if value is not None}
+            try:
+                return Expectation(name=name, arguments=json.dumps(given, ensure_ascii=False))
+            except (TypeError, ValueError) as error:
+                raise DefinitionError(f"{where}: {name} has an argument that is no JSON: {error}") from None
+        case _:
+            raise DefinitionTypeError(f"{where}: the list holds {item!r}, which is no expect_...(...)")
+
+
+def _plain(value: object) -> object:
+    """Give sets in an order of their own and fields by name, so that equal arguments are equal text."""
+    match value:
+        case set() | frozenset():
+            return sorted((_plain(item) for item in value), key=lambda item: (type(item).__name__, str(item)))
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {str(key): _plain(inner) for key, inner in value.items()}
+        case None | bool() | int() | float() | str():
+            return value
+        case _:
+            return str(value)

@@ -1,0 +1,19 @@
+"""Secrets at run time: `secrets.get("name")` inside of pipelines and extractors."""
+
+from caraway.graph.runtime import secret_provider
+
+
+def get(name: str) -> str:
+    """Return a secret of the branch.
+
+    Args:
+        name: The name under which it was stored, by `client.add_secret` or in the console.
+
+    Raises:
+        KeyError: There is no secret of this name.
+        NotImplementedError: No pipeline or extractor is running: secrets are known to these only.
+    """
+    provider = secret_provider.get()
+    if provider is None:
+        raise NotImplementedError(f"secrets.get({name!r}): secrets are known inside pipelines and extractors only")
+    return provider(name)
