@@ -7,9 +7,9 @@ from caraway.connectors.webhook import Webhook, WebhookEndpoint
 from caraway.datasets.dataset import SOURCE_FIELD, Dataset
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import EnvSelector, selector
-from caraway.graph.sources import Cdc
-from caraway.graph.specs import WebhookSource
+from caraway.graph.sources import Cdc, SourceSpec
 
 D = TypeVar("D")
 
@@ -62,9 +62,11 @@ def source(
         disorder_us = parse_duration(disorder)
     except (DefinitionError, DefinitionTypeError) as error:
         raise DefinitionError(f"{where}: disorder: {error}") from None
-    spec = WebhookSource(
-        name=conn.data_source.name,
-        endpoint=conn.endpoint,
+    webhook = conn.data_source
+    spec = SourceSpec(
+        connector=WebhookConnector(
+            name=webhook.name, endpoint=conn.endpoint, retention_us=parse_duration(webhook.retention)
+        ),
         disorder_us=disorder_us,
         cdc=Cdc(cdc),
         env=selector(env, where),

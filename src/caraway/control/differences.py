@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from caraway.dtypes.types import type_name
-from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec, PythonExtractor, WebhookSource
+from caraway.graph.connectors import identifier
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec, PythonExtractor
 
 # A pipeline's or function's text is shown from its first differing line on, no more than this many lines of it.
 SHOWN_LINES = 3
@@ -71,11 +73,11 @@ def _field_differences(old: tuple[FieldSpec, ...], new: tuple[FieldSpec, ...]) -
     return found
 
 
-def _source_differences(old: tuple[WebhookSource, ...], new: tuple[WebhookSource, ...]) -> list[Difference]:
-    before = {f"{s.name}/{s.endpoint}": _spelled_source(s) for s in old}
-    after = {f"{s.name}/{s.endpoint}": _spelled_source(s) for s in new}
+def _source_differences(old: tuple[SourceSpec, ...], new: tuple[SourceSpec, ...]) -> list[Difference]:
+    before = {identifier(s.connector): _spelled_source(s) for s in old}
+    after = {identifier(s.connector): _spelled_source(s) for s in new}
     return [
-        Difference(what=f"source {name!r}", old=before.get(name, ABSENT), new=after.get(name, ABSENT))
+        Difference(what=f"source {name}", old=before.get(name, ABSENT), new=after.get(name, ABSENT))
         for name in dict.fromkeys((*before, *after))
         if before.get(name) != after.get(name)
     ]
@@ -120,8 +122,8 @@ def _spelled(f: FieldSpec) -> str:
     return type_name(f.dtype) + role
 
 
-def _spelled_source(source: WebhookSource) -> str:
-    return f"webhook with cdc {source.cdc}, disorder {timedelta(microseconds=source.disorder_us)}"
+def _spelled_source(source: SourceSpec) -> str:
+    return f"cdc {source.cdc}, disorder {timedelta(microseconds=source.disorder_us)}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -15,7 +15,8 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Aggregate, Input
 from caraway.graph.runtime import DatasetHandle
 from caraway.graph.schemas import schema_of_dataset
-from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata, WebhookSource
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata
 from caraway.lib.metadata import comments_above, get_metadata, module_owner
 
 # `@source` below `@dataset` leaves its sources on the class under this name.
@@ -86,7 +87,7 @@ class Dataset(Node):
         owner = metadata.owner or module_owner(self._module)
         return replace(self._spec, metadata=replace(metadata, owner=owner))
 
-    def add_source(self, source: WebhookSource) -> None:
+    def add_source(self, source: SourceSpec) -> None:
         """Add a source, as `@source` above `@dataset` does."""
         self._spec = replace(self._spec, sources=(*self._spec.sources, source))
 

@@ -10,7 +10,7 @@ from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.expectations import ExpectationSuite
 from caraway.graph.operators import Operator
-from caraway.graph.sources import Cdc, SinkSpec
+from caraway.graph.sources import SinkSpec, SourceSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,17 +45,6 @@ class IndexSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WebhookSource:
-    """Rows that clients post to `endpoint` of the webhook `name`. `disorder_us` bounds how late rows come."""
-
-    name: str
-    endpoint: str
-    disorder_us: int
-    cdc: Cdc
-    env: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PipelineSpec:
     """A pipeline: its input datasets and its operator tree."""
 
@@ -76,7 +65,7 @@ class DatasetSpec:
     history_us: int
     fields: tuple[FieldSpec, ...]
     index: IndexSpec | None
-    sources: tuple[WebhookSource, ...] = ()
+    sources: tuple[SourceSpec, ...] = ()
     pipelines: tuple[PipelineSpec, ...] = ()
     sinks: tuple[SinkSpec, ...] = ()
     expectations: ExpectationSuite | None = None

@@ -8,6 +8,7 @@ from caraway.dtypes.types import strip_optional
 from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.promotion import promotes
+from caraway.graph.connectors import identifier
 from caraway.graph.schemas import datasets_read, schema_differences, schema_of, schema_of_dataset
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
@@ -98,12 +99,12 @@ def _rows_come_from_one_side(graph: Graph, _partial: bool) -> None:  # noqa: FBT
             if source.cdc is Cdc.APPEND and dataset.keys:
                 raise CommitError(
                     f"dataset {dataset.name} is keyed by {', '.join(dataset.keys)}, so its source "
-                    f"{source.name} can't have "
+                    f"{identifier(source.connector)} can't have "
                     'cdc="append"; use cdc="upsert"'
                 )
             if source.cdc is Cdc.UPSERT and not dataset.keys:
                 raise CommitError(
-                    f"dataset {dataset.name} has no keys, so its source {source.name} can't have "
+                    f"dataset {dataset.name} has no keys, so its source {identifier(source.connector)} can't have "
                     'cdc="upsert"; use cdc="append"'
                 )
 

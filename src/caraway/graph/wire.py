@@ -11,7 +11,6 @@ from google.protobuf.message import DecodeError, Message
 
 from caraway.errors import InvalidInputError
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
-from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
@@ -26,7 +25,13 @@ from caraway.graph.specs import (
     Metadata,
     PipelineSpec,
     PythonExtractor,
-    WebhookSource,
+)
+from caraway.graph.wire_connectors import (
+    sink_from_wire,
+    sink_to_wire,
+    source_from_wire,
+    source_identity,
+    source_to_wire,
 )
 from caraway.graph.wire_expressions import decode_expr, encode_expr
 from caraway.graph.wire_operators import decode_operator, encode_operator
@@ -98,12 +103,15 @@ def decode_graph(data: bytes) -> Graph:
 def dataset_fingerprint(spec: DatasetSpec) -> bytes:
     """Return the identity of a dataset's definition: name, version, history, fields, sources and pipelines.
 
-    Metadata, index and the text of the pipelines (their operators count) are no part of it.
+    Metadata, index, sinks, the text of the pipelines (their operators count) and how the systems behind the sources are
+    reached are no part of it.
     """
     bare = replace(
         spec,
         metadata=Metadata(),
         index=None,
+        sources=tuple(source_identity(s) for s in spec.sources),
+        sinks=(),
         fields=tuple(replace(f, metadata=Metadata()) for f in spec.fields),
         pipelines=tuple(replace(p, metadata=Metadata(), source_code="") for p in spec.pipelines),
     )
@@ -197,10 +205,8 @@ def _encode_dataset(spec: DatasetSpec) -> pb.Dataset:
             for f in spec.fields
         ],
         index=None if spec.index is None else pb.Dataset.Index(online=spec.index.online, offline=spec.index.offline),
-        sources=[
-            pb.WebhookSource(name=s.name, endpoint=s.endpoint, disorder_us=s.disorder_us, cdc=s.cdc, env=s.env)
-            for s in spec.sources
-        ],
+        sources=[source_to_wire(s) for s in spec.sources],
+        sinks=[sink_to_wire(s) for s in spec.sinks],
         pipelines=[
             pb.Pipeline(
                 name=p.name,
@@ -233,10 +239,8 @@ def _decode_dataset(message: pb.Dataset) -> DatasetSpec:
             for f in message.fields
         ),
         index=IndexSpec(online=index.online, offline=index.offline) if message.HasField("index") else None,
-        sources=tuple(
-            WebhookSource(name=s.name, endpoint=s.endpoint, disorder_us=s.disorder_us, cdc=Cdc(s.cdc), env=tuple(s.env))
-            for s in message.sources
-        ),
+        sources=tuple(source_from_wire(s) for s in message.sources),
+        sinks=tuple(sink_from_wire(s) for s in message.sinks),
         pipelines=tuple(
             PipelineSpec(
                 name=p.name,

@@ -118,7 +118,7 @@ class Endpoints:
         """Compile the ingests of `plan`."""
         targets: dict[tuple[str, str], list[Target]] = {}
         for ingest in plan.ingests:
-            targets.setdefault((ingest.source.name, ingest.source.endpoint), []).append(Target(ingest))
+            targets.setdefault((ingest.connector.name, ingest.connector.endpoint), []).append(Target(ingest))
         self._endpoints = {key: Endpoint(*key, tuple(feeds)) for key, feeds in targets.items()}
 
     def find(self, webhook: str, endpoint: str) -> Endpoint:

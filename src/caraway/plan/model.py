@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from caraway.dtypes.types import DataType
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import AggregateSpec, Operator
-from caraway.graph.specs import WebhookSource
+from caraway.graph.sources import SourceSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +112,8 @@ class JobPlan:
 class IngestPlan:
     """Rows of a webhook endpoint go to `topic`."""
 
-    source: WebhookSource
+    connector: WebhookConnector
+    source: SourceSpec
     topic: TopicPlan
     fields: tuple[Column, ...]
 

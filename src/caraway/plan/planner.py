@@ -12,6 +12,8 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from caraway.dtypes.types import DataType, type_name
+from caraway.errors import CommitError
+from caraway.graph.connectors import WebhookConnector, identifier, system_kind
 from caraway.graph.operators import (
     Aggregate,
     AggregateSpec,
@@ -26,6 +28,7 @@ from caraway.graph.operators import (
     Select,
 )
 from caraway.graph.schemas import Schema, datasets_read, schema_of
+from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.wire import dataset_fingerprint
 from caraway.plan.model import (
@@ -74,12 +77,32 @@ def plan_graph(graph: Graph) -> GraphPlan:
         topics=tuple(p.topic for p in in_order),
         jobs=tuple(_job(p, pipeline, planned) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
         indexes=tuple(_index(p) for p in in_order if _is_indexed(p.spec)),
-        ingests=tuple(
-            IngestPlan(source=source, topic=p.topic, fields=_fields(p.spec))
-            for p in in_order
-            for source in p.spec.sources
-        ),
+        ingests=tuple(_ingest(p, source) for p in in_order for source in p.spec.sources),
     )
+
+
+def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
+    """Plan how rows of a source come in.
+
+    Raises:
+        CommitError: The server can't read such a source.
+    """
+    where = f"dataset {planned.spec.name}, source {identifier(source.connector)}"
+    if not isinstance(source.connector, WebhookConnector):
+        raise CommitError(f"{where}: the server doesn't read {system_kind(source.connector)} yet; post to a webhook")
+    asked = (
+        ("preproc", source.preproc),
+        ("where", source.where),
+        ("sample", source.sample),
+        ("since", source.since_us),
+        ("until", source.until_us),
+        ("bounded", source.bounded),
+    )
+    if unread := [name for name, value in asked if value not in (None, (), False)]:
+        raise CommitError(f"{where}: the server doesn't run {', '.join(unread)} yet; leave it out")
+    if source.cdc not in (Cdc.APPEND, Cdc.UPSERT):
+        raise CommitError(f'{where}: the server doesn\'t read cdc="{source.cdc}" yet; use "append" or "upsert"')
+    return IngestPlan(connector=source.connector, source=source, topic=planned.topic, fields=_fields(planned.spec))
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:

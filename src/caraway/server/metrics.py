@@ -100,7 +100,7 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
     lags = {position.dataset: position.lag for position in positions if position.lag is not None}
     for ingest in plan.ingests:
         if (lag := lags.get(ingest.topic.dataset)) is not None:
-            SOURCES.labels(ingest.source.name, ingest.topic.dataset, "backlog").set(lag)
+            SOURCES.labels(ingest.connector.name, ingest.topic.dataset, "backlog").set(lag)
     for job in plan.jobs:
         if (lag := lags.get(job.dataset)) is not None:
             PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)

@@ -9,8 +9,8 @@ import pytest
 from caraway.connectors import Webhook, source
 from caraway.datasets import dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.sources import Cdc
-from caraway.graph.specs import WebhookSource
+from caraway.graph.connectors import WebhookConnector
+from caraway.graph.sources import Cdc, SourceSpec
 
 WEB = Webhook(name="web", retention="14d")
 CLICKS = WEB.endpoint("clicks")
@@ -21,7 +21,12 @@ def test_an_endpoint_feeds_several_datasets() -> None:
     for name in ("A", "B"):
         made = dataset(feed(type(name, (), {"__annotations__": {"at": datetime}})))
         assert made.to_spec().sources == (
-            WebhookSource(name="web", endpoint="clicks", disorder_us=86_400_000_000, cdc=Cdc.APPEND, env=("prod",)),
+            SourceSpec(
+                connector=WebhookConnector(name="web", endpoint="clicks", retention_us=14 * 86_400_000_000),
+                disorder_us=86_400_000_000,
+                cdc=Cdc.APPEND,
+                env=("prod",),
+            ),
         )
     assert CLICKS.identifier() == "[Webhook: web](endpoint=clicks)"
 

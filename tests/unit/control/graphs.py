@@ -2,8 +2,9 @@
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Filter, Input
-from caraway.graph.sources import Cdc
+from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     DatasetSpec,
     Extractor,
@@ -15,7 +16,6 @@ from caraway.graph.specs import (
     Metadata,
     PipelineSpec,
     PythonExtractor,
-    WebhookSource,
 )
 from caraway.graph.windows import ContinuousWindow
 
@@ -34,7 +34,13 @@ def clicks(*, version: int = 1, history_us: int = HOUR_US, disorder_us: int = HO
             FieldSpec(name="at", dtype=DATETIME, timestamp=True),
         ),
         index=None,
-        sources=(WebhookSource(name="hook", endpoint="clicks", disorder_us=disorder_us, cdc=Cdc.APPEND),),
+        sources=(
+            SourceSpec(
+                connector=WebhookConnector(name="hook", endpoint="clicks", retention_us=0),
+                disorder_us=disorder_us,
+                cdc=Cdc.APPEND,
+            ),
+        ),
         metadata=OWNER,
     )
 
@@ -50,7 +56,13 @@ def users(*, version: int = 1) -> DatasetSpec:
             FieldSpec(name="since", dtype=DATETIME, timestamp=True),
         ),
         index=IndexSpec(online=True, offline=True),
-        sources=(WebhookSource(name="hook", endpoint="users", disorder_us=HOUR_US, cdc=Cdc.UPSERT),),
+        sources=(
+            SourceSpec(
+                connector=WebhookConnector(name="hook", endpoint="users", retention_us=0),
+                disorder_us=HOUR_US,
+                cdc=Cdc.UPSERT,
+            ),
+        ),
         metadata=OWNER,
     )
 

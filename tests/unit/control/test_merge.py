@@ -33,7 +33,10 @@ def test_committing_the_same_again_changes_nothing(*, incremental: bool) -> None
     ("changed", "words"),
     [
         (clicks(history_us=2 * HOUR_US), ["Clicks", "history", "was 1:00:00, is now 2:00:00"]),
-        (clicks(disorder_us=2 * HOUR_US), ["Clicks", "source 'hook/clicks'", "disorder 1:00:00", "disorder 2:00:00"]),
+        (
+            clicks(disorder_us=2 * HOUR_US),
+            ["Clicks", "[Webhook: hook](endpoint=clicks)", "disorder 1:00:00", "disorder 2:00:00"],
+        ),
         (spend(above=2.0), ["Spend", "pipeline 'sum_up'", "col('price') > 1.0", "col('price') > 2.0"]),
         (spend(window_us=2 * HOUR_US), ["Spend", "pipeline 'sum_up'", "same text"]),
         (

@@ -39,7 +39,6 @@ from caraway.graph.operators import (
     Rename,
     Select,
 )
-from caraway.graph.sources import Cdc
 from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
@@ -53,10 +52,10 @@ from caraway.graph.specs import (
     Metadata,
     PipelineSpec,
     PythonExtractor,
-    WebhookSource,
 )
 from caraway.graph.windows import ContinuousWindow
 from tests.unit.expr.typed_nodes import any_expression
+from tests.unit.graph.random_sources import sink_specs, source_specs
 
 names = st.text(min_size=1, max_size=5)
 columns = st.lists(names, max_size=3).map(tuple)
@@ -139,10 +138,8 @@ datasets = st.builds(
         max_size=3,
     ).map(tuple),
     index=st.none() | st.builds(IndexSpec, online=st.booleans(), offline=st.booleans()),
-    sources=st.lists(
-        st.builds(WebhookSource, name=names, endpoint=names, disorder_us=micros, cdc=st.sampled_from(Cdc), env=columns),
-        max_size=2,
-    ).map(tuple),
+    sources=st.lists(source_specs(dtypes, constants, expressions), max_size=2).map(tuple),
+    sinks=st.lists(sink_specs, max_size=2).map(tuple),
     pipelines=st.lists(
         st.builds(
             PipelineSpec,

@@ -6,6 +6,7 @@ from caraway.dtypes.types import DATETIME, FLOAT, INT, optional
 from caraway.errors import CommitError, CommitTypeError
 from caraway.expr import col
 from caraway.expr.nodes import Node
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
@@ -16,7 +17,7 @@ from caraway.graph.operators import (
     Operator,
     Rename,
 )
-from caraway.graph.sources import Cdc
+from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     AliasExtractor,
     DatasetSpec,
@@ -31,13 +32,12 @@ from caraway.graph.specs import (
     Metadata,
     PipelineSpec,
     PythonExtractor,
-    WebhookSource,
 )
 from caraway.graph.validation import validate
 from caraway.graph.windows import ContinuousWindow
 
 OWNED = Metadata(owner="ana@example.com")
-APPEND = WebhookSource(name="web", endpoint="e", disorder_us=0, cdc=Cdc.APPEND)
+APPEND = SourceSpec(connector=WebhookConnector(name="web", endpoint="e", retention_us=0), disorder_us=0, cdc=Cdc.APPEND)
 UPSERT = replace(APPEND, cdc=Cdc.UPSERT)
 AT = FieldSpec(name="at", dtype=DATETIME, timestamp=True)
 USER = FieldSpec(name="user", dtype=INT)
@@ -46,7 +46,7 @@ SPENT = FieldSpec(name="spent", dtype=FLOAT)
 INDEX = IndexSpec(online=True, offline=True)
 
 
-def events(name: str = "Events", *sources: WebhookSource) -> DatasetSpec:
+def events(name: str = "Events", *sources: SourceSpec) -> DatasetSpec:
     return DatasetSpec(
         name=name,
         version=1,

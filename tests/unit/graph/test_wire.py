@@ -10,8 +10,9 @@ from caraway.dtypes.types import BOOL, DATETIME, INT
 from caraway.errors import InvalidInputError
 from caraway.expr import col
 from caraway.expr.nodes import NODE_TYPES, Binary, BinaryOp, Literal, Node, Ref
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Filter, Input, Operator
-from caraway.graph.sources import Cdc
+from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     DatasetSpec,
     FeaturesetSpec,
@@ -22,7 +23,6 @@ from caraway.graph.specs import (
     Metadata,
     PipelineSpec,
     PythonExtractor,
-    WebhookSource,
 )
 from caraway.graph.wire import (
     CommitRequest,
@@ -91,7 +91,11 @@ DATASET = DatasetSpec(
         FieldSpec(name="at", dtype=DATETIME, timestamp=True),
     ),
     index=IndexSpec(online=True, offline=True),
-    sources=(WebhookSource(name="web", endpoint="clicks", disorder_us=5, cdc=Cdc.UPSERT),),
+    sources=(
+        SourceSpec(
+            connector=WebhookConnector(name="web", endpoint="clicks", retention_us=0), disorder_us=5, cdc=Cdc.UPSERT
+        ),
+    ),
 )
 
 

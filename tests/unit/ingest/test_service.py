@@ -23,8 +23,9 @@ from caraway.dtypes.types import (
     optional,
 )
 from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
-from caraway.graph.sources import Cdc
-from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, WebhookSource
+from caraway.graph.connectors import WebhookConnector
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
 from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import MAX_PAYLOAD, SLICE
@@ -44,7 +45,11 @@ def spec(name: str, endpoint: str, fields: dict[str, DataType], key: str | None 
             FieldSpec(name="at", dtype=DATETIME, timestamp=True),
         ),
         index=IndexSpec(online=True, offline=True) if key else None,
-        sources=(WebhookSource(name="hook", endpoint=endpoint, disorder_us=0, cdc=cdc),),
+        sources=(
+            SourceSpec(
+                connector=WebhookConnector(name="hook", endpoint=endpoint, retention_us=0), disorder_us=0, cdc=cdc
+            ),
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
@@ -18,7 +19,7 @@ from caraway.graph.operators import (
     Latest,
 )
 from caraway.graph.schemas import datasets_read
-from caraway.graph.sources import Cdc
+from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import (
     DatasetSpec,
     FieldSpec,
@@ -26,7 +27,6 @@ from caraway.graph.specs import (
     IndexSpec,
     Metadata,
     PipelineSpec,
-    WebhookSource,
 )
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan import IndexKind, JobMode, TopicKind, plan_graph
@@ -35,8 +35,10 @@ HOUR_US = 3_600_000_000
 BOTH = IndexSpec(online=True, offline=True)
 
 
-def _source(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> WebhookSource:
-    return WebhookSource(name="hook", endpoint=endpoint, disorder_us=disorder_us, cdc=cdc)
+def _source(endpoint: str, cdc: Cdc, disorder_us: int = HOUR_US) -> SourceSpec:
+    return SourceSpec(
+        connector=WebhookConnector(name="hook", endpoint=endpoint, retention_us=0), disorder_us=disorder_us, cdc=cdc
+    )
 
 
 def _aggregate(
@@ -207,7 +209,7 @@ def test_indexes_and_ingests() -> None:
     kinds = {index.dataset: index.kind for index in plan.indexes}
     assert kinds == {"Spend": IndexKind.AGGREGATE, "LastAd": IndexKind.VERSIONS, "Ads": IndexKind.VERSIONS}
     assert len({index.asset for index in plan.indexes}) == 3
-    assert {(i.source.endpoint, i.topic.dataset) for i in plan.ingests} == {("clicks", "Clicks"), ("ads", "Ads")}
+    assert {(i.connector.endpoint, i.topic.dataset) for i in plan.ingests} == {("clicks", "Clicks"), ("ads", "Ads")}
     assert [c.name for c in plan.indexes[2].fields] == ["ad", "budget", "since"]
 
 
