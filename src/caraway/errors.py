@@ -8,6 +8,7 @@
     ├── CommitTypeError              the same, where Python's own convention is a TypeError
     ├── InvalidInputError            a row, request or value that doesn't fit (also a ValueError)
     ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
+    │   └── UnknownFeatureError      a feature that isn't there (also an InvalidInputError)
     ├── ConflictError                the state of the deployment forbids it
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
@@ -69,6 +70,10 @@ class UnknownEntityError(CarawayError, KeyError):
     def __str__(self) -> str:
         """Give the text as it is: KeyError would quote it."""
         return str(self.args[0]) if self.args else ""
+
+
+class UnknownFeatureError(UnknownEntityError, InvalidInputError):
+    """A feature that doesn't exist, and so can't be computed (also a ValueError, as for one without extractor)."""
 
 
 class ConflictError(CarawayError):

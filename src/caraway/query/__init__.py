@@ -1,7 +1,27 @@
-"""Queries: from features that are wanted and features that are given to values."""
+"""Queries: from features that are wanted and features that are given to values.
 
+One executor for the server, which reads an index, and for the mock client, which reads the in-process engine.
+"""
+
+from caraway.query.batch import Batch, Columns
 from caraway.query.catalog import Catalog
+from caraway.query.datasets import DatasetLookups
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine, parse_instants
-from caraway.query.model import Reader
+from caraway.query.inputs import cast_input
+from caraway.query.model import Instants, Reader
+from caraway.query.series import result_series
 
-__all__ = ["Answer", "Catalog", "CompiledPlan", "QueryEngine", "Reader", "parse_instants"]
+__all__ = [
+    "Answer",
+    "Batch",
+    "Catalog",
+    "Columns",
+    "CompiledPlan",
+    "DatasetLookups",
+    "Instants",
+    "QueryEngine",
+    "Reader",
+    "cast_input",
+    "parse_instants",
+    "result_series",
+]

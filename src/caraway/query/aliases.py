@@ -27,5 +27,7 @@ def compile_alias(step: AliasStep) -> Run:
                 f"{name} is declared {type_name(step.dtype)}, but row {column.index(None)} of {source} is null"
             )
         batch.columns[name] = column
+        if default is None and source in batch.returned:
+            batch.returned[name] = batch.returned[source].rename(name)
 
     return run

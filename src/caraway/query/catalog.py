@@ -1,23 +1,16 @@
 """A graph as a query needs it: everything by name."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
-from caraway.dtypes.types import DataType
+from caraway.dtypes.types import DataType, base_type
+from caraway.dtypes.values import cast
 from caraway.errors import UnknownEntityError
-from caraway.graph.specs import (
-    AliasExtractor,
-    DatasetSpec,
-    ExpressionExtractor,
-    Extractor,
-    FeaturesetSpec,
-    Graph,
-    LookupExtractor,
-    PythonExtractor,
-)
-from caraway.plan.model import GraphPlan, IndexPlan
+from caraway.graph.operators import Aggregate
+from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
+from caraway.graph.validation import inputs_of, outputs_of
 
 # Names listed in an error; more would bury the message.
 MAX_LISTED = 20
@@ -25,11 +18,10 @@ MAX_LISTED = 20
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """A graph and its plan under one version, which changes with every commit."""
+    """A graph under its version, which changes with every commit."""
 
     version: str
     graph: Graph
-    plan: GraphPlan
 
     @cached_property
     def datasets(self) -> dict[str, DatasetSpec]:
@@ -42,9 +34,9 @@ class Catalog:
         return {spec.name: spec for spec in self.graph.featuresets}
 
     @cached_property
-    def indexes(self) -> dict[str, IndexPlan]:
-        """Indexes by dataset."""
-        return {plan.dataset: plan for plan in self.plan.indexes}
+    def absent(self) -> dict[str, Mapping[str, object]]:
+        """What fields hold for a key without rows, by dataset."""
+        return {spec.name: absent_values(spec) for spec in self.graph.datasets}
 
     @cached_property
     def features(self) -> dict[str, DataType]:
@@ -80,22 +72,15 @@ class Catalog:
         return spec
 
 
-def inputs_of(extractor: Extractor) -> tuple[str, ...]:
-    """Name the features that an extractor reads."""
-    match extractor:
-        case LookupExtractor() | ExpressionExtractor() | PythonExtractor():
-            return extractor.inputs
-        case AliasExtractor():
-            return (extractor.input,)
-
-
-def outputs_of(extractor: Extractor) -> tuple[str, ...]:
-    """Name the features that an extractor gives."""
-    match extractor:
-        case LookupExtractor() | ExpressionExtractor() | AliasExtractor():
-            return (extractor.output,)
-        case PythonExtractor():
-            return extractor.outputs
+def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
+    """Return the values (stored form) that fields of a dataset have for a key without rows: defaults of aggregates."""
+    aggregates = [
+        aggregate
+        for pipeline in dataset.pipelines[:1]
+        if isinstance(pipeline.operator, Aggregate)
+        for aggregate in pipeline.operator.aggregates
+    ]
+    return {a.into: cast(base_type(a.dtype))(a.default) for a in aggregates if a.default is not None}
 
 
 def listed(what: str, names: Iterable[str]) -> str:

@@ -6,14 +6,13 @@ from typing import Any
 
 import pandas as pd
 
-from caraway.dtypes.frames import to_series
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.query.catalog import Catalog, listed, meant
-from caraway.query.lookups import KeyedReader, require_index
+from caraway.query.lookups import read_keys, require_index
 from caraway.query.model import Instants, Reader
-from caraway.query.series import key_values
+from caraway.query.series import key_values, result_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +56,7 @@ def read_rows(
     Raises:
         InvalidInputError: There is no such field, or the dataset lacks the index that the read needs.
     """
-    index = catalog.indexes.get(spec.name)
-    if index is None or spec.index is None:
+    if spec.index is None:
         raise InvalidInputError(f"dataset {spec.name} has no index, so its rows can't be looked up; declare @index")
     require_index(spec.name, spec.index, past=past)
     by_name = {field.name: field for field in spec.fields}
@@ -69,17 +67,33 @@ def read_rows(
             )
     wanted = tuple(by_name[name] for name in fields) or spec.fields
     stored = [field.name for field in wanted if not field.key]
-    ordered = [keys[key.name] for key in index.schema.keys]
-    columns, found = KeyedReader(index, reader).read(ordered, at, stored)
+    ordered = [keys[name] for name in spec.keys]
+    columns, found = read_keys(reader, spec.name, ordered, at=at, fields=stored, absent=catalog.absent[spec.name])
     by_field = dict(zip(stored, columns, strict=True))
     return DatasetRows(wanted, [list(keys[f.name]) if f.key else by_field[f.name] for f in wanted], found)
 
 
-class ExtractorLookups:
-    """What `Dataset.lookup` does while one extractor runs (a `LookupProvider`)."""
+class DatasetLookups:
+    """What answers `Dataset.lookup` (a `LookupProvider`)."""
 
-    def __init__(self, catalog: Catalog, reader: Reader, *, extractor: str, allowed: Sequence[str], past: bool) -> None:
-        """Let `extractor` read the datasets in `allowed`; `past` tells whether the query chose its own times."""
+    def __init__(
+        self,
+        catalog: Catalog,
+        reader: Reader,
+        *,
+        past: bool,
+        extractor: str = "",
+        allowed: Sequence[str] | None = None,
+    ) -> None:
+        """Look up rows in the datasets of `catalog`.
+
+        Args:
+            catalog: The graph.
+            reader: What holds the rows.
+            past: Whether the caller chose the times, which takes an offline index.
+            extractor: The extractor that asks.
+            allowed: The datasets that it may ask for; None: any.
+        """
         self._catalog = catalog
         self._reader = reader
         self._extractor = extractor
@@ -90,7 +104,7 @@ class ExtractorLookups:
         self, dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
     ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
         """Look rows up as of `ts`; see `caraway.graph.runtime.LookupProvider`."""
-        if dataset not in self._allowed:
+        if self._allowed is not None and dataset not in self._allowed:
             declared = ", ".join(self._allowed) or "none"
             raise InvalidInputError(
                 f"extractor {self._extractor} looks up {dataset}, which isn't among its deps ({declared}); "
@@ -99,12 +113,14 @@ class ExtractorLookups:
         spec = keyed_dataset(self._catalog, dataset, tuple(keys.columns))
         types = {field.name: field.dtype for field in spec.fields}
         values = {name: key_values(keys[name], types[name], name=name) for name in keys.columns}
+        if ts.isna().any():
+            raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
         at = pd.to_datetime(ts, utc=True).to_numpy(dtype="datetime64[us]").astype("int64").tolist()
         rows = read_rows(self._catalog, self._reader, spec, values, at=_shared(at), fields=fields, past=self._past)
         index = pd.RangeIndex(len(ts))
         frame = pd.DataFrame(
             {
-                field.name: to_series(column, optional(field.dtype), field.name)
+                field.name: result_series(column, optional(field.dtype), field.name)
                 for field, column in zip(rows.fields, rows.columns, strict=True)
             },
             index=index,

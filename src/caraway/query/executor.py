@@ -18,7 +18,7 @@ from caraway.graph.runtime import LookupProvider
 from caraway.query.aliases import compile_alias
 from caraway.query.batch import Batch, Run
 from caraway.query.catalog import Catalog
-from caraway.query.datasets import ExtractorLookups, keyed_dataset, read_rows
+from caraway.query.datasets import DatasetLookups, keyed_dataset, read_rows
 from caraway.query.expressions import compile_expressions
 from caraway.query.functions import compile_function
 from caraway.query.inputs import Table, cast_input, input_columns
@@ -53,6 +53,17 @@ class CompiledPlan:
     output_names: tuple[str, ...]
     runs_user_code: bool
 
+    def compute(self, batch: Batch) -> None:
+        """Add the columns of all steps to a batch that holds the inputs.
+
+        Raises:
+            InvalidInputError: A feature comes out null that may not be, or a read lacks its index.
+            ExtractorError: User code failed.
+        """
+        if batch.rows:
+            for step in self.steps:
+                step(batch)
+
     def run(self, data: Table, at: Instants | None = None) -> Answer:
         """Compute the outputs for the rows of `data`.
 
@@ -70,10 +81,7 @@ class CompiledPlan:
         columns, rows = input_columns(self.plan.inputs, data)
         if not isinstance(at, int | None) and len(at) != rows:
             raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
-        batch = Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None)
-        if rows:
-            for step in self.steps:
-                step(batch)
+        self.compute(Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None))
         answer: Answer = {}
         for name, convert, may_be_null, dtype in self.outputs:
             column = columns[name] if rows else []
@@ -97,19 +105,19 @@ class QueryEngine:
         """Query `catalog`, reading indexes through `reader`."""
         self.catalog = catalog
         self._reader = reader
-        self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...]], CompiledPlan] = OrderedDict()
+        self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool], CompiledPlan] = OrderedDict()
 
-    def plan(self, inputs: Sequence[str], outputs: Sequence[str]) -> CompiledPlan:
-        """Return the compiled plan for a query, made at its first use.
+    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+        """Return the compiled plan for a query, made at its first use; see `caraway.query.planner.plan_query`.
 
         Raises:
             UnknownEntityError: A feature or featureset doesn't exist.
             InvalidInputError: A feature can't be computed from the inputs.
         """
-        key = (tuple(inputs), tuple(outputs))
+        key = (tuple(inputs), tuple(outputs), foreign_inputs)
         compiled = self._plans.get(key)
         if compiled is None:
-            plan = plan_query(self.catalog, inputs, outputs)
+            plan = plan_query(self.catalog, inputs, outputs, foreign_inputs=foreign_inputs)
             compiled = CompiledPlan(
                 plan,
                 tuple(map(self._compile, plan.steps)),
@@ -172,7 +180,7 @@ class QueryEngine:
                 assert_never(step)
 
     def _provider(self, step: PythonStep, past: bool) -> LookupProvider:  # noqa: FBT001 (the type of `MakeProvider`)
-        return ExtractorLookups(
+        return DatasetLookups(
             self.catalog,
             self._reader,
             extractor=f"{step.featureset}.{step.extractor}",

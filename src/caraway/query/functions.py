@@ -62,16 +62,18 @@ def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
             raise ExtractorError(f"{title} raised {type(error).__name__}: {error}") from error
         finally:
             lookup_provider.reset(token)
-        batch.columns.update(_outputs(step, title, result, batch.rows))
+        _take(step, title, result, batch)
 
     return run
 
 
-def _outputs(step: PythonStep, title: str, result: object, rows: int) -> dict[str, list[object]]:
-    """Check what a function returned and turn it into columns; all that is wrong goes into one error."""
+def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
+    """Check what a function returned and put it into the batch; all that is wrong goes into one error."""
     returned = _named(title, result)
+    rows = batch.rows
     problems: list[str] = []
     columns: dict[str, list[object]] = {}
+    series_of: dict[str, pd.Series[Any]] = {}
     for name, dtype in step.outputs:
         bare = name.partition(".")[2]
         series = returned.get(bare)
@@ -83,16 +85,17 @@ def _outputs(step: PythonStep, title: str, result: object, rows: int) -> dict[st
         if len(series) != rows:
             problems.append(f"{bare} has {len(series)} rows, the inputs ({_spelled(step)}) have {rows}")
             continue
+        series_of[name] = _aligned(series).rename(name)
         try:
-            values = from_series(_aligned(series), dtype)
+            columns[name] = from_series(series_of[name], dtype)
         except InvalidInputError as error:
             problems.append(f"{bare} {error}")
-        else:
-            columns[name] = values
     if problems:
         raise ExtractorError(f"{title}: {'; '.join(problems)}")
     # A feature that the caller supplied keeps the supplied value, although it was computed and checked.
-    return {name: columns[name] for name in step.kept}
+    for name in step.kept:
+        batch.columns[name] = columns[name]
+        batch.returned[name] = series_of[name]
 
 
 def _spelled(step: PythonStep) -> str:

@@ -1,78 +1,68 @@
-"""Lookup steps: from key columns to the fields of a dataset, in one read of the index."""
+"""Lookup steps: from key columns to the fields of a dataset, in one read."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from caraway.dtypes.types import base_type
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
-from caraway.plan.model import IndexPlan
 from caraway.query.batch import Batch, Run
 from caraway.query.model import Instants, KeyPart, LookupStep, Reader
-from caraway.topics.codec import RecordCodec
 
 Convert = Callable[[object], object]
-# Below this many rows it costs more to look for equal keys than it saves.
-MIN_ROWS_TO_SHARE = 8
 
 
-class KeyedReader:
-    """Reads a dataset by the values of its keys instead of their bytes."""
+def read_keys(
+    reader: Reader,
+    dataset: str,
+    keys: Sequence[Sequence[object]],
+    *,
+    at: Instants,
+    fields: Sequence[str],
+    absent: Mapping[str, object],
+) -> tuple[list[list[object]], list[bool]]:
+    """Read the rows of `keys`, a column for each key field; a key with a null in it isn't found.
 
-    __slots__ = ("_absent", "_encode", "_plan", "_reader")
-
-    def __init__(self, plan: IndexPlan, reader: Reader) -> None:
-        self._plan = plan
-        self._reader = reader
-        self._encode = RecordCodec(plan.schema).encode_key
-        # What a key that can't exist gives: an aggregate has its own idea of nothing.
-        self._absent = {
-            aggregate.into: cast(base_type(aggregate.dtype))(aggregate.default)
-            for aggregate in plan.aggregates
-            if aggregate.default is not None
-        }
-
-    def read(
-        self, keys: Sequence[Sequence[object]], at: Instants, fields: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        """Read the rows of `keys` (a column for each key field, stored form); a key with a null in it isn't found."""
-        encode = self._encode
-        present = [row for row, parts in enumerate(zip(*keys, strict=True)) if None not in parts]
-        rows = len(keys[0])
-        if len(present) == rows:
-            encoded = [encode(parts) or b"" for parts in zip(*keys, strict=True)]
-            return self._read(encoded, at, fields)
-        encoded = [encode([column[row] for column in keys]) or b"" for row in present]
-        instants = at if isinstance(at, int) else [at[row] for row in present]
-        some, some_found = self._read(encoded, instants, fields) if encoded else ([[] for _ in fields], [])
-        columns: list[list[object]] = [[self._absent.get(field)] * rows for field in fields]
-        found = [False] * rows
-        for position, row in enumerate(present):
-            found[row] = some_found[position]
-            for column, values in zip(columns, some, strict=True):
-                column[row] = values[position]
-        return columns, found
-
-    def _read(
-        self, keys: Sequence[bytes], at: Instants, fields: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
-        if len(keys) < MIN_ROWS_TO_SHARE or not isinstance(at, int):
-            return self._reader.read(self._plan, keys, at, fields)
-        places = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-        if len(places) == len(keys):
-            return self._reader.read(self._plan, keys, at, fields)
-        columns, found = self._reader.read(self._plan, list(places), at, fields)
-        order = [places[key] for key in keys]
-        return [[column[place] for place in order] for column in columns], [found[place] for place in order]
+    Args:
+        reader: What holds the rows.
+        dataset: Name of the dataset.
+        keys: The columns, in the dataset's order, in stored form.
+        at: The time of each row, or one for all.
+        fields: Names of the fields wanted.
+        absent: What fields hold for a key that can't exist: an aggregate has its own idea of nothing.
+    """
+    rows = list(zip(*keys, strict=True))
+    present = [place for place, parts in enumerate(rows) if None not in parts]
+    if len(present) == len(rows):
+        return reader.read(dataset, rows, at, fields)
+    instants = at if isinstance(at, int) else [at[place] for place in present]
+    some, some_found = (
+        reader.read(dataset, [rows[place] for place in present], instants, fields)
+        if present
+        else ([[] for _ in fields], [])
+    )
+    columns: list[list[object]] = [[absent.get(field)] * len(rows) for field in fields]
+    found = [False] * len(rows)
+    for position, place in enumerate(present):
+        found[place] = some_found[position]
+        for column, values in zip(columns, some, strict=True):
+            column[place] = values[position]
+    return columns, found
 
 
 def compile_lookup(step: LookupStep, reader: Reader) -> Run:
     """Make the function that adds the columns of a lookup step to a batch."""
-    keyed = KeyedReader(step.index, reader)
     fields = list(dict.fromkeys(feature.field for feature in step.features))
     keys = [(part.column, key_cast(part)) for part in step.keys]
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
-    dataset, indexed = step.index.dataset, step.indexed
+    dataset, indexed, absent = step.dataset, step.indexed, step.absent
+
+    def read(values: Sequence[Sequence[object]], at: Instants) -> dict[str, list[object]]:
+        found, _ = read_keys(reader, dataset, values, at=at, fields=fields, absent=absent)
+        return {
+            name: found[position] if default is None else [default if v is None else v for v in found[position]]
+            for position, name, default in outputs
+        }
 
     def run(batch: Batch) -> None:
         require_index(dataset, indexed, past=batch.past)
@@ -80,12 +70,22 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
         values = [
             columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys
         ]
-        found_columns, _ = keyed.read(values, batch.at, fields)
-        for position, name, default in outputs:
-            column = found_columns[position]
-            columns[name] = column if default is None else [default if value is None else value for value in column]
+        columns.update(read(values, batch.at))
 
-    return run
+    def run_each(batch: Batch) -> None:
+        require_index(dataset, indexed, past=batch.past)
+        lists = {name: _lists(name, batch.columns[name]) for name, _ in keys}
+        lengths = _lengths(lists, batch.rows)
+        flat = {name: [item for row in rows for item in row] for name, rows in lists.items()}
+        values = [flat[name] if convert is None else _converted(name, convert, flat[name]) for name, convert in keys]
+        at = batch.at
+        if not isinstance(at, int):
+            at = [time for time, length in zip(at, lengths, strict=True) for _ in range(length)]
+        for name, elements in read(values, at).items():
+            rest = iter(elements)
+            batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
+
+    return run_each if step.each else run
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
@@ -119,3 +119,20 @@ def _converted(name: str, convert: Convert, values: Sequence[object]) -> list[ob
         except InvalidInputError as error:
             raise InvalidInputError(f"{name}, row {row}, can't be a key: {error}") from None
     return converted
+
+
+def _lists(name: str, values: Sequence[object]) -> list[list[object]]:
+    for row, value in enumerate(values):
+        if not isinstance(value, list):
+            raise InvalidInputError(f"{name}, row {row}: a list of keys is expected, found {type(value).__name__}")
+    return values  # type: ignore[return-value]  # just checked
+
+
+def _lengths(lists: Mapping[str, Sequence[Sequence[object]]], rows: int) -> list[int]:
+    """Return the length that the lists of each row have in common."""
+    first = next(iter(lists))
+    for row in range(rows):
+        if len({len(column[row]) for column in lists.values()}) > 1:
+            found = ", ".join(f"{name} has {len(column[row])}" for name, column in lists.items())
+            raise InvalidInputError(f"row {row}: lists of keys differ in length: {found} elements")
+    return [len(value) for value in lists[first]]

@@ -4,26 +4,36 @@ A column is the list of a feature's values, one for each row, in stored form (do
 (`Set.feature`). A step reads columns that exist already and adds its own.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
 from caraway.graph.specs import IndexSpec
-from caraway.plan.model import IndexPlan
 
 # One instant for all rows, or one for each, in microseconds.
 Instants = int | Sequence[int]
 
 
 class Reader(Protocol):
-    """The index as a query sees it (`caraway.index.IndexReader`)."""
+    """What holds the rows of datasets, as a query sees it: the index of a server, the in-process engine of a test."""
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str]
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read the rows of `keys` as of `at_us`: a list for each of `columns`, and whether each key was found."""
+        """Read the rows of `keys` as of `at_us`.
+
+        Args:
+            dataset: Name of the dataset.
+            keys: The values of the dataset's keys in declared order, in stored form; none of them is null.
+            at_us: The time of each row, or one for all.
+            columns: Names of fields. Keys are those asked for; the time stamp is that of the row found.
+
+        Returns:
+            For each column the values in stored form, one a key; and whether each key was found. What isn't found is
+            null, but for aggregates with a default.
+        """
         ...
 
 
@@ -57,12 +67,18 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStep:
-    """All fields that a query wants of one dataset with one key: a single read of the index."""
+    """All fields that a query wants of one dataset with one key: a single read.
 
-    index: IndexPlan
+    `keys` are in the order of the dataset. `absent` are the values that fields have for a key that can't exist.
+    `each`: keys and features are lists, looked up element by element; types and defaults are those of the elements.
+    """
+
+    dataset: str
     indexed: IndexSpec
     keys: tuple[KeyPart, ...]
     features: tuple[LookedUp, ...]
+    absent: Mapping[str, object]
+    each: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 
-from caraway.dtypes.types import DataType
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.dtypes.types import DataType, ListType, strip_optional
+from caraway.errors import InvalidInputError, UnknownEntityError, UnknownFeatureError
 from caraway.graph.specs import (
     AliasExtractor,
     ExpressionExtractor,
@@ -14,7 +14,8 @@ from caraway.graph.specs import (
     LookupExtractor,
     PythonExtractor,
 )
-from caraway.query.catalog import Catalog, inputs_of, listed, meant, outputs_of
+from caraway.graph.validation import inputs_of, outputs_of
+from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.model import (
     AliasStep,
     Computed,
@@ -45,9 +46,12 @@ class _Read:
 
     dataset: str
     inputs: tuple[str, ...]
+    each: bool
 
 
-def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) -> QueryPlan:
+def plan_query(
+    catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False
+) -> QueryPlan:
     """Plan a query.
 
     What is supplied isn't computed, nor what is needed only for it. Each extractor runs at most once. Lookups of one
@@ -57,12 +61,20 @@ def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) 
         catalog: The graph.
         inputs: Full names of the features that the caller supplies.
         outputs: Full names of features, or names of featuresets, which stand for all of their features.
+        foreign_inputs: Take inputs that the graph doesn't know, too: those wanted as outputs, and those of featuresets
+            that it doesn't hold.
 
     Raises:
-        UnknownEntityError: A feature or featureset doesn't exist.
+        UnknownFeatureError: A feature doesn't exist.
+        UnknownEntityError: A featureset doesn't exist.
         InvalidInputError: A feature can't be computed from the inputs; the text names the deepest one that is missing.
     """
-    supplied = tuple(InputColumn(name=name, dtype=_input_type(catalog, name)) for name in dict.fromkeys(inputs))
+    supplied = tuple(
+        InputColumn(
+            name=name, dtype=_input_type(catalog, name, known=foreign_inputs and _is_foreign(catalog, name, outputs))
+        )
+        for name in dict.fromkeys(inputs)
+    )
     wanted = _expand(catalog, outputs, {column.name for column in supplied})
     chosen = _choose(catalog, {column.name for column in supplied}, wanted)
     types: dict[str, DataType | None] = {**catalog.features, **{c.name: c.dtype for c in supplied}}
@@ -74,15 +86,20 @@ def plan_query(catalog: Catalog, inputs: Sequence[str], outputs: Sequence[str]) 
     )
 
 
-def _input_type(catalog: Catalog, name: str) -> DataType | None:
-    known = catalog.features.get(name)
-    if known is None and name not in catalog.referenced:
+def _is_foreign(catalog: Catalog, name: str, outputs: Sequence[str]) -> bool:
+    featureset, dot, _ = name.partition(".")
+    return bool(dot) and (name in outputs or featureset not in catalog.featuresets)
+
+
+def _input_type(catalog: Catalog, name: str, *, known: bool) -> DataType | None:
+    dtype = catalog.features.get(name)
+    if dtype is None and not known and name not in catalog.referenced:
         if name in catalog.featuresets:
             raise InvalidInputError(
                 f"inputs: {name} is a featureset; name its features, such as {_example(catalog, name)}"
             )
-        raise UnknownEntityError(f"inputs: {_unknown(catalog, name)}")
-    return known
+        raise UnknownFeatureError(f"inputs: {_unknown(catalog, name)}")
+    return dtype
 
 
 def _example(catalog: Catalog, featureset: str) -> str:
@@ -109,7 +126,8 @@ def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tup
         elif name in catalog.features or name in supplied:
             names[name] = None
         else:
-            raise UnknownEntityError(f"outputs: {_unknown(catalog, name)}")
+            kind = UnknownFeatureError if "." in name else UnknownEntityError
+            raise kind(f"outputs: {_unknown(catalog, name)}")
     return tuple(names)
 
 
@@ -143,7 +161,7 @@ def _choose(catalog: Catalog, supplied: set[str], wanted: Iterable[str]) -> list
 def _unresolvable(catalog: Catalog, name: str, chain: tuple[str, ...]) -> Exception:
     path = f" ({' <- '.join((*chain, name))})" if chain else ""
     if name not in catalog.features:
-        return UnknownEntityError(f"{name}{path} isn't among the inputs, and {_unknown(catalog, name)}")
+        return UnknownFeatureError(f"{name}{path} isn't among the inputs, and {_unknown(catalog, name)}")
     return InvalidInputError(
         f"there is no way to compute {name}{path}: it has no extractor and isn't among the inputs; add it to the inputs"
     )
@@ -167,7 +185,8 @@ def _steps(
                         dtype=catalog.features[lookup.output],
                         default=lookup.default,
                     )
-                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs), []).append(feature)
+                    each = is_each(feature.dtype, [types.get(name) for name in lookup.inputs])
+                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs, each), []).append(feature)
                 case ExpressionExtractor() as expression:
                     expressions.setdefault(item.featureset.name, []).append(expression)
                 case AliasExtractor() as alias:
@@ -187,25 +206,48 @@ def _steps(
     return tuple(steps)
 
 
+def is_each(dtype: DataType, keys: Sequence[DataType | None]) -> bool:
+    """Tell whether a lookup goes element by element: feature and key features are all lists."""
+    lists = [strip_optional(key) for key in keys if key is not None]
+    return (
+        isinstance(strip_optional(dtype), ListType)
+        and len(lists) == len(keys)
+        and all(isinstance(key, ListType) for key in lists)
+    )
+
+
 def _lookup_step(
     catalog: Catalog, read: _Read, features: list[LookedUp], types: Mapping[str, DataType | None]
 ) -> LookupStep:
     dataset = catalog.dataset(read.dataset)
-    index = catalog.indexes.get(dataset.name)
-    if index is None or dataset.index is None:
+    if dataset.index is None:
         raise InvalidInputError(f"{features[0].column} is looked up in dataset {dataset.name}, which has no index")
-    # The extractor has the dataset's order of keys; records of an aggregate have that of its groupby.
-    column_of = dict(zip(dataset.keys, read.inputs, strict=True))
+    fields = [field for field in dataset.fields if field.key]
     keys = tuple(
-        KeyPart(column=column_of[key.name], dtype=types.get(column_of[key.name]), key=key.name, key_dtype=key.dtype)
-        for key in index.schema.keys
+        KeyPart(
+            column=column,
+            dtype=_element(types.get(column)) if read.each else types.get(column),
+            key=field.name,
+            key_dtype=field.dtype,
+        )
+        for field, column in zip(fields, read.inputs, strict=True)
     )
     return LookupStep(
-        index=index,
+        dataset=dataset.name,
         indexed=dataset.index,
         keys=keys,
         features=tuple(features),
+        absent=catalog.absent[dataset.name],
+        each=read.each,
     )
+
+
+def _element(dtype: DataType | None) -> DataType | None:
+    match None if dtype is None else strip_optional(dtype):
+        case ListType(of):
+            return of
+        case _:
+            return None
 
 
 def _expression_step(

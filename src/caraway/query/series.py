@@ -14,8 +14,10 @@ import pandas as pd
 import pyarrow as pa
 from pandas.arrays import BooleanArray, FloatingArray, IntegerArray
 
+from caraway.dtypes import frames
 from caraway.dtypes.decoding import decode
 from caraway.dtypes.instants import to_date
+from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import (
     BoolType,
     BytesType,
@@ -54,6 +56,13 @@ def to_series(values: Sequence[object], dtype: DataType | None, *, name: str, in
         index: Index of the series.
     """
     return pd.Series(_array(values, dtype), index=index, name=name, copy=False)
+
+
+def result_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Series[Any]":
+    """Make the series that a caller gets: nullable dtypes, decimals on Arrow, structs as instances of their class."""
+    if isinstance(base_type(dtype), DecimalType):
+        return to_series(values, dtype, name=name, index=pd.RangeIndex(len(values)))
+    return frames.to_series(values, dtype, name)
 
 
 def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
@@ -134,7 +143,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
     values = [None if is_null(value) else value for value in series.astype(object).tolist()]
     if None in values and not is_optional(dtype):
         raise InvalidInputError(f"is declared {type_name(dtype)}, but row {values.index(None)} is null")
-    convert = cast(strip_optional(dtype))
+    convert = _checked(strip_optional(dtype))
     stored: list[object] = []
     for row, value in enumerate(values):
         try:
@@ -142,6 +151,37 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
         except InvalidInputError as error:
             raise InvalidInputError(f"row {row}: {error}") from None
     return stored
+
+
+def _checked(dtype: DataType) -> Wrap:
+    """Compile the check of a value against a type, and the way to its stored form.
+
+    What the dtype of a column can't tell is checked strictly: elements of lists aren't cast. A column of objects for
+    text isn't inspected, so that anything in it is text afterwards.
+    """
+    convert = cast(dtype)
+    match dtype:
+        case StringType():
+            return lambda value: value if type(value) is str else str(value)
+        case MapType():
+            return _strict(dtype, lambda value: convert(dict(value)), dict)
+        case BytesType() | DateType() | DecimalType() | EmbeddingType() | ListType() | StructType():
+            return _strict(dtype, convert, lambda value: value)
+        case _:
+            return convert
+
+
+def _strict(dtype: DataType, convert: Wrap, plain: Wrap) -> Wrap:
+    def check(value: Any) -> Any:  # noqa: ANN401 (any value)
+        try:
+            fits = conforms(plain(value), dtype)
+        except (TypeError, ValueError):
+            fits = False
+        if not fits:
+            raise InvalidInputError(f"expected {type_name(dtype)}, found {type(value).__name__} {value!r:.100}")
+        return convert(value)
+
+    return check
 
 
 def _accepts(base: DataType, dtype: object) -> bool:

@@ -9,7 +9,8 @@ from caraway.graph.wire import decode_graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.plan.planner import plan_graph
-from caraway.query import Catalog, QueryEngine, Reader
+from caraway.query import Catalog, QueryEngine
+from caraway.server.reading import DatasetReader, Index
 from caraway.state.model import Head
 
 # The version of a branch without any commit.
@@ -35,9 +36,10 @@ class Live:
     queries: QueryEngine
 
 
-def make_live(head: Head, reader: Reader) -> Live:
+def make_live(head: Head, index: Index) -> Live:
     """Plan and compile the graph of a branch's head."""
     graph = decode_graph(head.graph) if head.commit_id else Graph()
     plan = plan_graph(graph)
     version = head.commit_id or NO_COMMIT
-    return Live(version, graph, plan, Endpoints(plan), QueryEngine(Catalog(version, graph, plan), reader))
+    queries = QueryEngine(Catalog(version, graph), DatasetReader(index, plan.indexes))
+    return Live(version, graph, plan, Endpoints(plan), queries)

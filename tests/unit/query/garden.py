@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Optional
 
-import msgspec
 import pandas as pd
 
 from caraway import Average, Count, Dataset, F, connectors, dataset, extractor, featureset, field, meta, pipeline
@@ -16,8 +15,6 @@ from caraway.dtypes import Continuous, between
 from caraway.expr import col, lit, now
 from caraway.graph.specs import Graph
 from caraway.lib.params import inputs, outputs
-from caraway.plan.model import IndexPlan
-from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, QueryEngine
 from caraway.query.model import Instants
 
@@ -200,22 +197,22 @@ FEATURESETS = (Tap, State, ByText, Notes, Faulty)
 
 
 class DictReader:
-    """An index made of a dictionary: (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
+    """Datasets as a dictionary: (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
 
     def __init__(self, rows: Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[int, Mapping[str, Any]]]]) -> None:
         self.rows = rows
         self.calls: list[tuple[str, int, tuple[str, ...]]] = []
 
     def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Instants, columns: Sequence[str]
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        self.calls.append((plan.dataset, len(keys), tuple(columns)))
+        self.calls.append((dataset, len(keys), tuple(columns)))
         instants = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         answers: list[Mapping[str, Any] | None] = []
         for key, at in zip(keys, instants, strict=True):
-            versions = self.rows.get((plan.dataset, tuple(msgspec.msgpack.decode(key))), ())
+            versions = self.rows.get((dataset, key), ())
             answers.append(next((row for time, row in reversed(versions) if time <= at), None))
-        defaults = {a.into: a.default for a in plan.aggregates}
+        defaults = CATALOG.absent[dataset] if dataset in CATALOG.datasets else {}
         return (
             [[defaults.get(name) if row is None else row[name] for row in answers] for name in columns],
             [row is not None for row in answers],
@@ -228,4 +225,7 @@ def graph(datasets: Sequence[Dataset] = DATASETS, featuresets: Sequence[Any] = F
 
 def engine(reader: DictReader, definitions: Graph | None = None) -> QueryEngine:
     of = definitions or graph()
-    return QueryEngine(Catalog("1", of, plan_graph(of)), reader)
+    return QueryEngine(Catalog("1", of), reader)
+
+
+CATALOG = Catalog("1", graph())

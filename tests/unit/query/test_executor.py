@@ -81,14 +81,6 @@ def test_keys_are_cast_to_the_type_of_the_key_field_and_null_is_not_found() -> N
         query([{"Tap.raw": "2"}, {"Tap.raw": "two"}], ["ByText.species"], ("Tap.raw",))
 
 
-def test_equal_keys_are_read_once() -> None:
-    index = reader()
-    engine = garden.engine(index)
-    answer = engine.plan(["Tap.pot"], ["State.species"]).run({"Tap.pot": [1, 2] * 50})
-    assert answer["State.species"] == ["elm", "ash"] * 50
-    assert index.calls == [("Pots", 2, ("species",))]
-
-
 @pytest.mark.parametrize(
     ("data", "said"),
     [

@@ -3,14 +3,12 @@
 import pytest
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.plan.planner import plan_graph
 from caraway.query.catalog import Catalog
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.query.planner import plan_query
 from tests.unit.query import garden
 
-GRAPH = garden.graph()
-CATALOG = Catalog("1", GRAPH, plan_graph(GRAPH))
+CATALOG = Catalog("1", garden.graph())
 
 
 def plan(inputs: list[str], outputs: list[str]) -> QueryPlan:
@@ -20,7 +18,7 @@ def plan(inputs: list[str], outputs: list[str]) -> QueryPlan:
 def test_all_fields_of_a_dataset_with_one_key_are_one_read() -> None:
     steps = plan(["Tap.pot"], ["State.species", "State.size", "State.mean", "State.count"]).steps
     reads = [step for step in steps if isinstance(step, LookupStep)]
-    assert [(r.index.dataset, [f.field for f in r.features]) for r in reads] == [
+    assert [(r.dataset, [f.field for f in r.features]) for r in reads] == [
         ("Pots", ["species", "size"]),
         ("Moisture", ["mean", "count"]),
     ]
