@@ -1,29 +1,134 @@
-"""`@extractor`: features computed by a Python function."""
+"""Extractors: how features come to their values. `@extractor` makes one of a user's function."""
 
 import inspect
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Any
 
 from caraway.datasets.dataset import Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
+from caraway.graph.specs import (
+    AliasExtractor,
+    ExpressionExtractor,
+    LookupExtractor,
+    Metadata,
+)
+from caraway.lib.includes import INCLUDES_ATTRIBUTE, included
+from caraway.lib.metadata import get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE, OUTPUTS_ATTRIBUTE
+
+Generated = LookupExtractor | AliasExtractor | ExpressionExtractor
+
+
+class ExtractorType(StrEnum):
+    """Where the values of an extractor come from."""
+
+    FUNCTION = "function"
+    LOOKUP = "lookup"
+    ALIAS = "alias"
+    EXPRESSION = "expression"
 
 
 class Extractor:
-    """A function `(cls, ts, *series)` of a featureset's class body that computes some of its features."""
+    """What computes some features of a featureset.
+
+    A user's function `(cls, ts, *series)`, or what `feature(...)` made of a reference; then `function` is None.
+
+    Attributes:
+        name: Unique in its featureset.
+        extractor_type: Where the values come from.
+        featureset: Name of the featureset; empty before that is defined.
+        inputs: Full names of the features that it needs.
+        outputs: Full names of the features that it gives.
+        datasets: Names of the datasets that it looks up.
+        version: Must rise when the extractor changes.
+        env: Names of the environments in which it is used; empty: all.
+        metadata: Owner, description and flags; of a generated one, those of its feature.
+    """
+
+    def __init__(self, name: str, extractor_type: ExtractorType, version: int, env: tuple[str, ...]) -> None:
+        self.name = name
+        self.extractor_type = extractor_type
+        self.version = version
+        self.env = env
+        self.featureset = ""
+        self.inputs: tuple[str, ...] = ()
+        self.outputs: tuple[str, ...] = ()
+        self.datasets: tuple[str, ...] = ()
+        self.function: Callable[..., Any] | None = None
+
+    @property
+    def metadata(self) -> Metadata:
+        """Owner, description and flags."""
+        return get_metadata(self) or Metadata()
+
+    def fqn(self) -> str:
+        """Return the full name, `Featureset.extractor`."""
+        return f"{self.featureset}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"Extractor({self.fqn()})"
+
+
+class GeneratedExtractor(Extractor):
+    """An extractor that `feature(...)` made."""
+
+    def __init__(self, featureset: str, spec: Generated) -> None:
+        kinds = {
+            LookupExtractor: ExtractorType.LOOKUP,
+            AliasExtractor: ExtractorType.ALIAS,
+            ExpressionExtractor: ExtractorType.EXPRESSION,
+        }
+        super().__init__(spec.name, kinds[type(spec)], spec.version, spec.env)
+        self.spec = spec
+        self.featureset = featureset
+        self.inputs = (spec.input,) if isinstance(spec, AliasExtractor) else spec.inputs
+        self.outputs = (spec.output,)
+        self.datasets = (spec.dataset,) if isinstance(spec, LookupExtractor) else ()
+
+    @property
+    def metadata(self) -> Metadata:
+        """Owner, description and flags of the feature."""
+        return self.spec.metadata
+
+
+class FunctionExtractor(Extractor):
+    """An extractor that a user wrote; the featureset binds it when that is defined."""
 
     def __init__(
         self, function: Callable[..., Any], datasets: list[Dataset], version: int, env: tuple[str, ...]
     ) -> None:
-        self.function = function
-        self.name = function.__name__
-        self.datasets = datasets
-        self.version = version
-        self.env = env
-        #: None: the decorator is missing.
-        self.inputs: tuple[Any, ...] | None = getattr(function, INPUTS_ATTRIBUTE, None)
-        self.outputs: tuple[Any, ...] | None = getattr(function, OUTPUTS_ATTRIBUTE, None)
+        super().__init__(function.__name__, ExtractorType.FUNCTION, version, env)
+        self.function: Callable[..., Any] = function
+        self.dependencies = datasets
+        self.datasets = tuple(dataset.fqn() for dataset in datasets)
+
+    @property
+    def given_inputs(self) -> tuple[Any, ...] | None:
+        """What `@inputs` named; None: it is missing."""
+        return self._marked(INPUTS_ATTRIBUTE)
+
+    @property
+    def given_outputs(self) -> tuple[Any, ...] | None:
+        """What `@outputs` named; None: it is missing."""
+        return self._marked(OUTPUTS_ATTRIBUTE)
+
+    @property
+    def metadata(self) -> Metadata:
+        """Owner, description and flags, whether `@meta` stands above or below `@extractor`."""
+        return get_metadata(self) or get_metadata(self.function) or Metadata()
+
+    def bind(self, featureset: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        """Take up what the featureset made of the names; from now on `@includes` above `@extractor` counts too."""
+        self.featureset, self.inputs, self.outputs = featureset, inputs, outputs
+        if above := self.__dict__.get(INCLUDES_ATTRIBUTE):
+            setattr(self.function, INCLUDES_ATTRIBUTE, tuple(dict.fromkeys((*above, *included(self.function)))))
+
+    def _marked(self, attribute: str) -> tuple[Any, ...] | None:
+        # Decorators go onto the function, or onto this if they stand above.
+        found = self.__dict__.get(attribute, getattr(self.function, attribute, None))
+        return None if found is None else tuple(found)
 
 
 def extractor(
@@ -55,13 +160,17 @@ def extractor(
     found = deps if deps is not None else depends_on
     datasets = [] if found is None else found
 
-    def decorate(decorated: Callable[..., Any]) -> Extractor:
+    def decorate(decorated: Callable[..., Any]) -> FunctionExtractor:
+        if not inspect.isfunction(decorated):
+            raise DefinitionTypeError(
+                f"@extractor goes onto a function (cls, ts, ...), not {type(decorated).__name__} {decorated!r}"
+            )
         where = f"extractor {decorated.__name__}"
         _check_signature(where, decorated)
         _check_datasets(where, datasets)
         if not isinstance(version, int) or isinstance(version, bool):  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionTypeError(f"{where}: the version is an int, not {version!r}")
-        return Extractor(decorated, datasets, version, selector(env, where))
+        return FunctionExtractor(decorated, datasets, version, selector(env, where))
 
     return decorate if function is None else decorate(function)
 

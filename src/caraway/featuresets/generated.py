@@ -8,15 +8,14 @@ from caraway.datasets.fields import Field
 from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import DataType, ListType, optional, strip_optional, type_name
 from caraway.dtypes.values import cast
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
 from caraway.expr.inference import infer_nullable
 from caraway.expr.promotion import promotes
 from caraway.expr.references import columns_of
+from caraway.featuresets.extractors import Generated
 from caraway.featuresets.features import Feature
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor
-
-Generated = LookupExtractor | AliasExtractor | ExpressionExtractor
 
 
 def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | None:
@@ -60,31 +59,35 @@ def _lookup(where: str, feature: Feature, field: Field, siblings: Mapping[str, F
                 f"{where}: to look {field.fqn()} up, featureset {feature.featureset_name} needs a feature "
                 f"{key}, the key of {spec.name}"
             )
-    inner = strip_optional(feature.data_type)
-    if isinstance(inner, ListType) and all(
-        isinstance(strip_optional(siblings[k].data_type), ListType) for k in spec.keys
-    ):
-        raise DefinitionError(f"{where}: lookups by lists of keys aren't available yet; use a Python extractor")
-    _require_type(where, feature, f"field {field.fqn()}", field.data_type)
+    element_wise = isinstance(feature.data_type, ListType) and all(
+        isinstance(siblings[key].data_type, ListType) for key in spec.keys
+    )
+    _require_type(where, feature, field, element_wise=element_wise)
     return LookupExtractor(
         name=f"_caraway_lookup_{field.fqn()}",
         dataset=spec.name,
         field=field.name,
         inputs=tuple(siblings[key].fqn() for key in spec.keys),
         output=feature.fqn(),
-        default=_default(where, feature),
+        default=stored_default(where, feature, strip_optional(field.data_type)),
+        element_wise=element_wise,
+        version=feature.version,
         env=feature.env,
+        metadata=feature.metadata,
     )
 
 
-def _require_type(where: str, feature: Feature, source: str, found: DataType) -> None:
+def _require_type(where: str, feature: Feature, field: Field, *, element_wise: bool) -> None:
+    found = field.data_type
     wanted = optional(found) if feature.default is None else strip_optional(found)
+    if element_wise:
+        wanted = ListType(wanted)
     if feature.data_type != wanted:
         given = "without a default" if feature.default is None else "with a default"
+        keys = " by lists of keys" if element_wise else ""
         raise DefinitionTypeError(
-            f"{where} is {type_name(feature.data_type)}, but {source} is {type_name(found)}; {given} the "
-            "feature must be "
-            f"{type_name(wanted)}"
+            f"{where} is {type_name(feature.data_type)}, but {field.fqn()} is {type_name(found)}; looked up{keys} "
+            f"{given} the feature must be {type_name(wanted)}"
         )
 
 
@@ -93,8 +96,7 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
         if feature.data_type != source.data_type:
             raise DefinitionTypeError(
                 f"{where} is {type_name(feature.data_type)}, but feature {source.fqn()} is "
-                f"{type_name(source.data_type)}; "
-                "the types must be equal"
+                f"{type_name(source.data_type)}; the types must be equal"
             )
     elif source.data_type != optional(feature.data_type) or feature.data_type == source.data_type:
         raise DefinitionTypeError(
@@ -105,20 +107,26 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
         name=f"_caraway_alias_{feature.fqn()}",
         input=source.fqn(),
         output=feature.fqn(),
-        default=_default(where, feature),
+        default=feature.default,
+        version=feature.version,
         env=feature.env,
+        metadata=feature.metadata,
     )
 
 
-def _default(where: str, feature: Feature) -> Any:  # noqa: ANN401 (of the feature's type)
+def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:  # noqa: ANN401 (of the type)
+    """Return a feature's default in stored form.
+
+    Raises:
+        DefinitionError: It isn't of the type as it stands.
+    """
     if feature.default is None:
         return None
-    if not conforms(feature.default, feature.data_type):
+    if not conforms(feature.default, dtype):
         raise DefinitionError(
-            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not "
-            f"{type_name(feature.data_type)}"
+            f"{where}: the default {feature.default!r} is {type(feature.default).__name__}, not {type_name(dtype)}"
         )
-    return cast(feature.data_type)(feature.default)
+    return cast(dtype)(feature.default)
 
 
 def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str, Feature]) -> ExpressionExtractor:
@@ -131,8 +139,10 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
             )
     try:
         found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})
-    except DefinitionError as error:
-        raise DefinitionError(f"{where}: {error}") from None
+    except CarawayError as error:
+        # The same exception: which one an expression gives is the business of expressions.
+        error.args = (f"{where}: {error}",)
+        raise
     if not promotes(found, feature.data_type):
         spelled = "null" if found is None else type_name(found)
         raise DefinitionTypeError(f"{where} is {type_name(feature.data_type)}, but {expr} is {spelled}")
@@ -141,5 +151,7 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
         expr=expr.node,
         inputs=tuple(siblings[name].fqn() for name in columns),
         output=feature.fqn(),
+        version=feature.version,
         env=feature.env,
+        metadata=feature.metadata,
     )

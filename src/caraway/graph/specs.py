@@ -4,7 +4,7 @@ The authoring packages build these; the data plane knows nothing else. On the wi
 (`caraway.graph.wire`).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
@@ -24,6 +24,9 @@ class Metadata:
     deleted: bool = False
 
 
+NO_METADATA = Metadata()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldSpec:
     """A column of a dataset."""
@@ -33,7 +36,7 @@ class FieldSpec:
     key: bool = False
     timestamp: bool = False
     erase_key: bool = False
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +56,7 @@ class PipelineSpec:
     operator: Operator
     env: tuple[str, ...] = ()
     source_code: str = ""
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class DatasetSpec:
     pipelines: tuple[PipelineSpec, ...] = ()
     sinks: tuple[SinkSpec, ...] = ()
     expectations: ExpectationSuite | None = None
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -88,12 +91,16 @@ class FeatureSpec:
 
     name: str
     dtype: DataType
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupExtractor:
-    """`output` is `dataset.field` for the keys in `inputs` (full names, in the order of the dataset's keys)."""
+    """`output` is `dataset.field` for the keys in `inputs` (full names, in the order of the dataset's keys).
+
+    If `element_wise`, all inputs are lists: a row's output is the list of what is found for their first elements, for
+    their second ones, and so on; `default` stands for each of these.
+    """
 
     name: str
     dataset: str
@@ -101,7 +108,10 @@ class LookupExtractor:
     inputs: tuple[str, ...]
     output: str
     default: object = None
+    element_wise: bool = False
+    version: int = 0
     env: tuple[str, ...] = ()
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +122,9 @@ class AliasExtractor:
     input: str
     output: str
     default: object = None
+    version: int = 0
     env: tuple[str, ...] = ()
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +135,9 @@ class ExpressionExtractor:
     expr: Node
     inputs: tuple[str, ...]
     output: str
+    version: int = 0
     env: tuple[str, ...] = ()
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +155,7 @@ class PythonExtractor:
     source_code: str
     pickled: bytes
     env: tuple[str, ...] = ()
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
 
 Extractor = LookupExtractor | AliasExtractor | ExpressionExtractor | PythonExtractor
@@ -154,7 +168,7 @@ class FeaturesetSpec:
     name: str
     features: tuple[FeatureSpec, ...]
     extractors: tuple[Extractor, ...]
-    metadata: Metadata = field(default_factory=Metadata)
+    metadata: Metadata = NO_METADATA
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
