@@ -10,12 +10,20 @@ import pandas as pd
 
 from caraway.dtypes.annotations import dtype_of, own_annotations
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.featuresets.extractors import Extractor
+from caraway.featuresets.extractors import (
+    Extractor,
+    ExtractorType,
+    FunctionExtractor,
+    Generated,
+    GeneratedExtractor,
+)
 from caraway.featuresets.features import Feature, feature
-from caraway.featuresets.generated import Generated, generate
+from caraway.featuresets.generated import generate, stored_default
 from caraway.featuresets.shipping import ship, source_with_includes
 from caraway.graph.runtime import FeaturesetHandle
-from caraway.graph.specs import ExpressionExtractor, FeaturesetSpec, Metadata, PythonExtractor
+from caraway.graph.specs import AliasExtractor, FeaturesetSpec, Metadata, PythonExtractor
+from caraway.graph.specs import Extractor as ExtractorSpec
+from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE
 from caraway.lib.metadata import comments_above, get_metadata, module_owner
 
 RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
@@ -28,13 +36,12 @@ class Featureset:
         self._name = body.__name__
         self.original_cls = body
         self._features = features
-        self._generated = generated
-        self._functions = {item.name: item for item in vars(body).values() if isinstance(item, Extractor)}
+        self._generated = [GeneratedExtractor(self._name, item) for item in generated]
+        self._functions = {item.name: item for item in vars(body).values() if isinstance(item, FunctionExtractor)}
         self.__doc__ = body.__doc__
         for item in self._functions.values():
-            # Checked now, where the user's line is near.
-            self._input_names(item)
-            self._output_names(item)
+            # Resolved now, where the user's line is near.
+            item.bind(self._name, self._inputs(item), self._outputs(item))
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (features, functions, helpers)
         state = self.__dict__
@@ -74,99 +81,122 @@ class Featureset:
         return self._name
 
     @property
-    def extractors(self) -> list[Generated | Extractor]:
+    def extractors(self) -> list[Extractor]:
         """The extractors: expressions, then lookups and aliases, then functions by name."""
-        first = [item for item in self._generated if isinstance(item, ExpressionExtractor)]
-        then = [item for item in self._generated if not isinstance(item, ExpressionExtractor)]
+        first = [item for item in self._generated if item.extractor_type is ExtractorType.EXPRESSION]
+        then = [item for item in self._generated if item.extractor_type is not ExtractorType.EXPRESSION]
         return [*first, *then, *(self._functions[name] for name in sorted(self._functions))]
 
     def to_spec(self) -> FeaturesetSpec:
         """Give the definition as a value; functions are pickled now, when all that they use is defined.
 
         Raises:
-            DefinitionError: A function uses something that can't be pickled.
+            DefinitionError: A function uses something that can't be pickled, or the default of an alias isn't of its
+                type.
         """
         metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
         owner = metadata.owner or module_owner(self.original_cls.__module__)
         return FeaturesetSpec(
             name=self._name,
             features=tuple(item.to_spec() for item in self._features.values()),
-            extractors=tuple(
-                self._function_spec(item) if isinstance(item, Extractor) else item for item in self.extractors
-            ),
+            extractors=tuple(self._extractor_spec(item) for item in self.extractors),
             metadata=replace(metadata, owner=owner),
         )
 
-    def _function_spec(self, item: Extractor) -> PythonExtractor:
+    def _extractor_spec(self, item: Extractor) -> ExtractorSpec:
+        if isinstance(item, FunctionExtractor):
+            return self._function_spec(item)
+        if not isinstance(item, GeneratedExtractor):
+            raise DefinitionTypeError(f"extractor {item.fqn()} is of no known kind: {type(item).__name__}")
+        spec, feature = item.spec, self._features[item.outputs[0].partition(".")[2]]
+        # What a later `.meta(...)` said counts.
+        spec = replace(spec, metadata=feature.metadata)
+        if isinstance(spec, AliasExtractor):
+            # Only here: a program may define a wrong default as long as it doesn't commit it.
+            default = stored_default(f"feature {feature.fqn()}", feature, feature.data_type)
+            spec = replace(spec, default=default)
+        return spec
+
+    def _function_spec(self, item: FunctionExtractor) -> PythonExtractor:
         members = {
-            name: member.function if isinstance(member, Extractor) else member
+            name: member.function if isinstance(member, FunctionExtractor) else member
             for name, member in vars(self.original_cls).items()
             if not name.startswith("__") and name not in self._features
         }
-        where = f"extractor {self._name}.{item.name}"
+        where = f"extractor {item.fqn()}"
         return PythonExtractor(
             name=item.name,
-            inputs=tuple(self._input_names(item)),
-            outputs=tuple(f"{self._name}.{name}" for name in self._output_names(item)),
-            datasets=tuple(dataset.fqn() for dataset in item.datasets),
+            inputs=item.inputs,
+            outputs=item.outputs,
+            datasets=item.datasets,
             version=item.version,
             source_code=source_with_includes(item.function),
             pickled=ship(where, item.function, self._name, tuple(self._features), members),
             env=item.env,
-            metadata=get_metadata(item) or get_metadata(item.function) or Metadata(),
+            metadata=item.metadata,
         )
 
-    def _input_names(self, item: Extractor) -> list[str]:
+    def _inputs(self, item: FunctionExtractor) -> tuple[str, ...]:
         """Return the full names of an extractor's inputs."""
         where = f"extractor {self._name}.{item.name}"
         names = []
-        for given in item.inputs or ():
+        for given in item.given_inputs or ():
             if isinstance(given, str):
-                names.append(f"{self._name}.{self._own(where, given, 'input')}")
+                names.append(self._own(where, given, "input"))
             elif isinstance(given, Feature) and given.name:
                 names.append(given.fqn())
             else:
                 raise DefinitionTypeError(
                     f"{where}: input {_kind(given)} is not a feature; list the features themselves"
                 )
-        return names
+        return tuple(names)
 
-    def _output_names(self, item: Extractor) -> list[str]:
-        """Return the bare names of an extractor's outputs."""
+    def _outputs(self, item: FunctionExtractor) -> tuple[str, ...]:
+        """Return the full names of an extractor's outputs."""
         where = f"extractor {self._name}.{item.name}"
-        if item.outputs is None:
-            return list(self._features)
+        if item.given_outputs is None:
+            return tuple(feature.fqn() for feature in self._features.values())
         names = []
-        for given in item.outputs:
+        for given in item.given_outputs:
             if isinstance(given, str):
                 names.append(self._own(where, given, "output"))
-            elif isinstance(given, Feature) and given.featureset_name == self._name and given.name in self._features:
-                names.append(given.name)
+            elif isinstance(given, Feature) and self._features.get(given.name) is given:
+                names.append(given.fqn())
             elif isinstance(given, Feature):
-                raise DefinitionTypeError(f"{where}: output {given!r} is a feature of another featureset")
+                raise DefinitionTypeError(
+                    f"{where}: output {given!r} is a feature of another featureset; features of {self._name}: "
+                    f"{', '.join(self._features)}"
+                )
             else:
                 raise DefinitionTypeError(f"{where}: output {_kind(given)} is not a feature")
-        return names
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise DefinitionError(f"{where}: output {twice} is named twice")
+        return tuple(names)
 
     def _own(self, where: str, name: str, role: str) -> str:
         if name not in self._features:
             raise DefinitionError(
                 f"{where}: unknown {role} {name}; features of {self._name}: {', '.join(self._features)}"
             )
-        return name
+        return f"{self._name}.{name}"
 
-    def _callable(self, item: Extractor) -> Callable[..., Any]:
+    def _callable(self, item: FunctionExtractor) -> Callable[..., Any]:
         """Return an extractor as a plain function whose results bear full names."""
 
         @functools.wraps(item.function)
-        def call(cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401
-            count = len(item.inputs or ())
-            if len(series) != count:
-                raise DefinitionError(f"extractor {self._name}.{item.name} takes {count} inputs, got {len(series)}")
-            result = item.function(cls, ts, *series)
-            if isinstance(result, pd.Series):
-                return result.rename(f"{self._name}.{result.name}")
-            return result.rename(columns={name: f"{self._name}.{name}" for name in result.columns})
+        def call(cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401 (not checked here)
+            if len(series) != len(item.inputs):
+                raise DefinitionError(
+                    f"extractor {item.fqn()} takes {len(item.inputs)} inputs ({', '.join(item.inputs) or 'none'}), "
+                    f"got {len(series)}"
+                )
+            match item.function(cls, ts, *series):
+                case pd.Series() as result:
+                    return result if result.name is None else result.rename(f"{self._name}.{result.name}")
+                case pd.DataFrame() as result:
+                    return result.rename(columns={name: f"{self._name}.{name}" for name in result.columns})
+                case result:
+                    return result
 
         return call
 
@@ -178,8 +208,11 @@ def featureset(cls: type) -> Featureset:
         DefinitionError: A feature or extractor is wrong; the message names it and what would be right.
         DefinitionTypeError: One is wrong in a type.
     """
+    if not isinstance(cls, type):
+        raise DefinitionTypeError(f"@featureset goes onto a class, not {type(cls).__name__} {cls!r}")
     name = cls.__name__
     where = f"featureset {name}"
+    _refuse_expectations(where, cls)
     module = vars(sys.modules[cls.__module__]) if cls.__module__ in sys.modules else {}
     annotations = own_annotations(cls, {**module, **sys._getframe(1).f_locals})  # noqa: SLF001 (for local names)
     if wrong := [item for item in annotations if item in RESERVED]:
@@ -209,6 +242,18 @@ def featureset(cls: type) -> Featureset:
     generated = [made for item in features.values() if (made := generate(item, features)) is not None]
     _require_one_lookup_a_field(where, generated)
     return Featureset(cls, features, generated)
+
+
+def _refuse_expectations(where: str, cls: type) -> None:
+    marked = [name for name, member in vars(cls).items() if hasattr(_unwrapped(member), EXPECTATIONS_ATTRIBUTE)]
+    if len(marked) > 1:
+        raise DefinitionError(f"{where}: {', '.join(marked)} are all marked by @expectations; one method can be")
+    if marked:
+        raise NotImplementedError(f"{where}: {marked[0]}: features have no @expectations; put them on the dataset")
+
+
+def _unwrapped(member: object) -> object:
+    return member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
 
 
 def _require_one_lookup_a_field(where: str, generated: list[Generated]) -> None:
