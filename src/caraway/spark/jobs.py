@@ -1,5 +1,6 @@
 """A job's plan to a running query."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -48,6 +49,7 @@ def start_job(
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
+    forget_unfinished(checkpoint)
     writer = (
         compile_job(session, plan, bootstrap_servers)
         .writeStream.queryName(plan.job_id)
@@ -66,6 +68,16 @@ def start_job(
             return writer.trigger(realTime=f"{checkpoint_interval_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]
         case JobMode.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
+
+
+def forget_unfinished(checkpoint: Path) -> None:
+    """Remove a checkpoint in which no batch was ever committed.
+
+    A kill in the middle of the first commit leaves a temporary file, on which Spark refuses to start ever again
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). Nothing is lost: the job begins at the beginning, as it did then.
+    """
+    if checkpoint.exists() and not any(file.name.isdigit() for file in checkpoint.glob("commits/*")):
+        shutil.rmtree(checkpoint)
 
 
 def _read(session: SparkSession, topics: Sequence[str], mode: JobMode, bootstrap_servers: str) -> DataFrame:
