@@ -2,23 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import orjson
 
 from caraway.errors import InvalidInputError
-
-
-class Missing:
-    """Stands for a field that a row doesn't have: null is a value."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "missing"
-
-
-MISSING: Final = Missing()
+from caraway.graph.column_casts import MISSING
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ what is left goes through the cast of each value.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from caraway.dtypes.instants import MAX_SECONDS
 from caraway.dtypes.types import (
@@ -24,9 +24,20 @@ from caraway.dtypes.types import (
 )
 from caraway.dtypes.values import INT_MAX, INT_MIN, cast
 from caraway.errors import InvalidInputError
-from caraway.ingest.table import MISSING
 
 NULL = type(None)
+
+
+class Missing:
+    """Stands for a field that a row doesn't have: null is a value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "missing"
+
+
+MISSING: Final = Missing()
 
 # Casts a whole column, or returns None where the values have to be looked at one by one.
 Fast = Callable[[list[object], set[type]], list[object] | None]

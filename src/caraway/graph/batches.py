@@ -1,0 +1,159 @@
+"""Rows on their way from a source's payload to a dataset: raw columns, columns that are typed already, errors."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import pandas as pd
+
+from caraway.dtypes.frames import to_series
+from caraway.dtypes.types import DataType
+from caraway.dtypes.values import is_null
+from caraway.errors import InvalidInputError
+from caraway.graph.column_casts import MISSING, ColumnCast
+
+
+class Stage(StrEnum):
+    """Where a record failed."""
+
+    DECODE = "decode"
+    ENVELOPE = "envelope"
+    PREPROC = "preproc"
+    WHERE = "where"
+    CAST = "cast"
+    CDC = "cdc"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordError:
+    """Why a row isn't in the dataset.
+
+    `row` is its number in the batch, `field` is empty if the whole row is at fault.
+    """
+
+    row: int
+    stage: Stage
+    field: str
+    message: str
+
+
+@dataclass(slots=True)
+class Typed:
+    """A column in stored form (docs/records.md)."""
+
+    dtype: DataType
+    stored: list[object]
+
+
+@dataclass(slots=True)
+class Batch:
+    """The rows that are still on their way.
+
+    `numbers` are the rows' numbers in what came; `raw` has their payload as it came, `made` what preproc made of it and
+    `typed` what was cast. `frame` is the payload as a user's function sees it.
+    """
+
+    numbers: list[int]
+    raw: dict[str, list[object]]
+    frame: pd.DataFrame
+    made: dict[str, list[object]] = field(default_factory=dict)
+    typed: dict[str, Typed] = field(default_factory=dict)
+    errors: list[RecordError] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def column(self, name: str) -> list[object]:
+        """Return a column of the payload; `MISSING` stands for what a row doesn't have."""
+        found = self.raw.get(name)
+        return [MISSING] * len(self) if found is None else found
+
+    def refuse(self, stage: Stage, name: str, messages: Mapping[int, str]) -> None:
+        """Take rows out, by position, and say why."""
+        if not messages:
+            return
+        self.errors += [
+            RecordError(row=self.numbers[position], stage=stage, field=name, message=message)
+            for position, message in sorted(messages.items())
+        ]
+        self.keep([position for position in range(len(self)) if position not in messages])
+
+    def keep(self, positions: Sequence[int]) -> None:
+        """Keep only the rows at these positions."""
+        if len(positions) == len(self):
+            return
+        self.numbers = [self.numbers[p] for p in positions]
+        self.frame = self.frame.iloc[list(positions)].reset_index(drop=True)
+        for columns in (self.raw, self.made):
+            for name, values in columns.items():
+                columns[name] = [values[p] for p in positions]
+        for typed in self.typed.values():
+            typed.stored = [typed.stored[p] for p in positions]
+
+    def put(self, name: str, values: list[object], dtype: DataType | None = None) -> None:
+        """Lay over the payload what preproc made: raw values, or stored ones of a type."""
+        self.made[name] = values
+        if dtype is None:
+            self.typed.pop(name, None)
+        else:
+            self.typed[name] = Typed(dtype, values)
+
+    def cast(self, name: str, dtype: DataType, *, stage: Stage) -> None:
+        """Cast a column of the payload, or what preproc made of it, to a dataset's field of the same name."""
+        if name in self.typed:
+            return
+        done = ColumnCast(dtype)(self.made[name] if name in self.made else self.column(name))
+        self.typed[name] = Typed(dtype, done.values)
+        self.refuse(stage, name, done.errors)
+
+    def seen_by_functions(self, declared: Mapping[str, Typed]) -> pd.DataFrame:
+        """Return the payload with what was made of it so far, and with `declared` columns, for a user's function."""
+        frame = self.frame.copy(deep=False)
+        for name, values in self.made.items():
+            typed = self.typed.get(name)
+            frame[name] = to_series(typed.stored, typed.dtype) if typed else _plain(values)
+        for name, typed in declared.items():
+            frame[name] = to_series(typed.stored, typed.dtype)
+        return frame
+
+
+def batch_of_frame(frame: pd.DataFrame) -> Batch:
+    """Take a frame for a batch: each row has all columns."""
+    frame = frame.reset_index(drop=True)
+    raw = {str(name): without_nan(frame[name].tolist()) for name in frame.columns}
+    return Batch(list(range(len(frame))), raw, frame)
+
+
+def without_nan(values: Iterable[object]) -> list[object]:
+    """Put None for all that stands for null in pandas."""
+    return [None if is_null(value) else value for value in values]
+
+
+def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> Batch:
+    """Take self-describing records for a batch: each has the members that it has."""
+    names: Collection[str] = dict.fromkeys(name for record in records for name in record)
+    raw = {name: [record.get(name, MISSING) for record in records] for name in names}
+    shown = {name: _plain([None if value is MISSING else value for value in values]) for name, values in raw.items()}
+    frame = pd.DataFrame(shown, index=pd.RangeIndex(len(records)))
+    return Batch(list(range(len(records)) if numbers is None else numbers), raw, frame)
+
+
+def _plain(values: list[object]) -> "pd.Series[Any]":
+    return pd.Series(values, dtype=object).infer_objects()
+
+
+def member(value: Any, name: str) -> Any:  # noqa: ANN401 (any raw value)
+    """Return a member of a struct of the payload; null if the struct is null or hasn't got it.
+
+    Raises:
+        InvalidInputError: The value is no struct.
+    """
+    if value is MISSING or is_null(value):
+        return None
+    if isinstance(value, Mapping):
+        return value.get(name)
+    attributes = getattr(value, "__dict__", None)
+    if attributes is None:
+        raise InvalidInputError(f"{value!r} is {type(value).__name__}, which has no member {name}")
+    return attributes.get(name)

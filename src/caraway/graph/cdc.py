@@ -1,0 +1,203 @@
+"""Change data capture: from Debezium's envelopes to inserts and deletes of a dataset.
+
+An envelope is an object with `op`, `before`, `after`, `source` and `ts_ms`, bare or under `payload`. preproc and where
+act on `before` and `after` separately, as on rows of their own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import orjson
+import pandas as pd
+
+from caraway.dtypes.values import is_null
+from caraway.errors import InvalidInputError
+from caraway.graph.batches import RecordError, Stage, batch_of_records
+from caraway.graph.cdc_types import in_logical_types
+from caraway.graph.records import Row, demanded_columns, map_batch, map_records, spell_error
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec
+
+ENVELOPE_COLUMNS = ("before", "after", "op")
+MILLISECOND_US = 1_000
+
+
+class ChangeKind(StrEnum):
+    """What a change does to the row of its key."""
+
+    INSERT = "insert"
+    DELETE = "delete"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A row of a dataset that holds from `at_us` on, or holds no more.
+
+    `number` is that of the record it comes from. A delete has at least the fields that are keys; it never takes effect
+    before the row that it deletes, whatever its time. An insert of a key that has a row replaces it.
+    """
+
+    number: int
+    kind: ChangeKind
+    row: Row
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedChanges:
+    """Changes of a dataset in the order of their records, and why other records made none."""
+
+    changes: tuple[Change, ...]
+    errors: tuple[RecordError, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Envelope:
+    number: int
+    op: str
+    before: Mapping[str, object] | None
+    after: Mapping[str, object] | None
+    at_us: int | None
+
+
+def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[Change]:
+    """Make changes of a dataset from a frame of envelopes: columns `before`, `after`, `op`, or one `payload`.
+
+    Raises:
+        InvalidInputError: A record isn't an envelope or doesn't fit: names the dataset, the source, the row, the field.
+    """
+    columns = [str(name) for name in frame.columns]
+    if not frame.empty and "payload" not in columns and (missing := [c for c in ENVELOPE_COLUMNS if c not in columns]):
+        raise InvalidInputError(
+            f'dataset {dataset.name}, cdc="debezium": the frame has no column {", ".join(missing)}; a frame of '
+            f"envelopes has before, after, op, source, ts_ms, or payload; columns: {', '.join(columns)}"
+        )
+    mapped = map_envelopes(
+        dataset, source, [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+    )
+    if mapped.errors:
+        raise InvalidInputError(spell_error(dataset, source, mapped.errors[0]))
+    return list(mapped.changes)
+
+
+def map_envelopes(
+    dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object] | None]
+) -> MappedChanges:
+    """Make changes of a dataset from envelopes; None is a tombstone, which says nothing."""
+    envelopes: list[_Envelope] = []
+    errors: list[RecordError] = []
+    for number, record in enumerate(records):
+        try:
+            envelope = _read(dataset, number, record)
+        except InvalidInputError as error:
+            errors.append(RecordError(row=number, stage=Stage.ENVELOPE, field="", message=str(error)))
+            continue
+        if envelope is not None:
+            envelopes.append(envelope)
+    before, after, failed = _mapped_sides(dataset, source, envelopes)
+    bad = {error.row for error in failed}
+    changes: list[Change] = []
+    for envelope in envelopes:
+        if envelope.number in bad:
+            continue
+        try:
+            changes += _changes(dataset, envelope, before.get(envelope.number), after.get(envelope.number))
+        except InvalidInputError as error:
+            failed.append(RecordError(row=envelope.number, stage=Stage.CDC, field="", message=str(error)))
+    return MappedChanges(changes=tuple(changes), errors=tuple(sorted(errors + failed, key=lambda error: error.row)))
+
+
+def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None) -> _Envelope | None:
+    """Take an envelope out of a record; None if it says nothing."""
+    if record is None:
+        return None
+    schema = _object(record.get("schema"), "schema")
+    inner = _object(record["payload"], "payload") if "payload" in record else record
+    if inner is None:
+        return None
+    op = inner.get("op")
+    if op == "m":
+        return None
+    if not isinstance(op, str) or op not in {"c", "r", "u", "d"}:
+        raise InvalidInputError(f"op is {op!r}; one of c, r, u, d is expected")
+    before, after = (in_logical_types(_object(inner.get(side), side), schema, side) for side in ("before", "after"))
+    if op == "d" and before is None:
+        raise InvalidInputError("op d needs before, with the key of the row that is deleted")
+    if op != "d" and after is None:
+        raise InvalidInputError(f"op {op} needs after, the row that is inserted")
+    if not dataset.keys and op in {"u", "d"}:
+        raise InvalidInputError(f"op {op} changes a row, and the dataset has no keys: it only takes inserts")
+    return _Envelope(
+        number=number,
+        op=op,
+        before=before if op in {"u", "d"} else None,
+        after=after if op != "d" else None,
+        at_us=_time_us(inner),
+    )
+
+
+def _object(value: Any, name: str) -> Mapping[str, object] | None:  # noqa: ANN401 (what a payload has)
+    """Return an object; from text files it comes as JSON."""
+    if is_null(value) or value == "":
+        return None
+    if isinstance(value, (str, bytes)):
+        try:
+            value = orjson.loads(value)
+        except orjson.JSONDecodeError as error:
+            raise InvalidInputError(f"{name} is text that isn't JSON: {error}") from None
+    if value is not None and not isinstance(value, Mapping):
+        raise InvalidInputError(f"{name} is {type(value).__name__} {value!r}; an object is expected")
+    return value
+
+
+def _time_us(envelope: Mapping[str, object]) -> int | None:
+    inner = _object(envelope.get("source"), "source") or {}
+    for found in (inner.get("ts_ms"), envelope.get("ts_ms")):
+        if isinstance(found, (int, float)) and not is_null(found):
+            return int(found) * MILLISECOND_US
+    return None
+
+
+def _mapped_sides(
+    dataset: DatasetSpec, source: SourceSpec, envelopes: Sequence[_Envelope]
+) -> tuple[dict[int, Row], dict[int, Row], list[RecordError]]:
+    """Map the rows before and after; those that `where` doesn't admit are in neither."""
+    afters = [(e.number, e.after) for e in envelopes if e.after is not None]
+    mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]))
+    demanded = demanded_columns(dataset, source).keys()
+    before: dict[int, Row] = {}
+    errors = list(mapped_after.errors)
+    for envelope in envelopes:
+        if envelope.before is None:
+            continue
+        if demanded <= envelope.before.keys():
+            mapped = map_records(dataset, source, [envelope.before])
+            if not mapped.errors:
+                before.update((envelope.number, row) for _, row in mapped.rows)
+                continue
+        # The database sends no more than the key, or what it sends was never admitted: the key is enough to delete.
+        keys = map_batch(dataset, source, batch_of_records([envelope.before], [envelope.number]), fields=dataset.keys)
+        before.update(dict(keys.rows))
+        # An update whose key can't be read is one of the stored row of its new key.
+        errors += keys.errors if envelope.op == "d" else ()
+    return before, dict(mapped_after.rows), errors
+
+
+def _changes(dataset: DatasetSpec, envelope: _Envelope, before: Row | None, after: Row | None) -> list[Change]:
+    changes = []
+    key = [after[name] for name in dataset.keys] if after is not None else None
+    if before is not None and [before[name] for name in dataset.keys] != key:
+        at_us = envelope.at_us
+        if at_us is None:
+            raise InvalidInputError("neither source.ts_ms nor ts_ms tells when the row was deleted")
+        own = before.get(dataset.timestamp)
+        if isinstance(own, int):
+            at_us = max(at_us, own)
+        changes.append(Change(number=envelope.number, kind=ChangeKind.DELETE, row=before, at_us=at_us))
+    if after is not None:
+        at = after[dataset.timestamp]
+        assert isinstance(at, int)  # noqa: S101 (a row in stored form)
+        changes.append(Change(number=envelope.number, kind=ChangeKind.INSERT, row=after, at_us=at))
+    return changes

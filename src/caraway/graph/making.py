@@ -1,0 +1,245 @@
+"""What a source makes of its payload before it is cast: preproc and where.
+
+Entries of preproc run in order. A `Ref` and the columns of a schema are those of the payload; expressions and functions
+see the payload with what earlier entries made laid over it.
+"""
+
+import pickle
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+
+from caraway.dtypes.types import (
+    BOOL,
+    DATETIME,
+    BetweenType,
+    DataType,
+    OneOfType,
+    RegexType,
+    is_optional,
+    optional,
+    strip_optional,
+    type_name,
+)
+from caraway.dtypes.values import cast
+from caraway.errors import InvalidInputError
+from caraway.expr.nodes import Node
+from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.references import columns_of
+from caraway.graph.batches import Batch, Stage, Typed, member, without_nan
+from caraway.graph.column_casts import MISSING, ColumnCast
+from caraway.graph.functions import PythonFunction
+from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
+
+ROW = "__caraway_row"
+RESULT = "__caraway_result"
+
+Fields = Mapping[str, DataType]
+
+
+def make_columns(
+    batch: Batch, source: SourceSpec, fields: Fields, now_us: int, *, only: Collection[str] | None = None
+) -> None:
+    """Run preproc, or its entries for the fields in `only`; rows for which it fails are taken out."""
+    for name, made in source.preproc:
+        if only is not None and name not in only:
+            continue
+        match made:
+            case Ref():
+                _copy(batch, name, made)
+            case Constant():
+                _repeat(batch, name, made, fields[name])
+            case Computed():
+                _compute(batch, name, made, fields, now_us)
+
+
+def keep_wanted(batch: Batch, source: SourceSpec, fields: Fields, now_us: int) -> None:
+    """Run where: keep the rows for which it is true. Null isn't."""
+    where = source.where
+    if where is None or not len(batch):
+        return
+    # A field that preproc made is read as made: the payload needn't have it.
+    declared = _declared(batch, where, Stage.WHERE)
+    if isinstance(where.by, PythonFunction):
+        values = _called(batch, where.by, declared, Stage.WHERE, "")
+    else:
+        values = _evaluated(
+            batch, where.by, optional(BOOL), declared, fields=fields, stage=Stage.WHERE, name="", now_us=now_us
+        )
+    wrong = [p for p, value in enumerate(values) if value is not None and not isinstance(value, (bool, np.bool_))]
+    batch.refuse(Stage.WHERE, "", {p: f"where gives {values[p]!r}, a boolean is expected" for p in wrong})
+    values = [value for p, value in enumerate(values) if p not in wrong]
+    batch.keep([p for p, value in enumerate(values) if value])
+
+
+def _copy(batch: Batch, name: str, ref: Ref) -> None:
+    first, *rest = ref.path
+    values, errors = list(batch.column(first)), {}
+    for position, value in enumerate(values):
+        if not rest:
+            if value is MISSING:
+                errors[position] = f"the payload has no column {first}"
+            continue
+        try:
+            for part in rest:
+                value = member(value, part)  # noqa: PLW2901 (a walk)
+        except InvalidInputError as error:
+            errors[position] = f"{_spelled(ref)}: {error}"
+            value = None  # noqa: PLW2901
+        values[position] = value
+    batch.put(name, values)
+    batch.refuse(Stage.PREPROC, name, errors)
+
+
+def _spelled(ref: Ref) -> str:
+    return ref.path[0] + "".join(f"[{part}]" for part in ref.path[1:])
+
+
+def _repeat(batch: Batch, name: str, constant: Constant, field: DataType) -> None:
+    if constant.dtype == DATETIME:
+        # An instant is stored as a number already, which the cast would take for an epoch of some unit.
+        batch.put(name, [constant.value] * len(batch), field)
+    else:
+        batch.put(name, [constant.value] * len(batch))
+
+
+def _compute(batch: Batch, name: str, computed: Computed, fields: Fields, now_us: int) -> None:
+    if not len(batch):
+        batch.put(name, [])
+        return
+    declared = _declared(batch, computed, Stage.PREPROC, name)
+    if isinstance(computed.by, PythonFunction):
+        batch.put(name, _called(batch, computed.by, declared, Stage.PREPROC, name))
+    else:
+        values = _evaluated(
+            batch,
+            computed.by,
+            fields[name],
+            declared,
+            fields=fields,
+            stage=Stage.PREPROC,
+            name=name,
+            now_us=now_us,
+        )
+        batch.put(name, values, fields[name])
+        batch.refuse(Stage.PREPROC, name, _unfit(values, fields[name]))
+
+
+def _declared(batch: Batch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
+    """Cast the columns of the payload that a schema declares; rows where that fails are taken out."""
+    schema = [
+        (column, dtype) for column, dtype in computed.schema if stage is Stage.PREPROC or column not in batch.made
+    ]
+    for column, dtype in schema:
+        missing = f"the payload has no column {column}, which the schema declares as {type_name(dtype)}"
+        raw = batch.column(column)
+        errors = {p: missing for p, value in enumerate(raw) if value is MISSING}
+        cast_column = ColumnCast(dtype)(raw)
+        errors = {**{p: f"column {column}: {m}" for p, m in cast_column.errors.items()}, **errors}
+        batch.refuse(stage, name or column, errors)
+    # Once more for the rows that are left: a later column may have taken out rows of an earlier one.
+    return {column: Typed(dtype, ColumnCast(dtype)(batch.column(column)).values) for column, dtype in computed.schema}
+
+
+def _called(
+    batch: Batch, function: PythonFunction, declared: Mapping[str, Typed], stage: Stage, name: str
+) -> list[object]:
+    """Call a user's function with the whole batch; if it fails, with each row, so that the others get through."""
+    frame = batch.seen_by_functions(declared)
+    call = loaded(function.pickled)
+    try:
+        return _series(call(frame), len(frame), function)
+    except Exception:  # noqa: BLE001 (a user's function may raise anything)
+        values: list[object] = []
+        errors: dict[int, str] = {}
+        for position in range(len(frame)):
+            try:
+                row = frame.iloc[[position]].reset_index(drop=True)
+                values += _series(call(row), 1, function)
+            except Exception as error:  # noqa: BLE001
+                errors[position] = f"{function.name} raised {type(error).__name__}: {error}"
+        batch.refuse(stage, name, errors)
+        return values
+
+
+def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:  # noqa: ANN401 (users return anything)
+    if not isinstance(result, pd.Series) or len(result) != rows:
+        size = f" of {len(result)}" if hasattr(result, "__len__") else ""
+        raise InvalidInputError(
+            f"{function.name} returned {type(result).__name__}{size}; a Series with a value for each of the {rows} "
+            "rows is expected"
+        )
+    return without_nan(result.tolist())
+
+
+@lru_cache(maxsize=1024)
+def loaded(pickled: bytes) -> Any:  # noqa: ANN401 (a user's function)
+    """Load a user's function, once a process."""
+    return pickle.loads(pickled)  # noqa: S301 (the definitions of those who run this process)
+
+
+def _evaluated(
+    batch: Batch,
+    node: Node,
+    wanted: DataType,
+    declared: dict[str, Typed],
+    *,
+    fields: Fields,
+    stage: Stage,
+    name: str,
+    now_us: int,
+) -> list[Any]:
+    """Evaluate an expression over the columns that it reads."""
+    read = [column for column in columns_of(node) if column not in declared]
+    before = len(batch)
+    for column in read:
+        batch.cast(column, fields[column], stage=stage)
+    if len(batch) != before:
+        # Rows were taken out: the declared columns have to follow.
+        declared = {c: Typed(t.dtype, ColumnCast(t.dtype)(batch.column(c)).values) for c, t in declared.items()}
+    columns = {**{column: batch.typed[column] for column in read}, **declared}
+    try:
+        return _run(node, wanted, columns, range(len(batch)), now_us)
+    except (pl.exceptions.PolarsError, InvalidInputError):
+        values: list[Any] = []
+        errors: dict[int, str] = {}
+        for position in range(len(batch)):
+            try:
+                values += _run(node, wanted, columns, [position], now_us)
+            except (pl.exceptions.PolarsError, InvalidInputError) as error:
+                errors[position] = str(error)
+        batch.refuse(stage, name, errors)
+        return values
+
+
+def _run(
+    node: Node, wanted: DataType, columns: Mapping[str, Typed], positions: Sequence[int], now_us: int
+) -> list[Any]:
+    series = [to_polars(name, [typed.stored[p] for p in positions], typed.dtype) for name, typed in columns.items()]
+    # With a column of the frame beside it a constant is repeated for each row.
+    rows = pl.DataFrame([pl.Series(ROW, list(positions), dtype=pl.Int64), *series])
+    schema = {name: typed.dtype for name, typed in columns.items()}
+    computed = rows.with_columns(compile_as(node, wanted, schema, now=now_us).alias(RESULT))[RESULT]
+    return from_polars(computed, wanted)
+
+
+def _unfit(values: list[Any], dtype: DataType) -> dict[int, str]:
+    """Check what an expression gave against its field: nulls and restrictions."""
+    errors: dict[int, str] = {}
+    inner = strip_optional(dtype)
+    check = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
+    for position, value in enumerate(values):
+        if value is None:
+            if not is_optional(dtype):
+                errors[position] = f"expected {type_name(dtype)}, the expression gives null"
+        elif check is not None:
+            try:
+                check(value)
+            except InvalidInputError as error:
+                errors[position] = str(error)
+    return errors

@@ -1,0 +1,153 @@
+"""From a source's raw rows to rows of a dataset: preproc, where, selection of the fields, cast, restrictions.
+
+Pure functions, which the in-process engine and the server share. Each dataset starts from its own copy of what came, so
+what one makes of it is nothing to another.
+
+* `typed_rows` for a frame that a test logs: all rows or an error.
+* `map_records` for self-describing records: the rows that fit, and an error for each that doesn't.
+* `admission` for what is left after that: since, until and sample.
+
+Changes of a change data capture are taken apart in `caraway.graph.cdc`.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from caraway.errors import InvalidInputError
+from caraway.expr.references import columns_of
+from caraway.graph.batches import Batch, RecordError, Stage, batch_of_frame, batch_of_records
+from caraway.graph.connectors import identifier
+from caraway.graph.functions import PythonFunction
+from caraway.graph.making import keep_wanted, make_columns
+from caraway.graph.sampling import sampler
+from caraway.graph.sources import Computed, Ref, SourceSpec
+from caraway.graph.specs import DatasetSpec
+
+# A row of a dataset in stored form (docs/records.md), by field.
+Row = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedRows:
+    """Rows of a dataset with their numbers in what came, and why the others aren't among them."""
+
+    rows: tuple[tuple[int, Row], ...]
+    errors: tuple[RecordError, ...]
+
+
+def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[Row]:
+    """Make rows of a dataset from a frame: of all rows that `where` admits, in order.
+
+    The frame needs every column that isn't made by preproc, optional ones too. Neither since, until nor sample count
+    here.
+
+    Args:
+        dataset: The dataset.
+        source: One of its sources, with cdc "append", "upsert" or "native".
+        frame: The raw rows.
+
+    Returns:
+        The rows in stored form (docs/records.md), each with all fields of the dataset, the timestamp among them.
+
+    Raises:
+        InvalidInputError: A column is missing, or a value doesn't fit: names the dataset, the source, the field, the
+            number of the row and the value.
+    """
+    if frame.empty:
+        return []
+    require_columns(dataset, source, [str(name) for name in frame.columns])
+    mapped = map_batch(dataset, source, batch_of_frame(frame))
+    if mapped.errors:
+        raise InvalidInputError(spell_error(dataset, source, mapped.errors[0]))
+    return [row for _, row in mapped.rows]
+
+
+def map_records(dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object]]) -> MappedRows:
+    """Make rows of a dataset from self-describing records: what is absent and may be null is null."""
+    return map_batch(dataset, source, batch_of_records(records))
+
+
+def map_batch(
+    dataset: DatasetSpec, source: SourceSpec, batch: Batch, *, fields: Sequence[str] | None = None
+) -> MappedRows:
+    """Take a batch through preproc, where and cast; `fields`: make only these, and without where."""
+    now_us = time.time_ns() // 1_000
+    types = {f.name: f.dtype for f in dataset.fields}
+    make_columns(batch, source, types, now_us, only=fields)
+    if fields is None:
+        keep_wanted(batch, source, types, now_us)
+    names = list(types) if fields is None else list(fields)
+    for name in names:
+        batch.cast(name, types[name], stage=Stage.CAST)
+    columns = [batch.typed[name].stored for name in names]
+    rows = tuple(
+        (number, dict(zip(names, values, strict=True)))
+        for number, values in zip(batch.numbers, zip(*columns, strict=True), strict=True)
+    )
+    return MappedRows(rows=rows, errors=tuple(sorted(batch.errors, key=lambda error: error.row)))
+
+
+def admission(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], bool]:
+    """Compile whether a row is admitted by since, until and sample."""
+    timestamp = dataset.timestamp
+    since, until = source.since_us, source.until_us
+    sampled = sampler(dataset, source)
+
+    def is_admitted(row: Row) -> bool:
+        at = row[timestamp]
+        assert isinstance(at, int)  # noqa: S101 (a row in stored form)
+        return (since is None or at >= since) and (until is None or at < until) and sampled(row)
+
+    return is_admitted
+
+
+def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]:
+    """Return the columns that a payload must have, each with what needs it."""
+    made = {name for name, _ in source.preproc}
+    needed = {f.name: f"field {f.name}" for f in dataset.fields if f.name not in made}
+    for name, value in source.preproc:
+        if isinstance(value, Ref):
+            needed.setdefault(value.path[0], f"preproc of {name}")
+    for name, computed in [*source.preproc, ("", source.where)]:
+        if isinstance(computed, Computed):
+            for column, _ in computed.schema:
+                needed.setdefault(column, f"the schema of preproc of {name}" if name else "the schema of where")
+    return needed
+
+
+def require_columns(dataset: DatasetSpec, source: SourceSpec, columns: Sequence[str]) -> None:
+    """Check that a frame has all columns.
+
+    Raises:
+        InvalidInputError: It hasn't; the message lists those that are missing and those that are there.
+    """
+    missing = {name: why for name, why in demanded_columns(dataset, source).items() if name not in columns}
+    if missing:
+        shown = ", ".join(f"{name} ({why})" for name, why in missing.items())
+        raise InvalidInputError(
+            f"dataset {dataset.name}, source {identifier(source.connector)}: the frame has no column {shown}; "
+            f"columns: {', '.join(columns)}"
+        )
+
+
+def spell_error(dataset: DatasetSpec, source: SourceSpec, error: RecordError) -> str:
+    """Spell an error with all that it concerns."""
+    stage = "" if error.stage is Stage.CAST else f", {error.stage}"
+    field = f", field {error.field}" if error.field else ""
+    return (
+        f"dataset {dataset.name}, source {identifier(source.connector)}{stage}{field}, row {error.row}: {error.message}"
+    )
+
+
+def columns_read(dataset: DatasetSpec, source: SourceSpec) -> frozenset[str] | None:
+    """Return the columns of the payload that count for a source; None: all may, as a user's function sees them all."""
+    read = set(demanded_columns(dataset, source))
+    for computed in [*(value for _, value in source.preproc), source.where]:
+        if isinstance(computed, Computed):
+            if isinstance(computed.by, PythonFunction):
+                return None
+            read |= {*columns_of(computed.by)}
+    return frozenset(read)

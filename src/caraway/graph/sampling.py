@@ -1,0 +1,44 @@
+"""Which rows a sample keeps: a pure function of some of their values, the same in every process and language.
+
+A row is kept if `hash64(values) / 2^64 < rate`. `values` are those of the sampling columns, sorted by name, in stored
+form (docs/records.md), encoded as one MessagePack array in shortest forms, as the keys of records are. `hash64` is the
+first eight bytes of SHA-256 of that, big-endian. So all rows of one key share their fate, and a delete that of its
+insert.
+"""
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
+
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import DatasetSpec
+
+SPAN = 2**64
+
+
+def hash64(values: Sequence[object]) -> int:
+    """Hash values in stored form to 64 bits."""
+    return int.from_bytes(hashlib.sha256(msgspec.msgpack.encode(list(values))).digest()[:8], "big")
+
+
+def sample_columns(dataset: DatasetSpec, source: SourceSpec) -> tuple[str, ...]:
+    """Return the columns that a source is sampled by, sorted by name.
+
+    Those given; else the keys, or in a dataset without keys all fields but the timestamp; without what preproc makes.
+    """
+    if source.sample is not None and source.sample.using:
+        return tuple(sorted(source.sample.using))
+    made = {name for name, _ in source.preproc}
+    candidates = dataset.keys or tuple(f.name for f in dataset.fields if not f.timestamp)
+    return tuple(sorted(name for name in candidates if name not in made))
+
+
+def sampler(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Mapping[str, object]], bool]:
+    """Compile whether the sample of a source has a row."""
+    if source.sample is None:
+        return lambda _row: True
+    columns = sample_columns(dataset, source)
+    # Exact: the product of a float with a power of two is a float.
+    bound = source.sample.rate * SPAN
+    return lambda row: hash64([row[name] for name in columns]) < bound
