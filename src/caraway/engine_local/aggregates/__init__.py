@@ -1,0 +1,1 @@
+"""Aggregates over windows, computed from the single rows in the window."""

@@ -1,0 +1,150 @@
+"""What each aggregate is of the rows in its window, from first principles."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from caraway.dtypes.durations import US_PER_SECOND
+from caraway.dtypes.types import INT, DataType
+from caraway.engine_local.aggregates.numbers import (
+    mean,
+    number_of,
+    population_stddev,
+    rank,
+    rounded,
+    stored_sum,
+    total,
+)
+from caraway.engine_local.tables import identity
+from caraway.graph.operators import AggregateFunction, AggregateSpec
+
+# Below e^-25 a decayed sum counts as nothing.
+NOTHING_LEFT = math.exp(-25)
+
+
+class Sample(NamedTuple):
+    """A row's time and its value of the column that is aggregated (None too if none is)."""
+
+    time_us: int
+    value: Any
+
+
+# From the rows in the window, in the order of time and then of arrival, and the time of the read to the result.
+Compute = Callable[[Sequence[Sample], int], object]
+
+
+def compiled(spec: AggregateSpec, found: DataType | None) -> Compute:
+    """Return what computes an aggregate.
+
+    Args:
+        spec: The aggregate.
+        found: Type of the column that it reads; None for a count that reads none.
+    """
+    of = found or INT
+    match spec.function:
+        case AggregateFunction.COUNT:
+            return _count(spec)
+        case AggregateFunction.DISTINCT:
+            return lambda samples, _: list(_distinct(_listed(spec, samples)))
+        case AggregateFunction.LAST_K:
+            return lambda samples, _: _first_k(spec, _listed(spec, reversed(samples)))
+        case AggregateFunction.FIRST_K:
+            return lambda samples, _: _first_k(spec, _listed(spec, samples))
+        case AggregateFunction.EXP_DECAY_SUM:
+            return _exp_decay_sum(spec, of)
+        case AggregateFunction.SUM:
+            number = number_of(of)
+            return lambda samples, _: stored_sum([number(value) for value in _present(samples)], of, spec.into)
+        case AggregateFunction.AVERAGE:
+            return _of_numbers(spec, of, mean)
+        case AggregateFunction.STDDEV:
+            return _of_numbers(spec, of, population_stddev)
+        case AggregateFunction.MIN:
+            return _extreme(spec, of, min)
+        case AggregateFunction.MAX:
+            return _extreme(spec, of, max)
+        case AggregateFunction.QUANTILE:
+            return _quantile(spec, of)
+
+
+def _present(samples: Iterable[Sample]) -> list[Any]:
+    """Skip nulls."""
+    return [sample.value for sample in samples if sample.value is not None]
+
+
+def _listed(spec: AggregateSpec, samples: Iterable[Sample]) -> list[Any]:
+    """Take null for a value, unless it is to be dropped."""
+    return _present(samples) if spec.dropnull else [sample.value for sample in samples]
+
+
+def _distinct(values: Iterable[Any]) -> Iterable[Any]:
+    """Take each value once, where it comes first."""
+    firsts: dict[object, Any] = {}
+    for value in values:
+        firsts.setdefault(identity(value), value)
+    return firsts.values()
+
+
+def _first_k(spec: AggregateSpec, values: Sequence[Any]) -> list[Any]:
+    return list(_distinct(values) if spec.dedup else values)[: spec.limit]
+
+
+def _count(spec: AggregateSpec) -> Compute:
+    if spec.unique:
+        return lambda samples, _: len({identity(value) for value in _listed(spec, samples)})
+    return lambda samples, _: len(_listed(spec, samples))
+
+
+def _of_numbers(spec: AggregateSpec, of: DataType, function: Callable[[Sequence[Any]], float]) -> Compute:
+    """Apply a function to the numbers, if there are any."""
+    number = number_of(of)
+
+    def compute(samples: Sequence[Sample], _at_us: int) -> object:
+        values = [number(value) for value in _present(samples)]
+        return function(values) if values else spec.default
+
+    return compute
+
+
+def _extreme(spec: AggregateSpec, of: DataType, pick: Callable[..., Any]) -> Compute:
+    number = number_of(of)
+
+    def compute(samples: Sequence[Sample], _at_us: int) -> object:
+        values = _present(samples)
+        if not values:
+            return spec.default
+        found = pick(values, key=lambda value: rank(number(value)))
+        # Which of the equal zeros came first must not show: -0.0 + 0.0 is 0.0.
+        return found + 0.0 if isinstance(found, float) else found
+
+    return compute
+
+
+def _quantile(spec: AggregateSpec, of: DataType) -> Compute:
+    """Take the element at `floor(p * n)` of the sorted values, without interpolation."""
+    number = number_of(of)
+
+    def compute(samples: Sequence[Sample], _at_us: int) -> object:
+        values = sorted((number(value) for value in _present(samples)), key=rank)
+        if not values:
+            return spec.default
+        position = min(len(values) - 1, math.floor((spec.p or 0.0) * len(values)))
+        return rounded(values[position]) + 0.0
+
+    return compute
+
+
+def _exp_decay_sum(spec: AggregateSpec, of: DataType) -> Compute:
+    """Add up `v * 2^(-(T - t) / half_life)`, t in whole seconds."""
+    number, half_life_us = number_of(of), spec.half_life_us or US_PER_SECOND
+
+    def compute(samples: Sequence[Sample], at_us: int) -> object:
+        decayed = []
+        for time_us, value in samples:
+            if value is not None:
+                age_us = at_us - time_us // US_PER_SECOND * US_PER_SECOND
+                decayed.append(rounded(number(value)) * 2.0 ** (-age_us / half_life_us))
+        result = rounded(total(decayed))
+        return 0.0 if abs(result) < NOTHING_LEFT else result
+
+    return compute

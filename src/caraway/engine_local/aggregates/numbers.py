@@ -1,0 +1,91 @@
+"""Exact arithmetic over columns: sums without rounding, rounded once at the end (docs/records.md, Exact sums)."""
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from caraway.dtypes.types import DataType, DecimalType, IntType, base_type, type_name
+from caraway.dtypes.values import DECIMAL_DIGITS, INT_MAX, INT_MIN
+from caraway.errors import InvalidInputError
+
+Number = int | float | Fraction
+# Three-valued where a float may be: infinities and NaN aren't fractions.
+Total = Fraction | float
+
+
+def number_of(dtype: DataType) -> Callable[[Any], Number]:
+    """Return what turns a stored value into a number: decimals are stored as text, all others are numbers."""
+    return Fraction if isinstance(base_type(dtype), DecimalType) else _same
+
+
+def total(numbers: Sequence[Number]) -> Total:
+    """Add numbers without rounding; with infinities or NaN among them, as IEEE 754 does."""
+    special = [number for number in numbers if isinstance(number, float) and not math.isfinite(number)]
+    return sum(special) if special else sum((Fraction(number) for number in numbers), Fraction())
+
+
+def rounded(number: Total) -> float:
+    """Round to the nearest float; infinite beyond the floats."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
+def mean(numbers: Sequence[Number]) -> float:
+    """Return the mean of at least one number, rounded once."""
+    return rounded(total(numbers) / len(numbers))
+
+
+def population_stddev(numbers: Sequence[Number]) -> float:
+    """Return the population standard deviation of at least one number, rounded once; NaN if one isn't finite."""
+    if isinstance(total(numbers), float):
+        return math.nan
+    try:
+        return float(statistics.pstdev([Fraction(number) for number in numbers]))
+    except OverflowError:
+        return math.inf
+
+
+def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:
+    """Return the sum of a column's numbers in stored form.
+
+    Raises:
+        InvalidInputError: It doesn't fit the type.
+    """
+    match base_type(dtype):
+        case IntType():
+            whole = sum(int(number) for number in numbers)
+            if INT_MIN <= whole <= INT_MAX:
+                return whole
+            raise _too_great(name, whole, "64 bits")
+        case DecimalType(scale) as decimal:
+            units = int(total(numbers) * 10**scale)
+            if abs(units) < 10**DECIMAL_DIGITS:
+                return _decimal_text(units, scale)
+            raise _too_great(name, units, f"the {DECIMAL_DIGITS} digits of {type_name(decimal)}")
+        case _:
+            return rounded(total(numbers))
+
+
+def rank(value: Any) -> Any:  # noqa: ANN401 (anything with an order)
+    """Return what orders values of a column: NaN comes after all numbers."""
+    return (value != value, value)  # noqa: PLR0124
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401
+    return value
+
+
+def _too_great(name: str, value: int, limit: str) -> InvalidInputError:
+    return InvalidInputError(
+        f"aggregate: {name}: a sum of {value} doesn't fit {limit}; sum floats, or a shorter window"
+    )
+
+
+def _decimal_text(units: int, scale: int) -> str:
+    whole, fraction = divmod(abs(units), 10**scale)
+    digits = f".{fraction:0{scale}d}" if scale else ""
+    return f"{'-' if units < 0 else ''}{whole}{digits}"

@@ -1,0 +1,94 @@
+"""The output of an aggregation: a function of time, computed when it is read."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from caraway.engine_local.aggregates.functions import Compute, Sample
+from caraway.engine_local.aggregates.windows import Life
+from caraway.engine_local.tables import Key, Relation, Row, Version, key_of, ordered
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One aggregate: the output column and what computes it."""
+
+    name: str
+    compute: Compute
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rows of one group.
+
+    `samples` has, for each aggregate, what counts in it and when, in the order of time and then of arrival. `since_us`
+    is when the group is there without any.
+    """
+
+    key_row: Row
+    samples: tuple[list[tuple[Life, Sample]], ...]
+    since_us: list[int] = field(default_factory=list)
+
+    def changes(self) -> list[int]:
+        """Return the times at which something changes, ascending; from the first on the group is there."""
+        lives = [life for samples in self.samples for life, _ in samples]
+        leaves = [life.leave_us for life in lives if life.leave_us is not None]
+        return sorted({*self.since_us, *(life.enter_us for life in lives), *leaves})
+
+
+class Aggregated:
+    """A table of groups; see `caraway.engine_local.tables.Table`."""
+
+    def __init__(
+        self, keys: Sequence[str], timestamp: str, columns: Sequence[Column], groups: Mapping[Key, Group]
+    ) -> None:
+        """Take groups, none of which is changed ever after."""
+        self._keys = keys
+        self._timestamp = timestamp
+        self._columns = columns
+        self._groups = groups
+
+    @cached_property
+    def _relation(self) -> Relation:
+        return Relation(self._keys, ordered(self._history()))
+
+    @property
+    def versions(self) -> Sequence[Version]:
+        """All values that a group ever has, those of the future too: rows that will have left the window."""
+        return self._relation.versions
+
+    @property
+    def by_key(self) -> Mapping[Key, Sequence[Version]]:
+        """The same for each group."""
+        return self._relation.by_key
+
+    def find(self, key: Key, at_us: int) -> Version | None:
+        """Compute what a group is at a time: its time stamp is that of the last change."""
+        group = self._groups.get(key)
+        if group is None:
+            return None
+        changes = group.changes()
+        begin_us = max((change for change in changes if change <= at_us), default=None)
+        if begin_us is None:
+            return None
+        end_us = min((change for change in changes if change > at_us), default=None)
+        return Version(self._row(group, begin_us, at_us), begin_us, end_us)
+
+    def keyed_by(self, keys: Sequence[str]) -> "Aggregated":
+        """See `caraway.engine_local.tables.Table`."""
+        if tuple(keys) == tuple(self._keys):
+            return self
+        groups = {key_of(group.key_row, keys): group for group in self._groups.values()}
+        return Aggregated(keys, self._timestamp, self._columns, groups)
+
+    def _history(self) -> Iterator[Version]:
+        for group in self._groups.values():
+            changes = group.changes()
+            for begin_us, end_us in zip(changes, [*changes[1:], None], strict=True):
+                yield Version(self._row(group, begin_us, begin_us), begin_us, end_us)
+
+    def _row(self, group: Group, begin_us: int, at_us: int) -> Row:
+        row: Row = {**group.key_row, self._timestamp: begin_us}
+        for column, samples in zip(self._columns, group.samples, strict=True):
+            row[column.name] = column.compute([sample for life, sample in samples if life.holds(at_us)], at_us)
+        return row

@@ -1,0 +1,108 @@
+"""When a row counts in a window: a life with a begin and an end on the axis of the times of reads.
+
+All windows of aggregates come down to this. A value at T is computed from the rows that are alive at T.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from caraway.dtypes.durations import US_PER_SECOND
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+
+# A row lives until its time plus the window plus this, exclusive: windows count whole seconds.
+REST_US = US_PER_SECOND
+# What the end of a session lies behind its last row, whose second it belongs to.
+SESSION_END_US = 1
+
+
+class Life(NamedTuple):
+    """The times of reads at which a row counts: from `enter_us` to `leave_us`, exclusive; None: for good."""
+
+    enter_us: int
+    leave_us: int | None
+
+    def holds(self, at_us: int) -> bool:
+        """Tell whether the row counts at a time."""
+        return self.enter_us <= at_us and (self.leave_us is None or at_us < self.leave_us)
+
+
+def life(
+    window: ContinuousWindow | HoppingWindow, time_us: int, retracted_us: int | None, frontier_us: int
+) -> Life | None:
+    """Tell at which times of reads a row counts.
+
+    Args:
+        window: The window of the aggregate.
+        time_us: When the row is.
+        retracted_us: When it is taken back; None: never.
+        frontier_us: The greatest time that the aggregation has seen, of any group.
+
+    Returns:
+        None if it never counts: its first bucket isn't closed yet, or it was taken back before.
+    """
+    match window:
+        case ContinuousWindow(length_us=None):
+            born = Life(time_us, retracted_us)
+        case ContinuousWindow(length_us=int(length_us)):
+            expiry_us = time_us + length_us + REST_US
+            born = Life(time_us, expiry_us if retracted_us is None else min(expiry_us, retracted_us))
+        case HoppingWindow():
+            born = _bucketed(window, time_us, retracted_us, frontier_us - window.lookback_us)
+    return born if born.leave_us is None or born.enter_us < born.leave_us else None
+
+
+def _bucketed(window: HoppingWindow, time_us: int, retracted_us: int | None, closed_us: int) -> Life:
+    """Live from the end of the first bucket that holds the row to the first end of one that doesn't any more.
+
+    Of the ends after `closed_us` nothing is known yet.
+    """
+    leaves = []
+    if window.length_us is not None:
+        # The first bucket that begins after the row.
+        leaves.append(next_end(window, time_us + window.length_us))
+    if retracted_us is not None:
+        leaves.append(next_end(window, retracted_us))
+    enter_us = next_end(window, time_us)
+    if enter_us > closed_us:
+        return Life(enter_us, enter_us)
+    leave_us = min(leaves, default=None)
+    return Life(enter_us, None if leave_us is None or leave_us > closed_us else leave_us)
+
+
+def next_end(window: HoppingWindow, time_us: int) -> int:
+    """Return the first end of a bucket after a time: `n * stride + length`; a multiple of the stride if unbounded."""
+    offset_us = window.length_us or 0
+    return (time_us - offset_us) // window.stride_us * window.stride_us + window.stride_us + offset_us
+
+
+def buckets_of(window: HoppingWindow, length_us: int, time_us: int, frontier_us: int) -> Iterator[int]:
+    """Yield the ends of the closed buckets that hold a row."""
+    end_us = next_end(window, time_us)
+    while end_us <= min(time_us + length_us, frontier_us - window.lookback_us):
+        yield end_us
+        end_us += window.stride_us
+
+
+def sessions(times_us: Sequence[int], gap_us: int) -> list[tuple[int, int]]:
+    """Cut ascending times into sessions: runs in which the next is at most `gap_us` after the one before.
+
+    Times count in whole seconds.
+
+    Returns:
+        Positions of each session: the first one, and the one behind the last.
+    """
+    starts = [
+        position
+        for position, time_us in enumerate(times_us)
+        if not position or _second(time_us) - _second(times_us[position - 1]) > gap_us
+    ]
+    return list(zip(starts, [*starts[1:], len(times_us)], strict=True))
+
+
+def session_window(first_us: int, last_us: int) -> tuple[int, int]:
+    """Return begin and end of a session: those of its first and of its last row, in whole seconds, the end excluded."""
+    return _second(first_us), _second(last_us) + SESSION_END_US
+
+
+def _second(time_us: int) -> int:
+    return time_us // US_PER_SECOND * US_PER_SECOND

@@ -1,0 +1,1 @@
+"""Operators of pipelines as pure functions of tables."""

@@ -1,0 +1,100 @@
+"""Operators by expressions, which polars computes: filter and assign."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import polars as pl
+
+from caraway.dtypes.types import (
+    BOOL,
+    BetweenType,
+    DataType,
+    OneOfType,
+    RegexType,
+    is_optional,
+    optional,
+    strip_optional,
+    type_name,
+)
+from caraway.dtypes.values import cast
+from caraway.engine_local.operators.columns import keep
+from caraway.engine_local.tables import Relation, Table, Version
+from caraway.errors import InvalidInputError
+from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.printer import print_node
+from caraway.graph.operators import Assign, AssignedColumn, Filter
+from caraway.graph.schemas import Schema
+
+# A column beside those of the rows: a constant is repeated for each row of what stands beside it.
+ROW = "__caraway row"
+
+# A column of values for each expression.
+Evaluate = Callable[[Sequence[Version]], list[list[object]]]
+
+
+def compile_filter(operator: Filter, before: Schema) -> Callable[[Table], Table]:
+    """Return the operator as a function of its input; null counts as false."""
+    evaluate = _compile([AssignedColumn(name="filter", dtype=optional(BOOL), expr=operator.predicate)], before.columns)
+    keys = tuple(before.keys)
+    return lambda table: keep(table, keys, evaluate(table.versions)[0])
+
+
+def compile_assign(operator: Assign, before: Schema) -> Callable[[Table], Table]:
+    """Return the operator as a function of its input; all expressions see the input."""
+    evaluate = _compile(operator.columns, before.columns)
+    keys, names = tuple(before.keys), [column.name for column in operator.columns]
+    checks = [_check(column) for column in operator.columns]
+
+    def run(table: Table) -> Table:
+        computed = evaluate(table.versions)
+        for check, values in zip(checks, computed, strict=True):
+            check(values)
+        return Relation(
+            keys,
+            [
+                Version({**row, **dict(zip(names, values, strict=True))}, begin_us, end_us)
+                for (row, begin_us, end_us), *values in zip(table.versions, *computed, strict=True)
+            ],
+        )
+
+    return run
+
+
+def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, DataType]) -> Evaluate:
+    compiled = [
+        compile_as(column.expr, column.dtype, schema).alias(str(position)) for position, column in enumerate(columns)
+    ]
+    roots = [name for name in schema if any(name in expr.meta.root_names() for expr in compiled)]
+
+    def evaluate(versions: Sequence[Version]) -> list[list[object]]:
+        rows = pl.Series(ROW, range(len(versions)), dtype=pl.Int64)
+        inputs = [to_polars(name, [version.row[name] for version in versions], schema[name]) for name in roots]
+        try:
+            results = pl.DataFrame([rows, *inputs]).select(pl.col(ROW), *compiled)
+        except pl.exceptions.PolarsError as error:
+            spelled = ", ".join(print_node(column.expr) for column in columns)
+            raise InvalidInputError(f"{spelled} can't be computed: {error}") from error
+        return [from_polars(results[str(position)], column.dtype) for position, column in enumerate(columns)]
+
+    return evaluate
+
+
+def _check(column: AssignedColumn) -> Callable[[list[object]], None]:
+    """Return what raises if a value isn't of the declared type: null, or outside of a restriction."""
+    inner = strip_optional(column.dtype)
+    restricted = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
+    title = f"assign: column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)}"
+
+    def check(values: list[object]) -> None:
+        if not is_optional(column.dtype) and None in values:
+            raise InvalidInputError(f"{title} is null in row {values.index(None)}")
+        if restricted is not None:
+            for row, value in enumerate(values):
+                if value is None:
+                    continue
+                try:
+                    restricted(value)
+                except InvalidInputError as error:
+                    raise InvalidInputError(f"{title}, row {row}: {error}") from None
+
+    return check

@@ -1,0 +1,186 @@
+"""Operators by users' functions of a pandas frame: filter, assign and transform."""
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pandas as pd
+
+from caraway.dtypes.frames import to_series
+from caraway.dtypes.types import DataType, is_optional, strip_optional, type_name
+from caraway.dtypes.values import cast, is_null
+from caraway.engine_local.operators.columns import keep
+from caraway.engine_local.tables import Relation, Table, Version
+from caraway.errors import InvalidInputError
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import AssignFunction, FilterFunction, Transform
+from caraway.graph.schemas import Schema
+from caraway.query.series import from_series as check_column
+
+BOOLEAN_COLUMNS = frozenset({"bool", "boolean", "bool[pyarrow]"})
+
+Call = Callable[[Table], Any]
+
+
+def compile_filter_function(operator: FilterFunction, before: Schema) -> Callable[[Table], Table]:
+    """Return the operator as a function of its input; null counts as false."""
+    call, keys = _caller("filter", operator.function, before.columns), tuple(before.keys)
+
+    def run(table: Table) -> Table:
+        if not table.versions:
+            return table
+        result = _column("filter", call(table), len(table.versions))
+        return keep(table, keys, _verdicts(result))
+
+    return run
+
+
+def compile_assign_function(operator: AssignFunction, before: Schema) -> Callable[[Table], Table]:
+    """Return the operator as a function of its input; a scalar stands for a column of it."""
+    title = f"assign: column {operator.column}"
+    call, keys = _caller(title, operator.function, before.columns), tuple(before.keys)
+
+    def run(table: Table) -> Table:
+        if not table.versions:
+            return table
+        result = _column(title, call(table), len(table.versions))
+        try:
+            values = check_column(result, operator.dtype)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{title}: {error}") from error
+        return Relation(
+            keys,
+            [
+                Version({**row, operator.column: value}, begin_us, end_us)
+                for (row, begin_us, end_us), value in zip(table.versions, values, strict=True)
+            ],
+        )
+
+    return run
+
+
+def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], Table]:
+    """Return the operator as a function of its input.
+
+    Rows keep their times, whatever the function does: a key or time stamp that it changes is an error.
+    """
+    call, keys = _caller("transform", operator.function, before.columns), tuple(before.keys)
+    fixed = (*keys, before.timestamp)
+    declared = dict(operator.columns) if operator.columns is not None else dict(before.columns)
+    schema = {name: before.columns[name] if name in fixed else dtype for name, dtype in declared.items()}
+    source = "schema=" if operator.columns is not None else "its input, as there is no schema="
+
+    def run(table: Table) -> Table:
+        if not table.versions:
+            return table
+        frame = _frame(call(table), schema, source, len(table.versions))
+        columns = {name: _cast(frame[name], name, dtype) for name, dtype in schema.items()}
+        for name in fixed:
+            _require_same(name, columns[name], [version.row[name] for version in table.versions])
+        return Relation(
+            keys,
+            [
+                Version(dict(zip(columns, values, strict=True)), begin_us, end_us)
+                for (_, begin_us, end_us), *values in zip(table.versions, *columns.values(), strict=True)
+            ],
+        )
+
+    return run
+
+
+def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]) -> Call:
+    """Return what calls a user's function with a table as a frame; it is unpickled once, when it is first needed."""
+
+    @cache
+    def loaded() -> Callable[[pd.DataFrame], Any]:
+        return cloudpickle.loads(function.pickled)  # type: ignore[no-any-return]
+
+    def call(table: Table) -> Any:  # noqa: ANN401 (a user's function gives anything)
+        frame = pd.DataFrame(
+            {
+                name: to_series([version.row[name] for version in table.versions], dtype, name)
+                for name, dtype in schema.items()
+            }
+        )
+        try:
+            return loaded()(frame)
+        except Exception as error:
+            raise InvalidInputError(
+                f"{title}: its function {function.name} raised {type(error).__name__}: {error}"
+            ) from error
+
+    return call
+
+
+def _column(title: str, result: Any, rows: int) -> "pd.Series[Any]":  # noqa: ANN401
+    """Make a column of what a function returned: one value for all rows, or one for each, in their order."""
+    if isinstance(result, pd.DataFrame) or result is None:
+        raise InvalidInputError(
+            f"{title}: its function returned {type(result).__name__}; a Series of {rows} values is expected"
+        )
+    if isinstance(result, (np.ndarray, pd.api.extensions.ExtensionArray, pd.Index, list, tuple)):
+        result = pd.Series(result)
+    if not isinstance(result, pd.Series):
+        return pd.Series([result] * rows)
+    if len(result) != rows:
+        raise InvalidInputError(f"{title}: its function returned {len(result)} values for {rows} rows")
+    return _aligned(result)
+
+
+def _verdicts(result: "pd.Series[Any]") -> list[object]:
+    values = [None if is_null(value) else value for value in result.tolist()]
+    if str(result.dtype) in BOOLEAN_COLUMNS or all(isinstance(value, (bool, np.bool_, type(None))) for value in values):
+        return [value is not None and bool(value) for value in values]
+    raise InvalidInputError(f"filter: its function returned a column of {result.dtype}; bool is expected")
+
+
+def _frame(result: object, schema: Mapping[str, DataType], source: str, rows: int) -> pd.DataFrame:
+    """Check the shape of what a transform returned."""
+    if not isinstance(result, pd.DataFrame):
+        raise InvalidInputError(f"transform: its function returned {type(result).__name__}; a DataFrame is expected")
+    if len(result) != rows:
+        raise InvalidInputError(
+            f"transform: its function returned {len(result)} rows for {rows}; it must keep them all"
+        )
+    if set(result.columns) != set(schema) or len(result.columns) != len(schema):
+        raise InvalidInputError(
+            f"transform: its function returned the columns {', '.join(map(str, result.columns)) or 'none'}; expected "
+            f"are {', '.join(schema)}, those of {source}"
+        )
+    return result
+
+
+def _cast(series: "pd.Series[Any]", name: str, dtype: DataType) -> list[object]:
+    """Turn a column of a transform into stored form; other than in an assign, what can be cast is."""
+    convert = cast(strip_optional(dtype))
+    stored: list[object] = []
+    for row, value in enumerate(_aligned(series).astype(object).tolist()):
+        try:
+            stored.append(None if is_optional(dtype) and is_null(value) else convert(value))
+        except InvalidInputError as error:
+            raise InvalidInputError(f"transform: column {name} ({type_name(dtype)}), row {row}: {error}") from None
+    return stored
+
+
+def _require_same(name: str, found: list[object], wanted: list[object]) -> None:
+    for row, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        if one != other:
+            raise InvalidInputError(
+                f"transform: its function changed {name} of row {row}; keys and time stamp stay as they are, and so "
+                "does the order of rows"
+            )
+
+
+def _aligned(series: "pd.Series[Any]") -> "pd.Series[Any]":
+    """Put values in the order of the rows: by label where the labels are 0 to n-1 in any order, else by position."""
+    labels = series.index.tolist()
+    ordered = list(range(len(labels)))
+    if labels == ordered:
+        return series
+    try:
+        permuted = sorted(labels) == ordered
+    except TypeError:
+        permuted = False
+    return series.loc[ordered] if permuted else series.reset_index(drop=True)

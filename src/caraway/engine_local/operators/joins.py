@@ -1,0 +1,74 @@
+"""Joins with a keyed dataset: as of the time of an event, or at every time."""
+
+from collections.abc import Iterator, Sequence
+
+from caraway.engine_local.tables import Relation, Row, Table, Version, key_of, ordered
+from caraway.graph.operators import Join, JoinKind
+
+
+def join_events(operator: Join, left: Table, right: Table, right_keys: Sequence[str]) -> Table:
+    """Join each event with the version of the right side that holds `within_high_us` after it.
+
+    That version must not have begun earlier than `within_low_us` before the event. Nothing else is tried.
+    """
+    versions = []
+    left_on = _in_order_of(right_keys, operator)
+    for row, time_us, _ in left.versions:
+        match = right.find(key_of(row, left_on), time_us + operator.within_high_us)
+        low_us = operator.within_low_us
+        if match is not None and low_us is not None and match.begin_us < time_us - low_us:
+            match = None
+        if match is not None or operator.how is JoinKind.LEFT:
+            versions.append(Version(_joined(operator, row, match), time_us, None))
+    return Relation((), versions)
+
+
+def join_tables(
+    operator: Join, left: Table, right: Table, *, keys: Sequence[str], right_keys: Sequence[str], timestamp: str
+) -> Table:
+    """Join two tables at every time.
+
+    A version of the output begins where one of the left or right side does, and ends where one of them does.
+    """
+    versions = []
+    left_on = _in_order_of(right_keys, operator)
+    for version in left.versions:
+        for begin_us, end_us, match in _pieces(version, right.by_key.get(key_of(version.row, left_on), ())):
+            if match is not None or operator.how is JoinKind.LEFT:
+                row = {**version.row, timestamp: begin_us}
+                versions.append(Version(_joined(operator, row, match), begin_us, end_us))
+    return Relation(keys, ordered(versions))
+
+
+def _pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
+    """Cut the time of a version where the other side changes; gaps have None for the other side."""
+    done_us = left.begin_us
+    for right in rights:
+        begin_us = max(left.begin_us, right.begin_us)
+        end_us = _earlier(left.end_us, right.end_us)
+        if end_us is not None and end_us <= begin_us:
+            continue
+        if done_us < begin_us:
+            yield done_us, begin_us, None
+        yield begin_us, end_us, right
+        if end_us is None:
+            return
+        done_us = end_us
+    if left.end_us is None or done_us < left.end_us:
+        yield done_us, left.end_us, None
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def _in_order_of(right_keys: Sequence[str], operator: Join) -> list[str]:
+    """Return the left columns in the order of the right side's keys."""
+    left_of = dict(zip(operator.right_on, operator.left_on, strict=True))
+    return [left_of[key] for key in right_keys]
+
+
+def _joined(operator: Join, row: Row, match: Version | None) -> Row:
+    return {**row, **{name: None if match is None else match.row[name] for name in operator.fields}}

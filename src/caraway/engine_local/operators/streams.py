@@ -1,0 +1,60 @@
+"""Operators between keyless and keyed datasets: union, dedup, first, latest, changelog."""
+
+from collections.abc import Sequence
+
+from caraway.dtypes.durations import US_PER_SECOND
+from caraway.engine_local.tables import Event, Key, Relation, Table, Version, key_of, ordered, upserted
+from caraway.graph.windows import HoppingWindow, SessionWindow
+
+
+def union(left: Table, right: Table) -> Table:
+    """Put the rows of both together, duplicates too; of equal times the left ones come first."""
+    return Relation((), ordered([*left.versions, *right.versions]))
+
+
+def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow | None) -> Table:
+    """Keep the last row of each group of duplicates: equal in `by`, and of one instant, bucket or session."""
+    last: dict[tuple[Key, int], int] = {}
+    previous: dict[Key, tuple[int, int]] = {}
+    for position, (row, time_us, _) in enumerate(table.versions):
+        key = key_of(row, by)
+        match window:
+            case None:
+                group = time_us
+            case HoppingWindow():
+                group = time_us // window.stride_us
+            case SessionWindow():
+                second = time_us // US_PER_SECOND * US_PER_SECOND
+                session, before = previous.get(key, (0, second))
+                # Other than in a groupby, a distance of exactly the gap begins a new session.
+                group = session + 1 if second - before >= window.gap_us else session
+                previous[key] = (group, second)
+        last[key, group] = position
+    return Relation((), [table.versions[position] for position in sorted(last.values())])
+
+
+def first(table: Table, keys: Sequence[str]) -> Table:
+    """Make the table of the oldest row of each group, which holds from its time on, for good."""
+    oldest: dict[Key, Version] = {}
+    for version in table.versions:
+        oldest.setdefault(key_of(version.row, keys), version)
+    return Relation(keys, list(oldest.values()))
+
+
+def latest(table: Table, keys: Sequence[str]) -> Table:
+    """Make the table in which each row of a group holds until the next."""
+    return upserted(keys, [Event(row, time_us, delete=False) for row, time_us, _ in table.versions])
+
+
+def changelog(table: Table, timestamp: str, column: str, *, marks_inserts: bool) -> Table:
+    """Make the changes of a table events: an insert at each begin, and a delete with the old values at each end.
+
+    Of one instant the inserts come first.
+    """
+    inserts = [Version({**row, column: marks_inserts}, begin_us, None) for row, begin_us, _ in table.versions]
+    deletes = [
+        Version({**row, timestamp: end_us, column: not marks_inserts}, end_us, None)
+        for row, _, end_us in table.versions
+        if end_us is not None
+    ]
+    return Relation((), ordered([*inserts, *deletes]))

@@ -1,0 +1,177 @@
+"""Pipelines as functions of the datasets that they read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import singledispatch
+
+from caraway.engine_local.aggregates.grouping import compile_aggregate
+from caraway.engine_local.operators.columns import drop_null, explode, only, rename
+from caraway.engine_local.operators.expressions import compile_assign, compile_filter
+from caraway.engine_local.operators.functions import (
+    compile_assign_function,
+    compile_filter_function,
+    compile_transform,
+)
+from caraway.engine_local.operators.joins import join_events, join_tables
+from caraway.engine_local.operators.streams import changelog, dedup, first, latest, union
+from caraway.engine_local.tables import Table
+from caraway.errors import InvalidInputError
+from caraway.graph.operators import (
+    Aggregate,
+    AggregateFunction,
+    Assign,
+    AssignFunction,
+    Changelog,
+    Dedup,
+    Drop,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    First,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Rename,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.graph.schemas import Schema, schema_of
+from caraway.graph.specs import DatasetSpec, PipelineSpec
+
+# Functions whose default stands for a key that was never seen, too.
+FILLED = frozenset(
+    {
+        AggregateFunction.AVERAGE,
+        AggregateFunction.MIN,
+        AggregateFunction.MAX,
+        AggregateFunction.STDDEV,
+        AggregateFunction.QUANTILE,
+    }
+)
+
+Read = Callable[[str], Table]
+Run = Callable[[Read], Table]
+Step = Callable[[Table], Table]
+
+
+def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec]) -> Run:
+    """Return a pipeline as a function of the datasets' contents.
+
+    The function raises `InvalidInputError`, naming dataset, pipeline and operator, where a value doesn't fit or a
+    user's function fails.
+    """
+    run = _compile(pipeline.operator, datasets)
+
+    def named(read: Read) -> Table:
+        try:
+            return run(read).keyed_by(spec.keys)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"dataset {spec.name}, pipeline {pipeline.name}: {error}") from error
+
+    return named
+
+
+def defaults_of(spec: DatasetSpec) -> dict[str, object]:
+    """Return what stands for the columns of a key that isn't found: the defaults of a terminal aggregate."""
+    operator = spec.pipelines[0].operator if spec.pipelines else None
+    if not isinstance(operator, Aggregate):
+        return {}
+    return {a.into: a.default for a in operator.aggregates if a.function in FILLED and a.default is not None}
+
+
+def _compile(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Run:
+    """Compile a tree from its leaves."""
+    match operator:
+        case Input(dataset=name):
+            return lambda read: read(name)
+        case Union():
+            left, right = _compile(operator.left, datasets), _compile(operator.right, datasets)
+            return lambda read: union(left(read), right(read))
+        case Join():
+            return _compile_join(operator, datasets)
+        case _:
+            of, step = _compile(operator.of, datasets), _step(operator, schema_of(operator.of, datasets))
+            return lambda read: step(of(read))
+
+
+def _compile_join(operator: Join, datasets: Mapping[str, DatasetSpec]) -> Run:
+    left, before = _compile(operator.left, datasets), schema_of(operator.left, datasets)
+    keys, right_keys, timestamp = tuple(before.keys), datasets[operator.right].keys, before.timestamp
+    if not keys:
+        return lambda read: join_events(operator, left(read), read(operator.right), right_keys)
+    return lambda read: join_tables(
+        operator, left(read), read(operator.right), keys=keys, right_keys=right_keys, timestamp=timestamp
+    )
+
+
+@singledispatch
+def _step(operator: Operator, _before: Schema) -> Step:
+    """Return an operator with one input as a function of it."""
+    raise TypeError(f"{type(operator).__name__} hasn't one input")
+
+
+_step.register(Filter, compile_filter)
+_step.register(FilterFunction, compile_filter_function)
+_step.register(Assign, compile_assign)
+_step.register(AssignFunction, compile_assign_function)
+_step.register(Transform, compile_transform)
+_step.register(Aggregate, compile_aggregate)
+
+
+@_step.register
+def _(operator: Select, before: Schema) -> Step:
+    kept = tuple(dict.fromkeys((*before.keys, *operator.columns, before.timestamp)))
+    return lambda table: only(table, tuple(before.keys), kept)
+
+
+@_step.register
+def _(operator: Drop, before: Schema) -> Step:
+    kept = tuple(name for name in before.columns if name not in operator.columns)
+    return lambda table: only(table, tuple(before.keys), kept)
+
+
+@_step.register
+def _(operator: Rename, before: Schema) -> Step:
+    names = _renamed(tuple(before.columns), operator.pairs)
+    keys = tuple(new for old, new in names if old in before.keys)
+    return lambda table: rename(table, keys, names)
+
+
+@_step.register
+def _(operator: DropNull, before: Schema) -> Step:
+    return lambda table: drop_null(table, tuple(before.keys), operator.columns)
+
+
+@_step.register
+def _(operator: Explode, _before: Schema) -> Step:
+    return lambda table: explode(table, operator.columns)
+
+
+@_step.register
+def _(operator: Dedup, _before: Schema) -> Step:
+    return lambda table: dedup(table, operator.by, operator.window)
+
+
+@_step.register
+def _(operator: First, _before: Schema) -> Step:
+    return lambda table: first(table, operator.keys)
+
+
+@_step.register
+def _(operator: Latest, _before: Schema) -> Step:
+    return lambda table: latest(table, operator.keys)
+
+
+@_step.register
+def _(operator: Changelog, before: Schema) -> Step:
+    return lambda table: changelog(table, before.timestamp, operator.column, marks_inserts=operator.marks_inserts)
+
+
+def _renamed(columns: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return old and new name of each column, after all pairs one by one."""
+    names = {name: name for name in columns}
+    for old, new in pairs:
+        names = {first_name: new if name == old else name for first_name, name in names.items()}
+    return list(names.items())
