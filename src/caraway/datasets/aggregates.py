@@ -1,78 +1,116 @@
 """Aggregates: what `groupby(...).aggregate(...)` computes for each group."""
 
-from dataclasses import dataclass
+import dataclasses
+from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import ClassVar
+from decimal import Decimal
+from typing import Any, ClassVar, Self
 
-from caraway.dtypes.types import DATE, DATETIME, INT, base_type
+from caraway.datasets.fields import Field
+from caraway.datasets.windows import window_spec
+from caraway.dtypes.durations import parse_duration
+from caraway.dtypes.types import DATE, DATETIME, FLOAT, INT, DecimalType, base_type
 from caraway.dtypes.values import cast
 from caraway.dtypes.windows import Continuous, Hopping, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
-from caraway.graph.schemas import Schema, aggregate_type
-from caraway.graph.windows import ContinuousWindow
+from caraway.graph.schemas import Schema, column_of, output_type
 
-Default = int | float | date | datetime | None
+Default = int | float | Decimal | date | datetime | None
+Column = str | Field
 
 
 @dataclass(frozen=True, kw_only=True)
 class AggregateType:
     """Base of the aggregates. `into_field` is the output column, given by keyword in `aggregate(column=...)`."""
 
-    window: Continuous | None = None
+    window: Continuous | Hopping | Tumbling | None = None
     into_field: str = ""
 
     function: ClassVar[AggregateFunction]
 
+    def __new__(cls, *args: object, **named: object) -> Self:
+        """Refuse wrong parameters before the dataclass does, whose own TypeError isn't what the API has.
+
+        Raises:
+            DefinitionError: A parameter is unknown, missing or not named.
+        """
+        name, fields = cls.__name__, {f.name: f for f in dataclasses.fields(cls)}
+        if args:
+            raise DefinitionError(f"{name}: parameters go by name: {', '.join(fields)}; not {args[0]!r}")
+        if unknown := [given for given in named if given not in fields]:
+            raise DefinitionError(f"{name}: unknown parameter {', '.join(unknown)}; parameters: {', '.join(fields)}")
+        needed = [f.name for f in fields.values() if f.default is dataclasses.MISSING]
+        if missing := [field for field in needed if field not in named]:
+            raise DefinitionError(f"{name}: parameter {', '.join(missing)} is missing; needed: {', '.join(needed)}")
+        return super().__new__(cls)
+
+    def __getnewargs_ex__(self) -> tuple[tuple[()], dict[str, Any]]:
+        return (), vars(self)
+
     def __post_init__(self) -> None:
-        name, window = type(self).__name__, self.window
-        if isinstance(window, (Tumbling, Hopping)):
-            raise DefinitionError(
-                f"{name}: {type(window).__name__} windows aren't available yet; use Continuous({window.duration!r})"
-            )
-        if window is not None and not isinstance(window, Continuous):
-            raise DefinitionError(f'{name}: the window is Continuous("1d") or Continuous("forever"), not {window!r}')
+        window = self.window
+        if window is not None and not isinstance(window, (Continuous, Hopping, Tumbling)):
+            raise self.refusal(f"the window is Continuous, Hopping or Tumbling, not {window!r}")
+        if not isinstance(self.into_field, (str, Field)):
+            raise self.refusal(f"into_field is the name of a column, not {self.into_field!r}")
+        object.__setattr__(self, "into_field", str(self.into_field))
+        of = getattr(self, "of", None)
+        if of is not None:
+            if not isinstance(of, (str, Field)) or not str(of):
+                raise self.refusal(f"of is the name of a column, not {of!r}")
+            object.__setattr__(self, "of", str(of))
+
+    def refusal(self, problem: str) -> DefinitionError:
+        """Make the error for a wrong parameter: it names the aggregate, its output and its column as far as known."""
+        return DefinitionError(f"{self.label()}: {problem}")
+
+    def label(self) -> str:
+        """Name the aggregate in messages."""
+        into = f"{self.into_field} = " if self.into_field else ""
+        of = getattr(self, "of", None)
+        return f"{into}{type(self).__name__}({'' if of is None else f'of={of}'})"
 
     def to_spec(self, before: Schema) -> AggregateSpec:
         """Give the aggregate over an input of this schema.
 
         Raises:
-            DefinitionError: Window or output column are missing, or a column is unknown.
-            DefinitionTypeError: The aggregate isn't defined for the column's type.
+            DefinitionError: The output column is missing, or a column is unknown.
+            DefinitionTypeError: The aggregate isn't defined for the column's type, or its default doesn't fit.
         """
         name = type(self).__name__
         if not self.into_field:
-            raise DefinitionError(
-                f'{name}: the output column is missing; write aggregate(total={name}(...)) or into_field="total"'
+            raise self.refusal(
+                f'the output column is missing; write aggregate(total={name}(...)) or into_field="total"'
             )
-        if self.window is None:
-            raise DefinitionError(
-                f'{name}: {self.into_field} has no window; give window=Continuous("1d") or Continuous("forever")'
-            )
-        of = self._column()
-        default = self._default(of, before)
-        dtype = aggregate_type(self.function, of, before, nullable=default is None, into=self.into_field)
-        return AggregateSpec(
+        window = None if self.window is None else window_spec(self.window)
+        # The type and the default are filled in below: both depend on the column.
+        spec = AggregateSpec(
             function=self.function,
             into=self.into_field,
-            of=of,
-            window=ContinuousWindow(length_us=self.window.duration_us),
-            default=default,
-            dtype=dtype,
+            of=getattr(self, "of", None),
+            window=window,
+            default=None,
+            dtype=INT,
+            **self.parameters(),
         )
+        spec = replace(spec, default=self.stored_default(spec, before))
+        return replace(spec, dtype=output_type(spec, before))
 
-    def _column(self) -> str | None:
-        return str(getattr(self, "of"))  # noqa: B009 (a field of all subclasses but one)
+    def parameters(self) -> dict[str, Any]:
+        """Return what an `AggregateSpec` has of this function alone."""
+        return {}
 
-    def _default(self, of: str | None, before: Schema) -> int | float | None:  # noqa: ARG002 (subclasses need them)
-        return 0
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> object:  # noqa: ARG002 (some need them)
+        """Return the value of an empty window in stored form; None for null and for an empty list."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Count(AggregateType):
-    """Number of rows."""
+    """Number of rows; with `unique`, of distinct values of a column; with `dropnull`, without the null ones."""
 
-    of: str | None = None
+    of: Column | None = None
     unique: bool = False
     approx: bool = False
     dropnull: bool = False
@@ -81,50 +119,64 @@ class Count(AggregateType):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.unique:
-            raise DefinitionError("Count: unique=True isn't available yet; plain Count counts rows")
-        if self.dropnull:
-            raise DefinitionError(
-                "Count: dropnull=True isn't available yet; filter the nulls out first: filter(~col(...).isnull())"
-            )
+        if self.unique and not self.approx:
+            raise self.refusal("unique=True needs approx=True, which licenses a sketch")
+        if self.unique and self.of is None:
+            raise self.refusal("unique=True needs a column: of=...")
+        if self.dropnull and self.of is None:
+            raise self.refusal("dropnull=True needs an optional column: of=...")
 
-    def _column(self) -> None:
-        # Without unique or dropnull the column makes no difference.
-        return None
+    def parameters(self) -> dict[str, Any]:
+        """Return what counts: without unique and dropnull neither the column nor approx makes a difference."""
+        return {"unique": self.unique, "approx": self.unique, "dropnull": self.dropnull}
+
+    def to_spec(self, before: Schema) -> AggregateSpec:
+        """Give the aggregate over an input of this schema; see the base class."""
+        if self.of is not None and not (self.unique or self.dropnull):
+            return replace(self, of=None).to_spec(before)
+        return super().to_spec(before)
+
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> int:  # noqa: ARG002
+        """Return the count of nothing."""
+        return 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sum(AggregateType):
     """Sum of the values that aren't null; 0 if there are none."""
 
-    of: str
+    of: Column
 
     function: ClassVar = AggregateFunction.SUM
 
-    def _default(self, of: str | None, before: Schema) -> int | float:
-        is_int = of in before.columns and base_type(before.columns[of]) == INT
-        return 0 if is_int else 0.0
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> object:
+        """Return 0 of the column's type."""
+        dtype = base_type(column_of(spec, before))
+        return cast(dtype)(0) if dtype in (INT, FLOAT) or isinstance(dtype, DecimalType) else 0
 
 
 @dataclass(frozen=True, kw_only=True)
-class _WithDefault(AggregateType):
-    """An aggregate that needs a value for the case that there are none."""
+class _Moment(AggregateType):
+    """An aggregate that is a float, with a default for no values."""
 
-    of: str
+    of: Column
     default: Default = None
 
-    def _default(self, of: str | None, before: Schema) -> int | float | None:  # noqa: ARG002 (a subclass needs them)
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> object:  # noqa: ARG002
+        """Return the default as a float.
+
+        Raises:
+            DefinitionTypeError: It is no number.
+        """
         if self.default is None:
             return None
-        if isinstance(self.default, bool) or not isinstance(self.default, (int, float)):
-            raise DefinitionTypeError(
-                f"{type(self).__name__}: the default of {self.into_field} is a number or None, not {self.default!r}"
-            )
+        if isinstance(self.default, bool) or not isinstance(self.default, (int, float, Decimal)):
+            raise DefinitionTypeError(f"{self.label()}: the default is a number or None, not {self.default!r}")
         return float(self.default)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Average(_WithDefault):
+class Average(_Moment):
     """Arithmetic mean of the values that aren't null."""
 
     default: Default = 0.0
@@ -133,7 +185,7 @@ class Average(_WithDefault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stddev(_WithDefault):
+class Stddev(_Moment):
     """Population standard deviation of the values that aren't null."""
 
     default: Default = -1.0
@@ -142,24 +194,55 @@ class Stddev(_WithDefault):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Extreme(_WithDefault):
+class Quantile(_Moment):
+    """Of n values that aren't null, in order, the one at position `min(n - 1, floor(p * n))`, without interpolation."""
+
+    p: float
+    approx: bool = False
+
+    function: ClassVar = AggregateFunction.QUANTILE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.approx:
+            raise self.refusal("approx=True is needed, which licenses a sketch")
+        p: object = self.p
+        if isinstance(p, bool) or not isinstance(p, (int, float)) or not 0 <= p <= 1:
+            raise self.refusal(f"p is a number from 0 to 1, not {p!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return which quantile it is."""
+        return {"p": float(self.p), "approx": True}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Extreme(AggregateType):
     """Minimum or maximum: the default is of the column's type."""
 
-    def _default(self, of: str | None, before: Schema) -> int | float | None:
-        if self.default is None or of not in before.columns:
+    of: Column
+    default: Default = None
+
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> object:
+        """Return the default in the stored form of the column's type.
+
+        Raises:
+            DefinitionTypeError: It doesn't fit the column.
+        """
+        dtype = base_type(column_of(spec, before))
+        if self.default is None or not (dtype in (INT, FLOAT, DATE, DATETIME) or isinstance(dtype, DecimalType)):
             return None
-        dtype = base_type(before.columns[of])
-        wanted: tuple[type, ...] = {DATE: (date,), DATETIME: (datetime,)}.get(dtype, (int, float))
+        wanted: tuple[type, ...] = {DATE: (date,), DATETIME: (datetime,)}.get(dtype, (int, float, Decimal))
+        given: object = self.default
         try:
-            if isinstance(self.default, bool) or not isinstance(self.default, wanted):
+            if isinstance(given, bool) or not isinstance(given, wanted):
                 raise InvalidInputError(f"expected {' or '.join(t.__name__ for t in wanted)}")  # noqa: TRY301
-            stored: int | float = cast(dtype)(self.default)
+            if isinstance(given, Decimal) and dtype == FLOAT:
+                given = float(given)
+            return cast(dtype)(given)
         except InvalidInputError as error:
             raise DefinitionTypeError(
-                f"{type(self).__name__}: the default {self.default!r} of {self.into_field} doesn't fit "
-                f"column {of}: {error}"
+                f"{self.label()}: the default {self.default!r} doesn't fit column {self.of}: {error}"
             ) from None
-        return stored
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,3 +257,87 @@ class Max(_Extreme):
     """Greatest of the values that aren't null."""
 
     function: ClassVar = AggregateFunction.MAX
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distinct(AggregateType):
+    """The values, each once; null is one of them, unless `dropnull`."""
+
+    of: Column
+    unordered: bool
+    dropnull: bool = False
+
+    function: ClassVar = AggregateFunction.DISTINCT
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.unordered is not True:
+            raise self.refusal(f"unordered is True: the order can't be promised; not {self.unordered!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what becomes of nulls."""
+        return {"dropnull": bool(self.dropnull)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Ends(AggregateType):
+    """The values of the first or the last rows."""
+
+    of: Column
+    limit: int
+    dedup: bool
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        limit: object = self.limit
+        if isinstance(limit, bool) or not isinstance(limit, int) or limit <= 0:
+            raise self.refusal(f"limit is a whole number above 0, not {limit!r}")
+
+    def parameters(self) -> dict[str, Any]:
+        """Return how many there are, and which."""
+        return {"limit": self.limit, "dedup": bool(self.dedup), "dropnull": bool(getattr(self, "dropnull"))}  # noqa: B009 (a field of both subclasses)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastK(_Ends):
+    """The last `limit` values, newest first; with `dedup` each once, at its newest position."""
+
+    dropnull: bool = False
+
+    function: ClassVar = AggregateFunction.LAST_K
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstK(_Ends):
+    """The first `limit` values, oldest first; with `dedup` each once, at its oldest position."""
+
+    dropnull: bool
+
+    function: ClassVar = AggregateFunction.FIRST_K
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpDecaySum(AggregateType):
+    """Sum of the values that aren't null, each halved for every `half_life` that it is old when it is read."""
+
+    of: Column
+    half_life: str
+
+    function: ClassVar = AggregateFunction.EXP_DECAY_SUM
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            length_us = parse_duration(self.half_life)
+        except (DefinitionError, DefinitionTypeError) as error:
+            raise self.refusal(f"half_life: {error}") from None
+        if length_us == 0:
+            raise self.refusal(f'half_life "{self.half_life}" is zero; give a longer duration')
+
+    def parameters(self) -> dict[str, Any]:
+        """Return how fast values fade."""
+        return {"half_life_us": parse_duration(self.half_life)}
+
+    def stored_default(self, spec: AggregateSpec, before: Schema) -> float:  # noqa: ARG002
+        """Return the sum of nothing."""
+        return 0.0

@@ -12,11 +12,12 @@ from caraway.dtypes.annotations import dtype_of, own_annotations, spell
 from caraway.dtypes.durations import parse_duration
 from caraway.dtypes.types import DATE, DATETIME, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.operators import Aggregate, Input
+from caraway.graph.operators import Input
 from caraway.graph.runtime import DatasetHandle
 from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata
+from caraway.graph.trees import is_terminal
 from caraway.lib.metadata import comments_above, get_metadata, module_owner
 
 # `@source` below `@dataset` leaves its sources on the class under this name.
@@ -70,7 +71,7 @@ class Dataset(Node):
     @property
     def is_terminal(self) -> bool:
         """Whether a pipeline ends in an aggregate over continuous windows, so that nothing can be computed from it."""
-        return any(isinstance(p.operator, Aggregate) for p in self._spec.pipelines)
+        return any(is_terminal(p.operator) for p in self._spec.pipelines)
 
     @property
     def lookup(self) -> Any:  # noqa: ANN401 (a method whose keywords are the keys)

@@ -1,47 +1,64 @@
 """The operators of a pipeline as methods: each checks its input and gives a new node."""
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
 
-from caraway.datasets.aggregates import AggregateType
+from caraway.datasets.arguments import (
+    assigned_column,
+    column_name,
+    column_names,
+    column_type,
+    kind,
+    required_names,
+    schema_columns,
+)
+from caraway.datasets.groups import GroupBy
+from caraway.datasets.joins import Names, join_operator
+from caraway.datasets.windows import window_spec
 from caraway.dtypes.annotations import annotation_of
-from caraway.dtypes.durations import FOREVER, parse_duration
+from caraway.dtypes.durations import FOREVER
+from caraway.dtypes.types import is_optional
+from caraway.dtypes.windows import Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.expr.expr import Expr, TypedExpr
+from caraway.expr.expr import Expr
+from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
-    Aggregate,
     Assign,
-    AssignedColumn,
+    AssignFunction,
+    Changelog,
+    Dedup,
     Drop,
+    DropNull,
+    Explode,
     Filter,
-    Join,
-    JoinKind,
-    Latest,
+    FilterFunction,
     Operator,
     Rename,
     Select,
+    Transform,
+    Union,
 )
-from caraway.graph.schemas import Schema, group_keys, join_schema, require_not_terminal, step_schema
+from caraway.graph.schemas import Schema, join_schema, require_not_terminal, step_schema, union_schema
+from caraway.lib.shipping import python_function
 
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset
 
-_INSTEAD = {
-    "transform": "use assign(column=expression.astype(type)) for each column",
-    "dedup": "log each event once, or keep the newest row of a group by groupby(...).latest()",
-    "dropnull": "use filter(~col(...).isnull()) and assign(column=col(...).fillnull(...).astype(type))",
-    "explode": "log a row for each element",
-    "union": "give the dataset several sources, or a pipeline for each input",
-    "changelog": "aggregate the keyed dataset directly",
-    "first": "use groupby(...).latest() for the newest row",
-}
+# The helpers that `@includes` names on the pipeline whose body runs.
+_included: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("caraway_pipeline_includes", default=())
 
 
-def not_yet(what: str) -> DefinitionError:
-    """Make the error for a part of the API that isn't built yet."""
-    return DefinitionError(f"{what} isn't available yet; {_INSTEAD[what]}")
+@contextmanager
+def including(helpers: tuple[Callable[..., Any], ...]) -> Iterator[None]:
+    """Let the functions of operators that are made meanwhile have these helpers."""
+    token = _included.set(helpers)
+    try:
+        yield
+    finally:
+        _included.reset(token)
 
 
 class Node:
@@ -50,6 +67,7 @@ class Node:
     def __init__(self, operator: Operator, schema: Schema) -> None:
         self._operator = operator
         self._schema = schema
+        self._out_edges = 0
 
     # Long names: those of a dataset's columns must not be taken.
     @property
@@ -66,107 +84,208 @@ class Node:
         """Return the columns and their types: keys, values, timestamp."""
         return {name: annotation_of(dtype, pandas=True) for name, dtype in self._schema.columns.items()}
 
-    def _step(self, operator: Filter | Assign | Select | Drop | Rename) -> "Node":
-        return Node(operator, step_schema(operator, self._schema))
+    def num_out_edges(self) -> int:
+        """Return how many steps take the rows of this one."""
+        return self._out_edges
+
+    def count_out_edge(self) -> None:
+        """Take note of a step that takes the rows of this one."""
+        self._out_edges += 1
+
+    def add_step(self, operator: Operator) -> "Node":
+        """Put an operator of one input, which is this node's, behind it.
+
+        Raises:
+            DefinitionError: It doesn't fit. DefinitionTypeError: The same, where the API has a TypeError.
+        """
+        node = Node(operator, step_schema(operator, self._schema))
+        self.count_out_edge()
+        return node
 
     def filter(self, func: Any) -> "Node":  # noqa: ANN401 (checked here)
-        """Keep the rows for which an expression is true.
+        """Keep the rows for which an expression, or a function of the frame, is true.
 
         Raises:
             DefinitionTypeError: The expression isn't bool.
-            DefinitionError: It is no expression, or refers to an unknown column.
+            DefinitionError: It is neither expression nor function, or refers to an unknown column.
         """
-        if not isinstance(func, Expr):
-            if callable(func):
-                raise DefinitionError(
-                    "filter by a Python function isn't available yet; use an expression: filter(col(...) > 0)"
-                )
-            raise DefinitionError(f"filter takes an expression without astype, not {_kind(func)}")
-        return self._step(Filter(of=self._operator, predicate=func.node))
+        if isinstance(func, Expr):
+            return self.add_step(Filter(of=self._operator, predicate=func.node))
+        if not callable(func):
+            raise DefinitionError(f"filter takes an expression without astype or a function, not {kind(func)}")
+        return self.add_step(FilterFunction(of=self._operator, function=_function("filter", func)))
 
     def assign(self, *args: Any, **columns: Any) -> "Node":  # noqa: ANN401 (checked here)
         """Add value columns, or replace them: `assign(total=(col("a") + col("b")).astype(float))`.
 
-        All expressions see the input, not each other.
+        All expressions see the input, not each other. The other form is `assign("total", float, function)`, of a
+        function of the frame.
 
         Raises:
             DefinitionTypeError: An expression has no declared type, or its own doesn't fit that.
             DefinitionError: A column can't be assigned, or an expression refers to an unknown column.
         """
+        usage = 'assign(total=expression.astype(float)) or assign("total", float, function)'
         if args and columns:
-            raise DefinitionError("assign: give columns as keywords only: assign(total=expression.astype(float))")
+            raise DefinitionError(f"assign: give columns by keyword or three arguments by position, not both: {usage}")
         if args:
-            raise DefinitionError(
-                "assign by a Python function isn't available yet; use an expression: "
-                "assign(total=expression.astype(float))"
-            )
+            if len(args) != 3:
+                raise DefinitionError(f"assign: name, type and function are three arguments, not {len(args)}: {usage}")
+            return self._assign_function(*args)
         if {"name", "dtype", "func"} <= columns.keys():
-            raise DefinitionTypeError(
-                "assign: name, dtype and func are positional; better: assign(total=expression.astype(float))"
-            )
+            raise DefinitionTypeError(f"assign: name, dtype and func go by position: {usage}")
         if not columns:
-            raise DefinitionError("assign: name at least one column: assign(total=expression.astype(float))")
-        assigned = tuple(_assigned(name, value) for name, value in columns.items())
-        return self._step(Assign(of=self._operator, columns=assigned))
+            raise DefinitionError(f"assign: name at least one column: {usage}")
+        assigned = tuple(assigned_column(name, value) for name, value in columns.items())
+        return self.add_step(Assign(of=self._operator, columns=assigned))
 
-    def select(self, *args: Any, columns: list[str] | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Node":  # noqa: ANN401 (checked here)
+        column = column_name("assign", name)
+        if not callable(func):
+            hint = f"; an expression goes by keyword: {column}=expression.astype(...)" if isinstance(func, Expr) else ""
+            raise DefinitionError(f"assign: column {column}: the third argument is a function, not {kind(func)}{hint}")
+        declared = column_type("assign", column, dtype)
+        function = _function(f"assign: column {column}", func)
+        return self.add_step(AssignFunction(of=self._operator, column=column, dtype=declared, function=function))
+
+    def transform(self, func: Any, schema: Mapping[str, Any] | None = None) -> "Node":  # noqa: ANN401 (checked here)
+        """Apply a function of the frame that gives a frame with as many rows.
+
+        Args:
+            func: The function. It leaves keys and timestamp as they are.
+            schema: The complete output schema, {column: type}; by default that of the input.
+
+        Raises:
+            DefinitionTypeError: The schema lacks the timestamp or a key, or has another type for that.
+            DefinitionError: It is no function, or the schema no schema.
+        """
+        if not callable(func):
+            raise DefinitionError(f"transform takes a function of the frame, not {kind(func)}")
+        columns = schema_columns("transform", schema, self._schema.timestamp) if schema else None
+        function = _function("transform", func)
+        return self.add_step(Transform(of=self._operator, function=function, columns=columns))
+
+    def select(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
         """Keep the keys, the timestamp and the named columns.
 
         Raises:
             DefinitionError: A column is unknown, or a key isn't named.
         """
-        names = _names("select", args, columns)
+        names = required_names("select", args, columns)
         require_not_terminal(self._schema, "select")
         if len({*names, self._schema.timestamp}) == len(self._schema.columns):
             warnings.warn("select: all columns are selected, so it has no effect", stacklevel=2)
             return self
-        return self._step(Select(of=self._operator, columns=names))
+        return self.add_step(Select(of=self._operator, columns=names))
 
-    def drop(self, *args: Any, columns: list[str] | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def drop(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
         """Leave out value columns.
 
         Raises:
             DefinitionError: A column is unknown, a key or the timestamp.
         """
-        return self._step(Drop(of=self._operator, columns=_names("drop", args, columns)))
+        return self.add_step(Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
-    def rename(self, columns: dict[str, str]) -> "Node":
+    def dropnull(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+        """Leave out rows with a null in one of the columns, which are no longer optional then.
+
+        Without names these are all optional columns.
+
+        Raises:
+            DefinitionError: A column is unknown or not optional.
+        """
+        names = column_names("dropnull", args, columns)
+        if names == ():
+            raise DefinitionError("dropnull: name at least one column, or none at all for all optional ones")
+        if names is None:
+            names = tuple(name for name, dtype in self._schema.columns.items() if is_optional(dtype))
+        return self.add_step(DropNull(of=self._operator, columns=names))
+
+    def rename(self, columns: Mapping[str, str]) -> "Node":
         """Rename columns, one after the other; keys and timestamp keep their role.
 
         Raises:
             DefinitionError: An old name is unknown, or a new one is taken.
         """
-        if not isinstance(columns, dict):
-            raise DefinitionError(f'rename takes a dict {{"old": "new"}}, not {_kind(columns)}')
-        return self._step(Rename(of=self._operator, pairs=tuple((str(old), str(new)) for old, new in columns.items())))
+        if not isinstance(columns, Mapping):
+            raise DefinitionError(f'rename takes a dict {{"old": "new"}}, not {kind(columns)}')
+        pairs = tuple((column_name("rename", old), column_name("rename", new)) for old, new in columns.items())
+        return self.add_step(Rename(of=self._operator, pairs=pairs))
 
-    def groupby(self, *args: Any, window: Any = None) -> "GroupBy":  # noqa: ANN401 (checked here)
-        """Group rows by columns; `aggregate` or `latest` must follow.
+    def explode(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+        """Make a row of each element of list columns, which are walked in lock-step; an empty list gives a null.
 
         Raises:
+            DefinitionTypeError: The input is keyed.
+            DefinitionError: A column is unknown or no list.
+        """
+        return self.add_step(Explode(of=self._operator, columns=required_names("explode", args, columns)))
+
+    def dedup(self, *args: Any, by: Any = None, window: Any = None) -> "Node":  # noqa: ANN401 (checked here)
+        """Keep the last row of each group of duplicates.
+
+        Args:
+            args: The columns that duplicates have in common.
+            by: The same as a list, or one name; by default all value columns.
+            window: `Tumbling` or `Session`, in which duplicates lie; by default they have equal timestamps.
+
+        Raises:
+            DefinitionTypeError: The window is of another kind.
+            DefinitionError: The input is keyed, a column is unknown or the timestamp.
+        """
+        if args and by is not None:
+            raise DefinitionError("dedup: give the columns by position or as by=, not both")
+        given = args if by is None else (by if isinstance(by, (list, tuple)) else (by,))
+        names = tuple(dict.fromkeys(column_name("dedup", name) for name in given))
+        if by is None and not args:
+            names = tuple(self._schema.values)
+        if window is not None and not isinstance(window, (Tumbling, Session)):
+            raise DefinitionTypeError(f"dedup: the window is Tumbling or Session, not {kind(window)}")
+        spec = None if window is None else window_spec(window)
+        return self.add_step(Dedup(of=self._operator, by=names, window=spec))
+
+    def changelog(self, *, delete: Any = None, insert: Any = None, **_others: object) -> "Node":  # noqa: ANN401
+        """Turn the changes of a keyed input into keyless rows: an update is a delete and an insert.
+
+        Args:
+            delete: Name of a bool column that is true on deletes; or
+            insert: of one that is true on inserts.
+
+        Raises:
+            DefinitionTypeError: The input has no keys.
+            DefinitionError: Not exactly one name is given, or it is taken.
+        """
+        if (delete is None) == (insert is None):
+            raise DefinitionError('changelog: give one of delete="column" and insert="column"')
+        column = column_name("changelog", insert if delete is None else delete)
+        return self.add_step(Changelog(of=self._operator, column=column, marks_inserts=delete is None))
+
+    def groupby(self, *args: Any, window: Any = None) -> GroupBy:  # noqa: ANN401 (checked here)
+        """Group rows by columns; `first`, `latest` or `aggregate` must follow.
+
+        Args:
+            args: The columns, or one list of them.
+            window: `Hopping`, `Tumbling` or `Session`: groups are of rows in one window, which becomes a key.
+
+        Raises:
+            DefinitionTypeError: The window is of another kind.
             DefinitionError: A column is unknown or the timestamp.
         """
-        if window is not None:
-            raise DefinitionError(
-                "groupby over a window isn't available yet; give each aggregate its window: Sum(..., "
-                'window=Continuous("1d"))'
-            )
-        require_not_terminal(self._schema, "groupby")
-        keys = _names("groupby", args, None)
-        group_keys(keys, self._schema)
-        return GroupBy(self, keys)
+        return GroupBy(self, args, window)
 
     def join(  # noqa: PLR0917 (the API's signature)
         self,
         other: "Dataset",
         how: str,
-        on: list[str] | None = None,
-        left_on: list[str] | None = None,
-        right_on: list[str] | None = None,
+        on: Names | None = None,
+        left_on: Names | None = None,
+        right_on: Names | None = None,
         within: tuple[str, str] = (FOREVER, "0s"),
-        fields: list[str] | None = None,
+        fields: Names | None = None,
     ) -> "Node":
         """Add to each row the columns of a keyed dataset as they are at the row's time.
+
+        From a keyed left side comes a dataset with its keys that changes whenever one of the sides does.
 
         Args:
             other: The right side: a keyed dataset that is an input of the pipeline.
@@ -174,168 +293,34 @@ class Node:
             on: The keys of the right side, if they are called the same on the left.
             left_on: Left columns that are matched with `right_on`.
             right_on: The keys of the right side.
-            within: How long before and how long after the row's time a match may lie, both inclusive.
+            within: How long before and how long after the row's time a match may lie, both inclusive; of no effect if
+                the left side is keyed.
             fields: The right columns to add; all value columns by default.
 
         Raises:
             DefinitionError: The sides don't fit together.
             DefinitionTypeError: The types of paired columns don't, or `other` is no dataset.
         """
-        operator = _join(self._operator, other, how, (on, left_on, right_on), within, fields)
-        return Node(operator, join_schema(operator, self._schema, other.to_spec()))
+        operator = join_operator(self._operator, other, how, (on, left_on, right_on), within, fields)
+        node = Node(operator, join_schema(operator, self._schema, other.to_spec()))
+        self.count_out_edge()
+        other.count_out_edge()
+        return node
 
-    def transform(self, *_args: object, **_named: object) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("transform")
-
-    def dedup(self, *_args: object, **_named: object) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("dedup")
-
-    def dropnull(self, *_args: object, **_named: object) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("dropnull")
-
-    def explode(self, *_args: object, **_named: object) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("explode")
-
-    def changelog(self, *_args: object, **_named: object) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("changelog")
-
-    def __add__(self, _other: object) -> NoReturn:
-        raise not_yet("union")
-
-
-class GroupBy:
-    """Rows grouped by columns: not a step yet."""
-
-    def __init__(self, node: Node, keys: tuple[str, ...]) -> None:
-        self._node = node
-        self._keys = keys
-
-    def latest(self) -> Node:
-        """Keep the newest row of each group: a dataset keyed by the grouping columns.
+    def __add__(self, other: object) -> "Node":
+        """Give the rows of both sides, duplicates kept.
 
         Raises:
-            DefinitionTypeError: The input is keyed.
+            DefinitionTypeError: A side is keyed, or no step of a pipeline.
+            DefinitionError: The sides have different columns.
         """
-        operator = Latest(of=self._node.node_operator, keys=self._keys)
-        return Node(operator, step_schema(operator, self._node.node_schema))
-
-    def first(self) -> NoReturn:
-        """Refuse: not built yet."""
-        raise not_yet("first")
-
-    def aggregate(
-        self,
-        *args: Any,  # noqa: ANN401 (checked here)
-        along: str | None = None,
-        emit: str = "eager",
-        **named: Any,  # noqa: ANN401 (checked here)
-    ) -> Node:
-        """Compute aggregates over the rows of each group: `aggregate(total=Sum(of="amount", window=Continuous("1d")))`.
-
-        Raises:
-            DefinitionError: An aggregate doesn't fit the input, or two have one output column.
-            DefinitionTypeError: An aggregate isn't defined for its column's type, or there are none.
-        """
-        for reserved, value in (("along", along), ("emit", emit)):
-            if isinstance(value, AggregateType):
-                raise DefinitionError(f"aggregate: {reserved} is reserved; choose another name for the column")
-        if along is not None:
-            raise DefinitionError(
-                "aggregate: along= isn't available yet; rename the column to the timestamp's place instead"
-            )
-        if emit != "eager":
-            raise DefinitionError(f'aggregate: emit is "eager" ("final" isn\'t available yet), not {emit!r}')
-        before = self._node.node_schema
-        require_not_terminal(before, "aggregate")
-        specs = tuple(aggregate.to_spec(before) for aggregate in _aggregates(args, named))
-        operator = Aggregate(of=self._node.node_operator, keys=self._keys, aggregates=specs)
-        return Node(operator, step_schema(operator, before))
+        if not isinstance(other, Node):
+            raise DefinitionTypeError(f"union: the right side is a dataset or a step of a pipeline, not {kind(other)}")
+        node = Node(Union(left=self._operator, right=other._operator), union_schema(self._schema, other._schema))
+        self.count_out_edge()
+        other.count_out_edge()
+        return node
 
 
-def _aggregates(args: tuple[Any, ...], named: dict[str, Any]) -> list[AggregateType]:
-    positional = list(args[0]) if len(args) == 1 and isinstance(args[0], (list, tuple)) else list(args)
-    if not positional and not named:
-        raise (DefinitionError if args else DefinitionTypeError)("aggregate: name at least one aggregate")
-    for column, aggregate in [*((None, a) for a in positional), *named.items()]:
-        if not isinstance(aggregate, AggregateType):
-            where = f"column {column}" if column else "an argument"
-            raise DefinitionError(f"aggregate: {where} is {_kind(aggregate)}, not an aggregate such as Sum(...)")
-    return [*positional, *(replace(aggregate, into_field=column) for column, aggregate in named.items())]
-
-
-def _assigned(name: str, value: object) -> AssignedColumn:
-    if isinstance(value, TypedExpr):
-        return AssignedColumn(name=name, dtype=value.data_type, expr=value.expr.node)
-    if isinstance(value, Expr):
-        raise DefinitionTypeError(f"assign: column {name} needs a type: {name}=({value}).astype(...)")
-    raise DefinitionError(f"assign: column {name} is {_kind(value)}, not an expression; use lit({value!r}).astype(...)")
-
-
-def _names(operator: str, args: tuple[Any, ...], columns: list[str] | None) -> tuple[str, ...]:
-    if args and columns is not None:
-        raise DefinitionError(f"{operator}: give the columns by position or as columns=, not both")
-    found: Sequence[Any]
-    if columns is not None:
-        found = columns
-    elif len(args) == 1 and isinstance(args[0], (list, tuple)):
-        found = args[0]
-    elif args:
-        found = args
-    else:
-        raise DefinitionError(f"{operator}: name at least one column")
-    return tuple(str(name) for name in found)
-
-
-def _join(  # noqa: PLR0917 (the API's signature)
-    left: Operator,
-    other: Any,  # noqa: ANN401 (checked here)
-    how: str,
-    ons: tuple[list[str] | None, list[str] | None, list[str] | None],
-    within: tuple[str, str],
-    fields: list[str] | None,
-) -> Join:
-    if not hasattr(other, "to_spec"):
-        if isinstance(other, Node):
-            raise DefinitionError("join: the right side is a step of the pipeline; it must be a dataset of its own")
-        raise DefinitionTypeError(f"join: the right side is a dataset, not {_kind(other)}")
-    where = f"join with {other.fqn()}"
-    if how not in tuple(JoinKind):
-        raise DefinitionError(f'{where}: how is "inner" or "left", not {how!r}')
-    on, left_on, right_on = ons
-    if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
-        raise DefinitionError(f"{where}: give either on=, or left_on= and right_on=")
-    for names in (on, left_on, right_on):
-        if names is not None and not isinstance(names, (list, tuple)):
-            raise DefinitionError(f"{where}: the columns to join on are a list, not {names!r}")
-    low_us, high_us = _within(where, within)
-    value_columns = tuple(other.node_schema.values)
-    return Join(
-        left=left,
-        right=other.fqn(),
-        how=JoinKind(how),
-        left_on=tuple(str(name) for name in (on or left_on or ())),
-        right_on=tuple(str(name) for name in (on or right_on or ())),
-        within_low_us=low_us,
-        within_high_us=high_us,
-        fields=tuple(str(name) for name in fields) if fields else value_columns,
-    )
-
-
-def _within(where: str, within: tuple[str, str]) -> tuple[int | None, int]:
-    if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:  # type: ignore[redundant-expr]  # users pass anything
-        raise DefinitionError(
-            f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}'
-        )
-    try:
-        return None if within[0] == FOREVER else parse_duration(within[0]), parse_duration(within[1])
-    except (DefinitionError, DefinitionTypeError) as error:
-        raise DefinitionError(f"{where}: within={within!r}: {error}") from None
-
-
-def _kind(value: object) -> str:
-    return f"{type(value).__name__} {value!r}"
+def _function(where: str, function: Callable[..., Any]) -> PythonFunction:
+    return python_function(where, function, _included.get())

@@ -5,7 +5,8 @@ import textwrap
 from collections.abc import Callable
 from typing import Any
 
-from caraway.datasets.nodes import GroupBy, Node
+from caraway.datasets.groups import GroupBy
+from caraway.datasets.nodes import Node
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.schemas import datasets_read, schema_differences

@@ -31,3 +31,21 @@ class SessionWindow:
 
 
 Window = ContinuousWindow | HoppingWindow | SessionWindow
+
+
+def print_window(window: Window) -> str:
+    """Spell a window as a user writes it, its lengths in seconds."""
+    match window:
+        case ContinuousWindow():
+            return f"Continuous({_length(window.length_us)})"
+        case HoppingWindow():
+            ahead = "" if window.lookback_us == 0 else f", lookback={_length(window.lookback_us)}"
+            if window.length_us == window.stride_us:
+                return f"Tumbling({_length(window.length_us)}{ahead})"
+            return f"Hopping({_length(window.length_us)}, {_length(window.stride_us)}{ahead})"
+        case SessionWindow():
+            return f"Session({_length(window.gap_us)})"
+
+
+def _length(length_us: int | None) -> str:
+    return '"forever"' if length_us is None else f'"{length_us // 1_000_000}s"'

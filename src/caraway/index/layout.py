@@ -189,18 +189,36 @@ def _result(
             finish = _moment(position, default, lambda c: _shown(_least(c), column))
         case AggregateFunction.MAX:
             finish = _moment(position, default, lambda c: _shown(_greatest(c), column))
+        case _:
+            raise InvalidInputError(f"{plan.dataset}.{spec.into}: the index doesn't compute {spec.function.value} yet")
     return Result(spec.into, spec.window_us, finish, default)
 
 
 def _default(spec: AggregateSpec, column: AggregatedColumn) -> object:
-    """Return the value of an empty window in stored form."""
-    if spec.default is None:
-        return None
-    if spec.function in SUMMED or column.family is Family.FLOAT:
-        return float(spec.default)
-    if column.family is Family.INT:
-        return int(spec.default)
-    return _decimal_text(round(spec.default * column.unit), column.unit)
+    """Return the value of an empty window in stored form.
+
+    Raises:
+        InvalidInputError: The plan has none such.
+    """
+    match spec.default:
+        case None:
+            return None
+        case bool():
+            raise _misfit(spec)
+        case int() | float() if spec.function in SUMMED or column.family is Family.FLOAT:
+            return float(spec.default)
+        case int() | float() if column.family is Family.INT:
+            return int(spec.default)
+        case int() | float():
+            return _decimal_text(round(spec.default * column.unit), column.unit)
+        case str() if column.family is Family.DECIMAL:
+            return spec.default
+        case _:
+            raise _misfit(spec)
+
+
+def _misfit(spec: AggregateSpec) -> InvalidInputError:
+    return InvalidInputError(f"{spec.into}: the default {spec.default!r} doesn't fit column {spec.of}")
 
 
 def _count(partial: Partial) -> object:

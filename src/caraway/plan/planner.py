@@ -14,23 +14,13 @@ from graphlib import TopologicalSorter
 from caraway.dtypes.types import DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import WebhookConnector, identifier, system_kind
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateSpec,
-    Assign,
-    Drop,
-    Filter,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Select,
-)
-from caraway.graph.schemas import Schema, datasets_read, schema_of
+from caraway.graph.fingerprints import dataset_fingerprint
+from caraway.graph.operators import Aggregate, AggregateSpec, Join, Operator
+from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
-from caraway.graph.wire import dataset_fingerprint
+from caraway.graph.trees import datasets_read, parents
+from caraway.plan.limits import require_streamable
 from caraway.plan.model import (
     Column,
     GraphPlan,
@@ -128,12 +118,13 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
     else:
-        parents = [planned[name] for name in datasets_read(pipeline.operator)]
-        content = _digest(dataset_fingerprint(spec), *(parent.content for parent in parents))
+        require_streamable(spec, pipeline, specs)
+        inputs = [planned[name] for name in datasets_read(pipeline.operator)]
+        content = _digest(dataset_fingerprint(spec), *(given.content for given in inputs))
         kind, schema = _output(spec, pipeline.operator, specs)
-        disorder = max(parent.topic.disorder_us for parent in parents)
-        revised = _revises(pipeline.operator, specs) or any(parent.topic.revised for parent in parents)
-        horizon = max(parent.horizon_us for parent in parents)
+        disorder = max(given.topic.disorder_us for given in inputs)
+        revised = _revises(pipeline.operator, specs) or any(given.topic.revised for given in inputs)
+        horizon = max(given.horizon_us for given in inputs)
     topic = TopicPlan(
         dataset=spec.name,
         name=f"caraway.{_safe(spec.name)}.{content.hex()[:NAME_DIGITS]}",
@@ -167,14 +158,12 @@ def _type_in(schema: Schema, name: str) -> DataType:
 def _revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
     """Tell whether the output of `operator` can take back what it has sent (docs/records.md)."""
     match operator:
-        case Input():
-            return False
         case Join():
             return True
         case Aggregate():
             return bool(schema_of(operator.of, specs).keys) or _revises(operator.of, specs)
-        case Filter() | Assign() | Select() | Drop() | Rename() | Latest():
-            return _revises(operator.of, specs)
+        case _:
+            return any(_revises(parent, specs) for parent in parents(operator))
 
 
 def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned]) -> JobPlan:

@@ -12,7 +12,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.dtypes.types import DATETIME, DataType
-from caraway.graph.operators import Aggregate, Assign, Drop, Filter, Input, Join, Latest, Operator, Rename, Select
+from caraway.graph.operators import Join, Operator
+from caraway.graph.trees import parents
 from caraway.plan.model import TopicPlan
 from caraway.spark.codec import KEY, META, OFFSET, PACKED, SIDE, Codec, name
 from caraway.spark.stream import Stream
@@ -95,13 +96,8 @@ class Inputs:
 
 def joins_of(step: Operator) -> tuple[Join, ...]:
     """List the joins of a tree in the order in which a row passes them."""
-    match step:
-        case Input():
-            return ()
-        case Join():
-            return (*joins_of(step.left), step)
-        case Filter() | Assign() | Select() | Drop() | Rename() | Latest() | Aggregate():
-            return joins_of(step.of)
+    before = tuple(join for parent in parents(step) for join in joins_of(parent))
+    return (*before, step) if isinstance(step, Join) else before
 
 
 def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:

@@ -1,0 +1,102 @@
+"""What users pass to operators, checked and turned into names, types and durations."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from caraway.datasets.fields import Field
+from caraway.dtypes.annotations import dtype_of
+from caraway.dtypes.types import DATETIME, DataType
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.expr.expr import Expr, TypedExpr
+from caraway.graph.operators import AssignedColumn
+
+
+def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...] | None:
+    """Return the columns that an operator is given: by position, as one list, or as `columns=`; None for neither.
+
+    Raises:
+        DefinitionError: They are given in two ways, or one is no name.
+    """
+    if args and columns is not None:
+        raise DefinitionError(f"{operator}: give the columns by position or as columns=, not both")
+    if columns is not None:
+        if not isinstance(columns, (list, tuple)):
+            raise DefinitionError(f"{operator}: columns is a list of names, not {kind(columns)}")
+        found: Iterable[Any] = columns
+    elif len(args) == 1 and isinstance(args[0], (list, tuple)):
+        found = args[0]
+    elif args:
+        found = args
+    else:
+        return None
+    return tuple(dict.fromkeys(column_name(operator, name) for name in found))
+
+
+def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...]:
+    """Return the columns that an operator is given, as `column_names`.
+
+    Raises:
+        DefinitionError: None are given.
+    """
+    names = column_names(operator, args, columns)
+    if names is None:
+        raise DefinitionError(f"{operator}: name at least one column")
+    return names
+
+
+def column_name(operator: str, given: object) -> str:
+    """Return the name of a column that is given as text or as a field.
+
+    Raises:
+        DefinitionError: It is something else.
+    """
+    if not isinstance(given, (str, Field)):
+        raise DefinitionError(f"{operator}: a column is named by text or by a field, not by {kind(given)}")
+    return str(given)
+
+
+def column_type(operator: str, name: str, annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+    """Return the data type that a user declares for a column.
+
+    Raises:
+        DefinitionError: It is no type, or one that isn't supported. DefinitionTypeError: The same, where the API has
+        a TypeError.
+    """
+    try:
+        return dtype_of(annotation)
+    except (DefinitionError, DefinitionTypeError) as error:
+        raise type(error)(f"{operator}: column {name}: {error}") from None
+
+
+def schema_columns(operator: str, schema: object, timestamp: str) -> tuple[tuple[str, DataType], ...]:
+    """Return the columns of a schema that a user gives as a dict; whatever it says of the timestamp, that is datetime.
+
+    Raises:
+        DefinitionError: It is no dict of names and types.
+    """
+    if not isinstance(schema, Mapping):
+        raise DefinitionError(f"{operator}: a schema is a dict {{column: type}}, not {kind(schema)}")
+    names = {column_name(operator, name): annotation for name, annotation in schema.items()}
+    return tuple(
+        (name, DATETIME if name == timestamp else column_type(operator, name, annotation))
+        for name, annotation in names.items()
+    )
+
+
+def assigned_column(name: str, value: object) -> AssignedColumn:
+    """Return a column that `assign` computes from an expression.
+
+    Raises:
+        DefinitionTypeError: The expression has no declared type.
+        DefinitionError: It is no expression.
+    """
+    if isinstance(value, TypedExpr):
+        return AssignedColumn(name=name, dtype=value.data_type, expr=value.expr.node)
+    if isinstance(value, Expr):
+        raise DefinitionTypeError(f"assign: column {name} needs a type: {name}=({value}).astype(...)")
+    raise DefinitionError(f"assign: column {name} is {kind(value)}, not an expression; use lit({value!r}).astype(...)")
+
+
+def kind(value: object) -> str:
+    """Spell what was given instead of the right thing."""
+    return f"{type(value).__name__} {value!r}"

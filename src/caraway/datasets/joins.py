@@ -1,0 +1,78 @@
+"""The arguments of a join."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from caraway.datasets.arguments import column_name, column_names, kind
+from caraway.datasets.fields import Field
+from caraway.dtypes.durations import FOREVER, parse_duration
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.operators import Join, JoinKind, Operator
+
+Names = Sequence[str | Field]
+
+
+def join_operator(  # noqa: PLR0917 (the API's signature)
+    left: Operator,
+    other: Any,  # noqa: ANN401 (checked here)
+    how: str,
+    ons: tuple[Names | None, Names | None, Names | None],
+    within: tuple[str, str],
+    fields: Names | None,
+) -> Join:
+    """Make the operator of a join out of what the user passes to `Node.join`.
+
+    Raises:
+        DefinitionError: An argument is wrong. DefinitionTypeError: The right side is no dataset.
+    """
+    if not hasattr(other, "node_operator"):
+        raise DefinitionTypeError(f"join: the right side is a dataset, not {kind(other)}")
+    if not hasattr(other, "to_spec"):
+        raise DefinitionError("join: the right side is a step of the pipeline; it must be a dataset of its own")
+    where = f"join with {other.fqn()}"
+    if how not in tuple(JoinKind):
+        raise DefinitionError(f'{where}: how is "inner" or "left", not {how!r}')
+    on, left_on, right_on = (_columns(where, names) for names in ons)
+    if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
+        raise DefinitionError(f"{where}: give either on=, or left_on= and right_on=")
+    low_us, high_us = _bounds(where, within)
+    added = column_names(f"{where}: fields", (), fields) or tuple(other.node_schema.values)
+    return Join(
+        left=left,
+        right=other.fqn(),
+        how=JoinKind(how),
+        left_on=on or left_on or (),
+        right_on=on or right_on or (),
+        within_low_us=low_us,
+        within_high_us=high_us,
+        fields=added,
+    )
+
+
+def _columns(where: str, given: object) -> tuple[str, ...] | None:
+    """Return the columns of one side of a join.
+
+    Raises:
+        DefinitionError: They are no list of names.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, (list, tuple)):
+        raise DefinitionError(f"{where}: the columns to join on are a list, not {kind(given)}")
+    return tuple(column_name(where, name) for name in given)
+
+
+def _bounds(where: str, within: object) -> tuple[int | None, int]:
+    """Return how long before (None: any time) and after a left row a match may lie.
+
+    Raises:
+        DefinitionError: They aren't two durations.
+    """
+    if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:
+        raise DefinitionError(
+            f'{where}: within is two durations such as ("1d", "0s"), the first may be "forever"; not {within!r}'
+        )
+    try:
+        return None if within[0] == FOREVER else parse_duration(within[0]), parse_duration(within[1])
+    except (DefinitionError, DefinitionTypeError) as error:
+        raise DefinitionError(f"{where}: within={within!r}: {error}") from None

@@ -1,0 +1,122 @@
+"""The schema of a dataset or of a step, and what all rules share."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, singledispatch
+
+from caraway.dtypes.types import DATETIME, DataType, type_name
+from caraway.errors import DefinitionError
+from caraway.graph.operators import Operator
+from caraway.graph.specs import DatasetSpec
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Columns of a dataset or of an operator's output: keys, values, and the name of the time stamp."""
+
+    keys: Mapping[str, DataType]
+    values: Mapping[str, DataType]
+    timestamp: str
+    #: True after an eager aggregate over continuous windows: its values come into being when they are read, so nothing
+    #: may follow in the pipeline.
+    terminal: bool = field(default=False, compare=False)
+
+    @cached_property
+    def columns(self) -> dict[str, DataType]:
+        """All columns: keys, values, time stamp."""
+        return {**self.keys, **self.values, self.timestamp: DATETIME}
+
+
+def schema_of_dataset(spec: DatasetSpec) -> Schema:
+    """Return the schema of a dataset."""
+    return Schema(
+        keys={f.name: f.dtype for f in spec.fields if f.key},
+        values={f.name: f.dtype for f in spec.fields if not f.key and not f.timestamp},
+        timestamp=spec.timestamp,
+    )
+
+
+@singledispatch
+def step_schema(operator: Operator, before: Schema) -> Schema:
+    """Compute the schema after an operator with one input, given the schema before it.
+
+    Raises:
+        DefinitionError: The operator doesn't fit its input. DefinitionTypeError: The same, where the API has a
+        TypeError.
+    """
+    raise NotImplementedError(f"no schema rule for {type(operator).__name__}")
+
+
+def require_not_terminal(before: Schema, operator: str) -> None:
+    """Refuse to put anything behind an eager aggregate over continuous windows.
+
+    Raises:
+        DefinitionError: The input ends in such an aggregate.
+    """
+    if before.terminal:
+        raise DefinitionError(
+            f"{operator}: nothing can follow an aggregate over continuous windows, whose values come into being when "
+            f'they are read; put {operator} before the aggregate, or let that have emit="final"'
+        )
+
+
+def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str] = ("output", "dataset")) -> list[str]:
+    """Compare two schemas; return a line for each thing that differs.
+
+    Args:
+        found: What comes out.
+        declared: What it must be.
+        sides: What the two are called in the lines.
+    """
+    here, there = sides
+    problems = []
+    if found.timestamp != declared.timestamp:
+        problems.append(f"the timestamp is {found.timestamp} in the {here}, {declared.timestamp} in the {there}")
+    for part, ours, theirs in (("key", found.keys, declared.keys), ("value", found.values, declared.values)):
+        for name in [*ours, *(n for n in theirs if n not in ours)]:
+            if name not in theirs:
+                problems.append(
+                    f"{part} {name} ({type_name(ours[name])}) of the {here} is not in the {there}'s {part}s"
+                )
+            elif name not in ours:
+                problems.append(
+                    f"{part} {name} ({type_name(theirs[name])}) of the {there} is not in the {here}'s {part}s"
+                )
+            elif ours[name] != theirs[name]:
+                problems.append(
+                    f"{part} {name} is {type_name(ours[name])} in the {here}, {type_name(theirs[name])} in the {there}"
+                )
+    return problems
+
+
+def spell(dtype: DataType | None) -> str:
+    """Spell a type, or null's lack of one."""
+    return "null" if dtype is None else type_name(dtype)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Join names for a message."""
+    return ", ".join(names) or "none"
+
+
+def value_columns(schema: Schema) -> str:
+    """Name the value columns for a message."""
+    return f"value columns: {listed(schema.values)}"
+
+
+def role_of(name: str, schema: Schema) -> str:
+    """Tell what a column is that is no value column."""
+    return "the timestamp" if name == schema.timestamp else "a key"
+
+
+def require_keyless(operator: str, before: Schema, error: type[Exception]) -> None:
+    """Refuse a keyed input.
+
+    Raises:
+        Exception: `error`, if the input has keys.
+    """
+    if before.keys:
+        raise error(
+            f"{operator}: the input must be keyless, but has the keys {listed(before.keys)}; changelog(...) makes a "
+            "keyless one of it"
+        )

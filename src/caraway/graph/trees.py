@@ -1,0 +1,91 @@
+"""Walks over operator trees: what an operator takes, which datasets a tree reads, whether anything may follow it."""
+
+from dataclasses import replace
+
+from caraway.graph.operators import (
+    Aggregate,
+    AggregateFunction,
+    Assign,
+    AssignFunction,
+    Changelog,
+    Dedup,
+    Drop,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    First,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Rename,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.graph.windows import ContinuousWindow
+
+
+def parents(operator: Operator) -> tuple[Operator, ...]:
+    """Return the operators whose rows an operator takes; the right side of a join is a dataset and no part of them."""
+    match operator:
+        case Input():
+            return ()
+        case Union():
+            return (operator.left, operator.right)
+        case Join():
+            return (operator.left,)
+        case (
+            Filter()
+            | FilterFunction()
+            | Assign()
+            | AssignFunction()
+            | Transform()
+            | Select()
+            | Drop()
+            | DropNull()
+            | Rename()
+            | Explode()
+            | Dedup()
+            | First()
+            | Latest()
+            | Aggregate()
+            | Changelog()
+        ):
+            return (operator.of,)
+
+
+def datasets_read(operator: Operator) -> tuple[str, ...]:
+    """Name the datasets that an operator tree reads, each once, in order of appearance."""
+    names = [name for parent in parents(operator) for name in datasets_read(parent)]
+    if isinstance(operator, Input):
+        names.append(operator.dataset)
+    if isinstance(operator, Join):
+        names.append(operator.right)
+    return tuple(dict.fromkeys(names))
+
+
+def is_terminal(operator: Operator) -> bool:
+    """Tell whether a dataset whose pipeline ends so is terminal: its values come into being when they are read.
+
+    Nothing can be computed from such a dataset, whenever its results are emitted.
+    """
+    return isinstance(operator, Aggregate) and any(
+        isinstance(aggregate.window, ContinuousWindow) or aggregate.function is AggregateFunction.EXP_DECAY_SUM
+        for aggregate in operator.aggregates
+    )
+
+
+def without_pickles(operator: Operator) -> Operator:
+    """Return the tree with its users' functions as text only, as they count for the identity of a definition."""
+    if isinstance(operator, Input):
+        return operator
+    if isinstance(operator, Union):
+        return replace(operator, left=without_pickles(operator.left), right=without_pickles(operator.right))
+    if isinstance(operator, Join):
+        return replace(operator, left=without_pickles(operator.left))
+    bare = replace(operator, of=without_pickles(operator.of))
+    if isinstance(bare, (FilterFunction, AssignFunction, Transform)):
+        return replace(bare, function=replace(bare.function, pickled=b""))
+    return bare

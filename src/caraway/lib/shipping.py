@@ -1,0 +1,137 @@
+"""User functions by value: they must run in a process that doesn't have the user's modules."""
+
+import builtins
+import sys
+import types
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import cloudpickle
+
+from caraway.errors import DefinitionError
+from caraway.graph.functions import PythonFunction
+from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
+from caraway.lib.code_text import code_text, source_text
+from caraway.lib.includes import included
+
+
+def ship(
+    where: str,
+    function: Callable[..., Any],
+    featureset: str,
+    features: tuple[str, ...],
+    members: Mapping[str, Any],
+) -> bytes:
+    """Pickle an extractor with all that it uses of the user's modules.
+
+    Args:
+        where: Names the extractor in messages.
+        function: The extractor.
+        featureset: Name of its featureset.
+        features: Names of the featureset's features.
+        members: The rest of its class body, of which the function may use helpers through `cls`.
+
+    Raises:
+        DefinitionError: Something that the function uses can't be pickled.
+    """
+    used = {name: _bare(member) for name, member in _reachable(function, members).items()}
+    shipped = ShippedExtractor(_bare(function), FeaturesetHandle(featureset, features, used))
+    return _pickled(where, shipped, [function, *included(function)])
+
+
+def python_function(
+    where: str, function: Callable[..., Any], helpers: Iterable[Callable[..., Any]] = ()
+) -> PythonFunction:
+    """Make a spec of a user's function: its text, itself by value, the texts of its helpers.
+
+    Args:
+        where: Names the function in messages.
+        function: The function, a lambda or anything else that can be called.
+        helpers: What `@includes` names for it elsewhere: on the pipeline, say, that it is written in.
+
+    Raises:
+        DefinitionError: Something that the function uses can't be pickled.
+    """
+    helpers = tuple(
+        dict.fromkeys([*included(function), *(h for helper in helpers for h in (helper, *included(helper)))])
+    )
+    return PythonFunction(
+        name=getattr(function, "__name__", type(function).__name__),
+        source_code=code_text(function),
+        pickled=_pickled(where, _bare(function), [function, *helpers]),
+        includes=tuple(code_text(helper) for helper in helpers),
+    )
+
+
+def _pickled(where: str, value: object, functions: Iterable[Callable[..., Any]]) -> bytes:
+    """Pickle a value, and whatever of the modules of `functions` it uses, by value."""
+    registered = [module for module in _user_modules(functions) if _register(module)]
+    try:
+        data: bytes = cloudpickle.dumps(value)
+    except Exception as error:
+        raise DefinitionError(f"{where}: the function can't be sent: {error}") from error
+    finally:
+        for module in registered:
+            cloudpickle.unregister_pickle_by_value(module)
+    return data
+
+
+def source_with_includes(function: Callable[..., Any]) -> str:
+    """Return the text of a function and of its included helpers; what isn't at hand is left out."""
+    texts = (source_text(part) for part in (function, *included(function)))
+    return "\n".join(text for text in texts if text)
+
+
+def _bare(member: Any) -> Any:  # noqa: ANN401 (members of any kind)
+    """Copy a function without what decorators hung onto it, which would be shipped too."""
+    if isinstance(member, (classmethod, staticmethod)):
+        return type(member)(_bare(member.__func__))
+    if not isinstance(member, types.FunctionType):
+        return member
+    copy = types.FunctionType(
+        member.__code__, member.__globals__, member.__name__, member.__defaults__, member.__closure__
+    )
+    copy.__kwdefaults__ = member.__kwdefaults__
+    # Not found under its own name, hence pickled by value whatever module it is from.
+    copy.__qualname__ = f"{member.__qualname__}.<shipped>"
+    return copy
+
+
+def _reachable(function: Callable[..., Any], members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members of the class body that a function uses by name, and those that these use."""
+    found: dict[str, Any] = {}
+    pending = [function]
+    while pending:
+        for name in _names_in(getattr(pending.pop(), "__code__", None)):
+            if name in members and name not in found:
+                found[name] = members[name]
+                pending.append(getattr(members[name], "__func__", members[name]))
+    return found
+
+
+def _names_in(code: types.CodeType | None) -> Iterable[str]:
+    if code is None:
+        return
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
+
+
+def _user_modules(functions: Iterable[Callable[..., Any]]) -> list[types.ModuleType]:
+    names = dict.fromkeys(getattr(function, "__module__", None) for function in functions)
+    return [
+        sys.modules[name]
+        for name in names
+        if name is not None
+        and name in sys.modules
+        and name != builtins.__name__
+        and name.partition(".")[0] != "caraway"
+    ]
+
+
+def _register(module: types.ModuleType) -> bool:
+    if module.__name__ in cloudpickle.list_registry_pickle_by_value():
+        return False
+    cloudpickle.register_pickle_by_value(module)
+    return True
