@@ -1,33 +1,53 @@
 """Expressions to protobuf and back: a list of nodes, operands first, the root last."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import fields
 from functools import singledispatch
 
-from caraway.errors import InvalidInputError
 from caraway.expr.nodes import (
     Binary,
-    BinaryOp,
     DatePart,
+    DatetimeLiteral,
+    DictContains,
+    DictGet,
+    DictLen,
     FillNull,
+    FromEpoch,
     IsNull,
+    JsonExtract,
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListMap,
     Literal,
+    Log,
+    MakeStruct,
     Node,
     Now,
     NumberCall,
-    NumberFunction,
+    ParseJson,
+    Power,
     Ref,
+    Repeat,
     Round,
     Since,
     SinceEpoch,
+    Split,
+    Strftime,
     StringCall,
-    StringFunction,
-    TimeUnit,
+    Strptime,
+    StructGet,
     Unary,
-    UnaryOp,
+    Var,
     When,
+    Zip,
 )
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
-from caraway.graph.wire_types import UNIT, decode_type, decode_value, encode_type, encode_value
+from caraway.graph.wire_expressions_decoding import decode_expr
+from caraway.graph.wire_types import UNIT, encode_type, encode_value
+
+__all__ = ["decode_expr", "encode_expr"]
 
 # Appends a node with all that it needs, and tells its position.
 Add = Callable[[Node], int]
@@ -44,23 +64,6 @@ def encode_expr(root: Node) -> pb.Expr:
 
     add(root)
     return message
-
-
-def decode_expr(message: pb.Expr) -> Node:
-    """Turn a message into its expression.
-
-    Raises:
-        InvalidInputError: The message is damaged, or of a kind that this version doesn't know.
-    """
-    nodes: list[Node] = []
-    try:
-        for encoded in message.nodes:
-            nodes.append(_decode(encoded, nodes))
-    except IndexError:
-        raise InvalidInputError("a damaged expression: a node refers to one that comes later") from None
-    if not nodes:
-        raise InvalidInputError("a damaged expression: it has no nodes")
-    return nodes[-1]
 
 
 @singledispatch
@@ -142,46 +145,123 @@ def _(_node: Now, _add: Add) -> pb.Node:
     return pb.Node(now=UNIT)
 
 
-def _decode(message: pb.Node, at: Sequence[Node]) -> Node:
-    kind = message.WhichOneof("kind")
-    match kind:
-        case "ref":
-            return Ref(name=message.ref)
-        case "literal":
-            literal = message.literal
-            dtype = decode_type(literal.dtype) if literal.HasField("dtype") else None
-            return Literal(value=decode_value(literal.value), dtype=dtype)
-        case "unary":
-            return Unary(op=UnaryOp(message.unary.op), operand=at[message.unary.operand])
-        case "binary":
-            binary = message.binary
-            return Binary(op=BinaryOp(binary.op), left=at[binary.left], right=at[binary.right])
-        case "is_null":
-            return IsNull(operand=at[message.is_null])
-        case "fill_null":
-            return FillNull(operand=at[message.fill_null.operand], fill=at[message.fill_null.fill])
-        case "when":
-            when = message.when
-            otherwise = at[when.otherwise] if when.HasField("otherwise") else None
-            return When(branches=tuple((at[b.predicate], at[b.value]) for b in when.branches), otherwise=otherwise)
-        case "number_call":
-            call = message.number_call
-            return NumberCall(function=NumberFunction(call.function), operand=at[call.operand])
-        case "round":
-            return Round(operand=at[message.round.operand], precision=message.round.precision)
-        case "string_call":
-            text = message.string_call
-            args = tuple(at[arg] for arg in text.args)
-            return StringCall(function=StringFunction(text.function), operand=at[text.operand], args=args)
-        case "date_part":
-            part = message.date_part
-            return DatePart(operand=at[part.operand], part=TimeUnit(part.part), timezone=part.timezone)
-        case "since":
-            since = message.since
-            return Since(operand=at[since.operand], start=at[since.start], unit=TimeUnit(since.unit))
-        case "since_epoch":
-            return SinceEpoch(operand=at[message.since_epoch.operand], unit=TimeUnit(message.since_epoch.unit))
-        case "now":
-            return Now()
-        case _:
-            raise InvalidInputError("an expression of a kind that this version of Caraway doesn't know")
+@_encode.register
+def _(node: Power, add: Add) -> pb.Node:
+    return pb.Node(power=pb.Node.Power(operand=add(node.operand), exponent=add(node.exponent)))
+
+
+@_encode.register
+def _(node: Log, add: Add) -> pb.Node:
+    return pb.Node(log=pb.Node.Log(operand=add(node.operand), base=node.base))
+
+
+@_encode.register
+def _(node: Split, add: Add) -> pb.Node:
+    return pb.Node(split=pb.Node.Split(operand=add(node.operand), separator=node.separator))
+
+
+@_encode.register
+def _(node: Strptime, add: Add) -> pb.Node:
+    text = pb.Node.Strptime(operand=add(node.operand), format=node.format, timezone=node.timezone)
+    return pb.Node(strptime=text)
+
+
+@_encode.register
+def _(node: ParseJson, add: Add) -> pb.Node:
+    return pb.Node(parse_json=pb.Node.ParseJson(operand=add(node.operand), dtype=encode_type(node.dtype)))
+
+
+@_encode.register
+def _(node: JsonExtract, add: Add) -> pb.Node:
+    return pb.Node(json_extract=pb.Node.JsonExtract(operand=add(node.operand), path=node.path))
+
+
+@_encode.register
+def _(node: Strftime, add: Add) -> pb.Node:
+    text = pb.Node.Strftime(operand=add(node.operand), format=node.format, timezone=node.timezone)
+    return pb.Node(strftime=text)
+
+
+@_encode.register
+def _(node: FromEpoch, add: Add) -> pb.Node:
+    return pb.Node(from_epoch=pb.Node.FromEpoch(operand=add(node.operand), unit=node.unit))
+
+
+@_encode.register
+def _(node: DatetimeLiteral, _add: Add) -> pb.Node:
+    parts = {field.name: getattr(node, field.name) for field in fields(node)}
+    return pb.Node(datetime_literal=pb.Node.DatetimeLiteral(**parts))
+
+
+@_encode.register
+def _(node: ListCall, add: Add) -> pb.Node:
+    return pb.Node(list_call=pb.Node.ListCall(function=node.function, operand=add(node.operand)))
+
+
+@_encode.register
+def _(node: ListAt, add: Add) -> pb.Node:
+    return pb.Node(list_at=pb.Node.ListAt(operand=add(node.operand), index=add(node.index)))
+
+
+@_encode.register
+def _(node: ListContains, add: Add) -> pb.Node:
+    return pb.Node(list_contains=pb.Node.ListContains(operand=add(node.operand), item=add(node.item)))
+
+
+@_encode.register
+def _(node: ListFilter, add: Add) -> pb.Node:
+    operand, predicate = add(node.operand), add(node.predicate)
+    return pb.Node(list_filter=pb.Node.Lambda(operand=operand, variable=node.variable, body=predicate))
+
+
+@_encode.register
+def _(node: ListMap, add: Add) -> pb.Node:
+    operand, body = add(node.operand), add(node.body)
+    return pb.Node(list_map=pb.Node.Lambda(operand=operand, variable=node.variable, body=body))
+
+
+@_encode.register
+def _(node: Var, _add: Add) -> pb.Node:
+    return pb.Node(var=node.name)
+
+
+@_encode.register
+def _(node: DictGet, add: Add) -> pb.Node:
+    operand, key = add(node.operand), add(node.key)
+    default = None if node.default is None else add(node.default)
+    return pb.Node(dict_get=pb.Node.DictGet(operand=operand, key=key, default=default))
+
+
+@_encode.register
+def _(node: DictLen, add: Add) -> pb.Node:
+    return pb.Node(dict_len=add(node.operand))
+
+
+@_encode.register
+def _(node: DictContains, add: Add) -> pb.Node:
+    return pb.Node(dict_contains=pb.Node.DictContains(operand=add(node.operand), key=add(node.key)))
+
+
+@_encode.register
+def _(node: StructGet, add: Add) -> pb.Node:
+    return pb.Node(struct_get=pb.Node.StructGet(operand=add(node.operand), field=node.field))
+
+
+@_encode.register
+def _(node: MakeStruct, add: Add) -> pb.Node:
+    return pb.Node(make_struct=_encode_fields(node, add))
+
+
+@_encode.register
+def _(node: Zip, add: Add) -> pb.Node:
+    return pb.Node(zip=_encode_fields(node, add))
+
+
+def _encode_fields(node: MakeStruct | Zip, add: Add) -> pb.Node.Fields:
+    members = [pb.Node.Field(name=name, value=add(value)) for name, value in node.fields]
+    return pb.Node.Fields(dtype=encode_type(node.dtype), fields=members)
+
+
+@_encode.register
+def _(node: Repeat, add: Add) -> pb.Node:
+    return pb.Node(repeat=pb.Node.Repeat(value=add(node.value), by=add(node.by)))
