@@ -1,11 +1,12 @@
 """Columns of stored values in polars and back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
-from caraway.dtypes.decoding import decode
 from caraway.dtypes.types import (
     BetweenType,
     BoolType,
@@ -26,16 +27,29 @@ from caraway.dtypes.types import (
     StructType,
     base_type,
 )
-from caraway.dtypes.values import DECIMAL_DIGITS, cast
+from caraway.dtypes.values import DECIMAL_DIGITS
 
 INSTANT = pl.Datetime("us", "UTC")
 
+Convert = Callable[[Any], Any]
 
+
+@lru_cache(maxsize=4096)
 def polars_type(dtype: DataType) -> pl.DataType:
     """Return the polars type of a column; restrictions and optionality make no difference."""
+    return _column_type(dtype, INSTANT, pl.Date())
+
+
+@lru_cache(maxsize=4096)
+def _physical_type(dtype: DataType) -> pl.DataType:
+    """Return the type with which a column is made: instants and days are ints, whatever their years."""
+    return _column_type(dtype, pl.Int64(), pl.Int32())
+
+
+def _column_type(dtype: DataType, instant: pl.DataType, day: pl.DataType) -> pl.DataType:
     match dtype:
         case OptionalType(of) | BetweenType(of) | OneOfType(of):
-            return polars_type(of)
+            return _column_type(of, instant, day)
         case IntType():
             return pl.Int64()
         case FloatType():
@@ -47,72 +61,84 @@ def polars_type(dtype: DataType) -> pl.DataType:
         case BytesType():
             return pl.Binary()
         case DatetimeType():
-            return INSTANT
+            return instant
         case DateType():
-            return pl.Date()
+            return day
         case DecimalType(scale):
             return pl.Decimal(DECIMAL_DIGITS, scale)
         case EmbeddingType():
             return pl.List(pl.Float64)
         case ListType(of):
-            return pl.List(polars_type(of))
+            return pl.List(_column_type(of, instant, day))
         case MapType(of):
-            return pl.List(pl.Struct({"key": pl.String(), "value": polars_type(of)}))
+            return pl.List(pl.Struct({"key": pl.String(), "value": _column_type(of, instant, day)}))
         case StructType(_, fields):
-            return pl.Struct({name: polars_type(inner) for name, inner in fields})
+            return pl.Struct({name: _column_type(inner, instant, day) for name, inner in fields})
 
 
 def to_polars(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
     """Make a column of stored values."""
-    match base_type(dtype):
-        case IntType() | FloatType() | BoolType() | StringType() | BytesType():
-            return pl.Series(name, values, dtype=polars_type(dtype))
-        case DatetimeType():
-            return pl.Series(name, values, dtype=pl.Int64).cast(INSTANT)
-        case DateType():
-            return pl.Series(name, values, dtype=pl.Int32).cast(pl.Date)
-        case base:
-            shown = [None if value is None else _shown(value, base) for value in values]
-            return pl.Series(name, shown, dtype=polars_type(dtype))
+    convert, physical, wanted = _shown(dtype), _physical_type(dtype), polars_type(dtype)
+    given = values if convert is None else [None if value is None else convert(value) for value in values]
+    series = pl.Series(name, given, dtype=physical)
+    return series if physical == wanted else series.cast(wanted)
 
 
 def from_polars(series: pl.Series, dtype: DataType) -> list[Any]:
     """Return a column as stored values."""
+    values, convert = series.to_physical().to_list(), _stored(dtype)
+    return values if convert is None else [None if value is None else convert(value) for value in values]
+
+
+@lru_cache(maxsize=4096)
+def _shown(dtype: DataType) -> Convert | None:
+    """Make the function from a stored value to what polars takes; None if that is the same."""
     match base_type(dtype):
-        case IntType() | FloatType() | BoolType() | StringType() | BytesType():
-            return series.to_list()
-        case DatetimeType() | DateType():
-            return series.to_physical().to_list()
-        case base:
-            stored = cast(base)
-            return [None if value is None else stored(_plain(value, base)) for value in series.to_list()]
-
-
-def _shown(value: Any, dtype: DataType) -> Any:  # noqa: ANN401
-    """Turn a stored value into the Python value that polars takes."""
-    match dtype:
-        case OptionalType(of):
-            return None if value is None else _shown(value, of)
+        case DecimalType():
+            return Decimal
         case ListType(of):
-            return [_shown(item, of) for item in value]
+            return _each(_shown(of))
         case MapType(of):
-            return [{"key": key, "value": _shown(item, of)} for key, item in value.items()]
+            inner = _nullable(_shown(of))
+            return lambda value: [{"key": key, "value": inner(item)} for key, item in value.items()]
         case StructType(_, fields):
-            return {name: _shown(item, of) for (name, of), item in zip(fields, value, strict=True)}
+            converts = [(name, _nullable(_shown(of))) for name, of in fields]
+            return lambda value: {name: show(item) for (name, show), item in zip(converts, value, strict=True)}
         case _:
-            return decode(dtype)(value)
+            return None
 
 
-def _plain(value: Any, dtype: DataType) -> Any:  # noqa: ANN401
-    """Turn what polars gives into what casts to the stored form: maps are lists of pairs in polars."""
-    match dtype:
-        case OptionalType(of):
-            return None if value is None else _plain(value, of)
+@lru_cache(maxsize=4096)
+def _stored(dtype: DataType) -> Convert | None:
+    """Make the function from what polars gives, in its physical form, to a stored value; None if that is the same."""
+    match base_type(dtype):
+        case DecimalType(scale):
+            return lambda value: _decimal_text(value, scale)
         case ListType(of):
-            return [_plain(item, of) for item in value]
+            return _each(_stored(of))
         case MapType(of):
-            return {item["key"]: _plain(item["value"], of) for item in value}
+            inner = _nullable(_stored(of))
+            return lambda value: {item["key"]: inner(item["value"]) for item in value}
         case StructType(_, fields):
-            return {name: _plain(value[name], of) for name, of in fields}
+            converts = [(name, _nullable(_stored(of))) for name, of in fields]
+            return lambda value: [store(value[name]) for name, store in converts]
         case _:
-            return value
+            return None
+
+
+def _decimal_text(unscaled: int, scale: int) -> str:
+    # In the smallest unit, and no arithmetic that could round.
+    digits = str(abs(unscaled)).rjust(scale + 1, "0")
+    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+
+def _each(inner: Convert | None) -> Convert | None:
+    return None if inner is None else lambda value: [None if item is None else inner(item) for item in value]
+
+
+def _nullable(inner: Convert | None) -> Convert:
+    return _same if inner is None else lambda value: None if value is None else inner(value)
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401
+    return value

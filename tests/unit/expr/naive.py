@@ -1,4 +1,7 @@
-"""A plain evaluator of expressions, one row at a time: what the compilers are compared with."""
+"""A plain evaluator of expressions, one row at a time: what the compilers are compared with.
+
+Formats of time and JSON are read by the functions that the compilers use as well; those have tests of their own.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,30 +9,58 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from caraway.dtypes.types import FLOAT, DataType, base_type
-from caraway.expr.inference import infer_nullable
+from caraway.dtypes.types import FLOAT, DataType, ListType, StructType, base_type
+from caraway.expr.functions.chrono_reading import reader
+from caraway.expr.functions.chrono_writing import writer
+from caraway.expr.functions.json_path import parse_path
+from caraway.expr.functions.json_text import extract
+from caraway.expr.functions.json_values import parse_as
+from caraway.expr.inference import element_type, infer_nullable, operand_type, within
 from caraway.expr.nodes import (
     Binary,
     BinaryOp,
     DatePart,
+    DatetimeLiteral,
+    DictContains,
+    DictGet,
+    DictLen,
     FillNull,
+    FromEpoch,
     IsNull,
+    JsonExtract,
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListMap,
     Literal,
+    Log,
+    MakeStruct,
     Node,
     Now,
     NumberCall,
     NumberFunction,
+    ParseJson,
+    Power,
     Ref,
+    Repeat,
     Round,
     Since,
     SinceEpoch,
+    Split,
+    Strftime,
     StringCall,
     StringFunction,
+    Strptime,
+    StructGet,
     TimeUnit,
     Unary,
     UnaryOp,
+    Var,
     When,
+    Zip,
 )
+from tests.unit.expr.naive_lists import contains, equal, list_call
 
 Row = Mapping[str, Any]
 Schema = Mapping[str, DataType]
@@ -49,23 +80,45 @@ UNITS = {
 }
 
 
+# Where a row has the element of a lambda.
+ELEMENT = " element"
+
+
 def evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:
     """Evaluate an expression for a row of stored values; None is null."""
-    value = _evaluate(node, row, schema, now)
-    found = infer_nullable(node, schema)
-    # An int that stands where the type is float is one.
-    if value is not None and found is not None and base_type(found) == FLOAT:
-        return float(value)
-    return value
+    return widen(_evaluate(node, row, schema, now), infer_nullable(node, schema))
 
 
-def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:  # noqa: C901, PLR0911, PLR0912 (a branch a member)
+def widen(value: Any, dtype: DataType | None) -> Any:
+    """An int that stands where the type is float is one."""
+    return float(value) if value is not None and dtype is not None and base_type(dtype) == FLOAT else value
+
+
+def promoted(value: Any, source: DataType | None, target: DataType) -> Any:
+    """A value where another type is declared; a struct has the fields of that, in its order."""
+    base, into = None if source is None else base_type(source), base_type(target)
+    if value is None or not (isinstance(base, StructType) and isinstance(into, StructType)):
+        return widen(value, target)
+    found = {name: (item, of) for (name, of), item in zip(base.fields, value, strict=True)}
+    return [promoted(*found[name], of) for name, of in into.fields]
+
+
+def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:  # noqa: C901, PLR0911 (a branch a member)
     def of(child: Node) -> Any:
         return evaluate(child, row, schema, now)
+
+    def typed(child: Node) -> DataType | None:
+        return infer_nullable(child, schema)
+
+    def as_result(child: Node) -> Any:
+        result = typed(node)
+        return None if result is None else promoted(of(child), typed(child), result)
 
     match node:
         case Ref():
             return row[node.name]
+        case Var():
+            return row[ELEMENT]
         case Literal():
             return node.value
         case Now():
@@ -73,41 +126,135 @@ def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:  # noqa: C
         case IsNull():
             return of(node.operand) is None
         case FillNull():
-            value = of(node.operand)
-            return of(node.fill) if value is None else value
+            value = as_result(node.operand)
+            return as_result(node.fill) if value is None else value
         case When():
-            for predicate, value in node.branches:
-                if of(predicate) is True:
-                    return of(value)
-            return None if node.otherwise is None else of(node.otherwise)
+            chosen = next((value for predicate, value in node.branches if of(predicate) is True), node.otherwise)
+            return None if chosen is None else as_result(chosen)
+        case Binary() if node.op in (BinaryOp.AND, BinaryOp.OR):
+            return kleene(node.op, of(node.left), of(node.right))
+        case DictGet():
+            return dict_get(of(node.operand), of(node.key), None if node.default is None else of(node.default))
+        case ListContains():
+            return contains(of(node.operand), of(node.item))
+        case ListFilter() | ListMap():
+            return lambda_call(node, of(node.operand), row, schema, now)
+        case MakeStruct():
+            given = dict(node.fields)
+            return [promoted(of(given[name]), typed(given[name]), to) for name, to in node.dtype.fields]
+        case Zip():
+            return zipped(node, [of(value) for _, value in node.fields], schema)
+        case Repeat():
+            return [of(node.value)] * of(node.by)
+    operands = [of(child) for child in children(node)]
+    return None if None in operands else strict(node, operands, schema)
+
+
+def children(node: Node) -> list[Node]:
+    """The operands of a node whose value is null if one of them is."""
+    match node:
+        case Binary():
+            return [node.left, node.right]
+        case Power():
+            return [node.operand, node.exponent]
+        case StringCall():
+            return [node.operand, *node.args]
+        case Since():
+            return [node.operand, node.start]
+        case ListAt():
+            return [node.operand, node.index]
+        case DictContains():
+            return [node.operand, node.key]
+        case DatetimeLiteral():
+            return []
+        case _:
+            return [node.operand]  # type: ignore[union-attr]
+
+
+def strict(node: Node, operands: list[Any], schema: Schema) -> Any:  # noqa: C901, PLR0911, PLR0912 (a branch a member)
+    """The value of a node whose operands aren't null."""
+    value: Any = operands[0] if operands else None
+    match node:
         case Unary():
-            value = of(node.operand)
-            if value is None:
-                return None
             return (not value) if node.op is UnaryOp.NOT else wrap(-value)
         case Binary():
-            left, right = of(node.left), of(node.right)
-            if node.op in (BinaryOp.AND, BinaryOp.OR):
-                return kleene(node.op, left, right)
-            return None if left is None or right is None else binary(node.op, left, right)
+            return binary(node.op, value, operands[1])
         case NumberCall():
-            value = of(node.operand)
-            return None if value is None else number(node.function, value)
+            return number(node.function, value)
         case Round():
-            value = of(node.operand)
-            return None if value is None else rounded(value, node.precision)
+            return rounded(value, node.precision)
+        case Power():
+            return power(value, operands[1])
+        case Log():
+            return logarithm(float(value), node.base)
         case StringCall():
-            parts = [of(part) for part in (node.operand, *node.args)]
-            return None if None in parts else text(node.function, *parts)
+            return text(node.function, *operands)
+        case Split():
+            return value.split(node.separator) if node.separator else list(value)
+        case Strptime():
+            return reader(node.format, node.timezone)(value)
+        case Strftime():
+            return writer(node.format, node.timezone)(value)
+        case ParseJson():
+            return parse_as(node.dtype)(value)
+        case JsonExtract():
+            return extract(parse_path(node.path), value)
         case DatePart():
-            value = of(node.operand)
-            return None if value is None else part(value, node.part, node.timezone)
+            return part(value, node.part, node.timezone)
         case Since():
-            ends = of(node.operand), of(node.start)
-            return None if None in ends else truncated(ends[0] - ends[1], UNITS[node.unit])
+            return truncated(value - operands[1], UNITS[node.unit])
         case SinceEpoch():
-            value = of(node.operand)
-            return None if value is None else truncated(value, UNITS[node.unit])
+            return truncated(value, UNITS[node.unit])
+        case FromEpoch():
+            us = value * UNITS[node.unit]
+            return us if abs(us) <= INT_MAX else None
+        case DatetimeLiteral():
+            local = datetime(node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond)  # noqa: DTZ001
+            return (local.replace(tzinfo=ZoneInfo(node.timezone)) - EPOCH) // timedelta(microseconds=1)
+        case ListCall():
+            return list_call(node.function, value, element_type(node, infer_nullable(node.operand, schema)))
+        case ListAt():
+            return value[operands[1]] if -len(value) <= operands[1] < len(value) else None
+        case DictLen():
+            return len(value)
+        case DictContains():
+            return operands[1] in value
+        case StructGet():
+            base = base_type(infer_nullable(node.operand, schema))  # type: ignore[arg-type]
+            assert isinstance(base, StructType)
+            return value[[name for name, _ in base.fields].index(node.field)]
+        case _:
+            raise AssertionError(node)
+
+
+def dict_get(value: Any, key: Any, default: Any) -> Any:
+    return None if value is None or key is None else value.get(key, default)
+
+
+def lambda_call(node: ListFilter | ListMap, value: Any, row: Row, schema: Schema, now: int) -> Any:
+    if value is None:
+        return None
+    inner = within(schema, node.variable, element_type(node, infer_nullable(node.operand, schema)))
+    body = node.predicate if isinstance(node, ListFilter) else node.body
+    results = [evaluate(body, {**row, ELEMENT: element}, inner, now) for element in value]
+    if isinstance(node, ListMap):
+        return results
+    return [element for element, kept in zip(value, results, strict=True) if kept]
+
+
+def zipped(node: Zip, values: list[Any], schema: Schema) -> Any:
+    given = {name: value for (name, _), value in zip(node.fields, values, strict=True)}
+    types: dict[str, DataType] = {}
+    for name, child in node.fields:
+        found = infer_nullable(child, schema)
+        assert found is not None
+        base = operand_type(found)
+        assert isinstance(base, ListType)
+        types[name] = base.of
+    return [
+        [promoted(given[name][place], types[name], to) for name, to in node.dtype.fields]
+        for place in range(min(map(len, values)))
+    ]
 
 
 def kleene(op: BinaryOp, left: Any, right: Any) -> Any:
@@ -142,9 +289,9 @@ def binary(op: BinaryOp, left: Any, right: Any) -> Any:
         case BinaryOp.MOD:
             return left - times(floored(divide(left, right)), right)
         case BinaryOp.EQ:
-            return order(left) == order(right)
+            return equal(left, right)
         case BinaryOp.NE:
-            return order(left) != order(right)
+            return not equal(left, right)
         case BinaryOp.LT:
             return order(left) < order(right)
         case BinaryOp.LE:
@@ -198,6 +345,33 @@ def number(function: NumberFunction, value: float) -> Any:
             return math.isinf(value)
         case NumberFunction.TO_STRING:
             return str(value) if isinstance(value, int) else spelled(value)
+        case _:
+            try:
+                result: float = getattr(math, function.replace("arc", "a"))(value)
+            except ValueError:
+                # A sine of infinity, an arcsine beyond 1.
+                return math.nan
+            return result
+
+
+def power(base: float, exponent: float) -> float:
+    if isinstance(base, int) and isinstance(exponent, int):
+        return wrap(base**exponent)  # type: ignore[no-any-return]
+    base, exponent = float(base), float(exponent)
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    except ValueError:
+        # A pole at zero, or a root of a negative number.
+        if base == 0:
+            return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
+        return math.nan
+
+
+def logarithm(value: float, base: float | None) -> float:
+    natural = math.log(value) if value > 0 else -math.inf if value == 0 else math.nan
+    return natural if base is None else divide(natural, math.log(base))
 
 
 def spelled(value: float) -> str:

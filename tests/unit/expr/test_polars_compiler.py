@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, find, given, settings
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import (
@@ -27,11 +27,13 @@ from caraway.dtypes.types import (
 from caraway.expr import Expr, col, lit, when
 from caraway.expr.inference import infer
 from caraway.expr.nodes import NODE_TYPES, Literal, Node
-from caraway.expr.polars_compiler import _compile, compile_as, compile_expr
+from caraway.expr.polars_compiler import compile_as, compile_expr
+from caraway.expr.polars_scope import compile_node
 from caraway.expr.polars_values import from_polars, polars_type, to_polars
 from tests.effort import examples
 from tests.unit.expr.naive import evaluate
 from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
+from tests.unit.expr.typed_values import values
 
 NOW = 1_700_000_000_123_456
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -46,6 +48,10 @@ def compiled(node: Node, given_rows: list[dict[str, Any]]) -> tuple[list[Any], D
 
 
 def same(left: Any, right: Any) -> bool:
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return list(left) == list(right) and all(same(item, right[key]) for key, item in left.items())
     if isinstance(left, float) and isinstance(right, float):
         if math.isnan(left) or math.isnan(right):
             return math.isnan(left) and math.isnan(right)
@@ -53,17 +59,20 @@ def same(left: Any, right: Any) -> bool:
     return type(left) is type(right) and left == right
 
 
+def plain(dtype: DataType) -> Any:
+    """Some value of a type: null if it has it, else the least."""
+    return find(values(dtype), lambda _: True)
+
+
 ROW: dict[str, Any] = {
+    **{name: plain(dtype) for name, dtype in SCHEMA.items()},
     "i": -(2**63),
     "f": -0.0,
     "b": True,
     "s": "ΑΣ",
     "t": -1,
-    "oi": None,
-    "of": None,
-    "ob": None,
-    "os": None,
-    "ot": None,
+    "json": "",
+    "stamp": "2020-01-01 00:00:00",
 }
 
 
@@ -94,7 +103,7 @@ def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dic
 
 @pytest.mark.parametrize("node_type", NODE_TYPES)
 def test_every_node_is_compiled(node_type: type) -> None:
-    assert _compile.dispatch(node_type) is not _compile.dispatch(object)
+    assert compile_node.dispatch(node_type) is not compile_node.dispatch(object)
 
 
 @pytest.mark.parametrize(

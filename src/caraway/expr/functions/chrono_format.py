@@ -26,11 +26,11 @@ COMPOSITES = {
 }
 # Signs that can't stand for themselves or are hard to see.
 SIGNS = {"%": "%", "t": "\t", "n": "\n"}
-# Numbers, which take the padding modifiers `-` (none), `_` (blanks) and `0`.
-NUMBERS = frozenset("YCymdejHkIlMSsuwUWGgV")
+# Numbers that take the padding modifiers `-` (none), `_` (blanks) and `0`.
+NUMBERS = frozenset("YCymdejHkIlMSuwUWGgV")
 # Fractions of a second: %f counts nanoseconds, a dot asks for the dot, a digit for so many digits.
 FRACTIONS = frozenset({"f", ".f", ".3f", ".6f", ".9f", "3f", "6f", "9f"})
-NAMES = frozenset("bBaApPZ")
+NAMES = frozenset("bBaApPZs")
 OFFSETS = frozenset({"z", ":z"})
 DIRECTIVES = NUMBERS | FRACTIONS | NAMES | OFFSETS
 

@@ -1,0 +1,66 @@
+"""JSON documents: reading them, and spelling what is in them.
+
+Of two members of an object with one name the last one holds. Numbers without fraction and exponent that fit 64 bits
+are ints, all others doubles; one beyond the doubles makes a document invalid, and so do NaN, a text with half of a
+surrogate pair, and more than 200 levels.
+"""
+
+from typing import Any
+
+import orjson
+
+from caraway.dtypes.values import INT_MAX
+from caraway.expr.functions.json_path import JsonPath, first_match
+
+# Well below what Python's stack and any other engine's bears.
+DEEPEST = 200
+
+
+def load_json(text: str) -> Any:  # noqa: ANN401 (any JSON value)
+    """Read a document.
+
+    Raises:
+        ValueError: It is no valid JSON.
+    """
+    document = orjson.loads(text)
+    if text.count("[") + text.count("{") > DEEPEST and _depth(document) > DEEPEST:
+        raise ValueError(f"it has more than {DEEPEST} levels")
+    return document
+
+
+def extract(path: JsonPath, text: str) -> str | None:
+    """Return the first match of a path in a document as text: a text as it is, anything else as JSON.
+
+    Null if the document is invalid, nothing matches, or null does.
+    """
+    try:
+        document = load_json(text)
+    except ValueError:
+        return None
+    found = first_match(path, document)
+    return found if found is None or isinstance(found, str) else json_text(found)
+
+
+def json_text(value: Any) -> str:  # noqa: ANN401
+    """Spell a value as JSON without blanks; doubles as `num.to_string` does, in texts only what must be is escaped."""
+    match value:
+        case bool() | None:
+            return "true" if value else "false" if value is False else "null"
+        case int() if value <= INT_MAX:
+            return str(value)
+        case int() | float():
+            return orjson.dumps(float(value)).decode().replace("e+", "e")
+        case str():
+            return orjson.dumps(value).decode()
+        case list():
+            return f"[{','.join(map(json_text, value))}]"
+        case _:
+            return "{" + ",".join(f"{json_text(key)}:{json_text(item)}" for key, item in value.items()) + "}"
+
+
+def _depth(document: Any) -> int:  # noqa: ANN401
+    depth, level = 0, [document]
+    while level := [value for value in level if isinstance(value, (dict, list))]:
+        depth += 1
+        level = [child for value in level for child in (value.values() if isinstance(value, dict) else value)]
+    return depth

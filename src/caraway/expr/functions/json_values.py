@@ -1,0 +1,212 @@
+"""Typed values out of JSON documents (`str.parse`), in the stored form.
+
+It is stricter than what ingestion does: an int is a number without fraction (`1.0` and `1e3` are ints), a bool is
+`true` or `false`. A datetime is RFC 3339 text with an offset or a number of microseconds since the epoch, a date is ISO
+text or a number of days, a str may be a number (spelled as JSON), a Decimal a number or text. Structs and dicts are
+objects, lists and embeddings arrays; a member that is missing is null, one that isn't a field is ignored.
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from caraway.dtypes.instants import day_number, instant_us
+from caraway.dtypes.types import (
+    BetweenType,
+    BoolType,
+    DataType,
+    DatetimeType,
+    DateType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    OneOfType,
+    OptionalType,
+    RegexType,
+    StringType,
+    StructType,
+    type_name,
+)
+from caraway.dtypes.values import INT_MAX, INT_MIN, cast
+from caraway.errors import InvalidInputError
+from caraway.expr.functions.json_text import json_text, load_json
+
+Convert = Callable[[Any], Any]
+
+_RFC_3339 = re.compile(
+    r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)",
+    re.ASCII,
+)
+
+
+@lru_cache(maxsize=1024)
+def parse_as(dtype: DataType) -> Callable[[str], Any]:
+    """Make the function from a document to a stored value of a type.
+
+    The function raises `InvalidInputError`, naming the document, for what is no JSON or not of the type.
+    """
+    convert = _converter(dtype)
+
+    def parse(text: str) -> Any:  # noqa: ANN401
+        try:
+            return convert(load_json(text))
+        except ValueError as error:
+            shown = text if len(text) <= 100 else f"{text[:100]}…"
+            raise InvalidInputError(f"str.parse(): {shown!r} holds no {type_name(dtype)}: {error}") from None
+
+    return parse
+
+
+def _converter(dtype: DataType) -> Convert:
+    match dtype:
+        case OptionalType(of):
+            inner = _converter(of)
+            return lambda value: None if value is None else inner(value)
+        case IntType():
+            return _int
+        case FloatType():
+            return lambda value: float(_number(value, "float"))
+        case BoolType():
+            return _bool
+        case StringType():
+            return _text
+        case DatetimeType():
+            return _datetime
+        case DateType():
+            return _date
+        case DecimalType():
+            return _decimal(dtype)
+        case EmbeddingType(dim):
+            return _embedding(dim)
+        case ListType(of):
+            return _list(_converter(of))
+        case MapType(of):
+            return _map(_converter(of))
+        case StructType():
+            return _struct(dtype)
+        case BetweenType(of) | OneOfType(of):
+            return _restricted(dtype, _converter(of))
+        case RegexType():
+            return _restricted(dtype, _text)
+        case _:
+            raise InvalidInputError(f"JSON has no {type_name(dtype)}")
+
+
+def _mismatch(expected: str, value: Any) -> InvalidInputError:  # noqa: ANN401
+    return InvalidInputError(f"expected {expected}, found {json_text(value)[:100]}")
+
+
+def _number(value: Any, expected: str) -> float:  # noqa: ANN401
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise _mismatch(expected, value)
+    return value
+
+
+def _int(value: Any) -> int:  # noqa: ANN401
+    number = _number(value, "int")
+    if number % 1:
+        raise _mismatch("int", value)
+    whole = int(number)
+    if not INT_MIN <= whole <= INT_MAX:
+        raise _mismatch("int of 64 bits", value)
+    return whole
+
+
+def _bool(value: Any) -> bool:  # noqa: ANN401
+    if not isinstance(value, bool):
+        raise _mismatch("true or false", value)
+    return value
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, str):
+        return value
+    _number(value, "a text in quotes")
+    return json_text(value)
+
+
+def _datetime(value: Any) -> int:  # noqa: ANN401
+    if not isinstance(value, str):
+        return _int(value)
+    found = _RFC_3339.fullmatch(value)
+    if found is None:
+        raise _mismatch("an RFC 3339 datetime with an offset", value)
+    day, time, fraction, offset = found.groups()
+    # What lies beyond microseconds is dropped.
+    return instant_us(f"{day}T{time}.{(fraction or '0')[:6]}{offset.upper()}")
+
+
+def _date(value: Any) -> int:  # noqa: ANN401
+    if not isinstance(value, str):
+        return _int(value)
+    if re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII) is None:
+        raise _mismatch("an ISO date", value)
+    return day_number(value)
+
+
+def _decimal(dtype: DecimalType) -> Convert:
+    stored = cast(dtype)
+
+    def to_decimal(value: Any) -> Any:  # noqa: ANN401
+        # By its shortest digits, so that 0.1 is a tenth.
+        return stored(value if isinstance(value, str) else repr(_number(value, type_name(dtype))))
+
+    return to_decimal
+
+
+def _array(value: Any, expected: str) -> list[Any]:  # noqa: ANN401
+    if not isinstance(value, list):
+        raise _mismatch(expected, value)
+    return value
+
+
+def _embedding(dim: int) -> Convert:
+    def to_embedding(value: Any) -> list[float]:  # noqa: ANN401
+        items = _array(value, f"an array of {dim} numbers")
+        if len(items) != dim:
+            raise _mismatch(f"an array of {dim} numbers", value)
+        return [float(_number(item, "float")) for item in items]
+
+    return to_embedding
+
+
+def _list(element: Convert) -> Convert:
+    return lambda value: [
+        _inside(f"element {place}", element, item) for place, item in enumerate(_array(value, "an array"))
+    ]
+
+
+def _members(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    if not isinstance(value, dict):
+        raise _mismatch("an object", value)
+    return value
+
+
+def _map(element: Convert) -> Convert:
+    return lambda value: {key: _inside(f'key "{key}"', element, item) for key, item in sorted(_members(value).items())}
+
+
+def _struct(dtype: StructType) -> Convert:
+    fields = [(name, _converter(of)) for name, of in dtype.fields]
+
+    def to_struct(value: Any) -> list[Any]:  # noqa: ANN401
+        members = _members(value)
+        return [_inside(f"field {name}", convert, members.get(name)) for name, convert in fields]
+
+    return to_struct
+
+
+def _restricted(dtype: DataType, base: Convert) -> Convert:
+    check = cast(dtype)
+    return lambda value: check(base(value))
+
+
+def _inside(place: str, convert: Convert, value: Any) -> Any:  # noqa: ANN401
+    try:
+        return convert(value)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{place}: {error}") from None

@@ -1,0 +1,169 @@
+"""The `list` namespace in polars, lambdas, and what makes lists.
+
+Sums and means of floats add up from the left, beginning with 0.0; the mean of ints is that of their doubles. Minimum
+and maximum: NaN is greater than all numbers, a zero has no sign.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+
+from caraway.dtypes.types import BOOL, INT, DataType, ListType
+from caraway.errors import DefinitionError, InvalidInputError
+from caraway.expr.inference import element_type, operand_type
+from caraway.expr.nodes import (
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListFunction,
+    ListMap,
+    Node,
+    Repeat,
+    Zip,
+)
+from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node, widened
+from caraway.expr.polars_series import Elements, lists_of, of_columns
+from caraway.expr.references import columns_of
+
+# Beyond any length: polars can't take the least int for an index.
+FAR = 2**62
+BODY = "__caraway body"
+
+
+@compile_node.register
+def _(node: ListCall, scope: Scope) -> pl.Expr:
+    element = _element(node, node.operand, scope)
+    operand = compile_node(node.operand, scope)
+    of = operand.list
+    has_null = of.drop_nulls().list.len() != of.len()
+    match node.function:
+        case ListFunction.LEN:
+            return of.len().cast(pl.Int64)
+        case ListFunction.HAS_NULL:
+            return has_null
+        case ListFunction.SUM:
+            return pl.when(~has_null).then(of.sum() if element == INT else _float_sum(operand))
+        case ListFunction.MEAN:
+            count = of.len().cast(pl.Float64)
+            total = _float_sum(operand.cast(pl.List(pl.Float64)))
+            mean = total / (count if columns_of(node.operand) else as_column(count))
+            return pl.when(~has_null & (of.len() > 0)).then(mean)
+        case ListFunction.MIN:
+            return pl.when(~has_null).then(of.min() if element == INT else of.sort().list.first() + 0.0)
+        case ListFunction.MAX:
+            return pl.when(~has_null).then(of.max() if element == INT else of.sort().list.last() + 0.0)
+        case ListFunction.ALL:
+            return pl.when(~has_null).then(of.contains(False).not_())  # noqa: FBT003 (a value)
+        case ListFunction.ANY:
+            found = of.contains(True)  # noqa: FBT003
+            return pl.when(operand.is_not_null() & (found | ~has_null)).then(found)
+
+
+def _float_sum(floats: pl.Expr) -> pl.Expr:
+    """Add up from the left; polars' own sum adds stripes of 16 side by side."""
+    total = floats.list.eval(pl.element().cum_sum()).list.last() + 0.0
+    return pl.when(floats.list.len() == 0).then(pl.lit(0.0)).otherwise(total)
+
+
+@compile_node.register
+def _(node: ListAt, scope: Scope) -> pl.Expr:
+    index = scope.operand(node.index, INT).clip(-FAR, FAR)
+    return compile_node(node.operand, scope).list.get(index, null_on_oob=True)
+
+
+@compile_node.register
+def _(node: ListContains, scope: Scope) -> pl.Expr:
+    element = _element(node, node.operand, scope)
+    lists, item = compile_node(node.operand, scope), scope.operand(node.item, element)
+
+    def contains(columns: list[pl.Series]) -> pl.Series:
+        elements = Elements.of(columns[0])
+        rows = elements.rows()
+        equal = elements.values == columns[1].gather(rows)
+        found = elements.rows_with(equal.fill_null(value=False))
+        # A null element may be the item, and a null item may be any element.
+        unknown = elements.rows_with(equal.is_null())
+        return pl.Series(found).set(pl.Series(~elements.valid | (~found & unknown)), None)
+
+    return of_columns(contains, [lists, item], BOOL)
+
+
+@compile_node.register
+def _(node: ListFilter, scope: Scope) -> pl.Expr:
+    element = element_type(node, scope.type_of(node.operand))
+    predicate = scope.in_lambda(node.variable, element).operand(node.predicate, BOOL)
+    return _over_elements(node, scope, predicate, lambda elements, kept: elements.filtered(kept))
+
+
+@compile_node.register
+def _(node: ListMap, scope: Scope) -> pl.Expr:
+    element = element_type(node, scope.type_of(node.operand))
+    body = compile_node(node.body, scope.in_lambda(node.variable, element))
+    return _over_elements(node, scope, body, lambda elements, values: elements.with_values(values))
+
+
+def _over_elements(
+    node: ListFilter | ListMap, scope: Scope, body: pl.Expr, combine: Callable[[Elements, pl.Series], pl.Series]
+) -> pl.Expr:
+    """Evaluate the body of a lambda over all elements of all rows at once, each with the columns of its row.
+
+    polars has `list.eval` for this, but no columns in it.
+    """
+    outer = [name for name in dict.fromkeys(body.meta.root_names()) if name != ELEMENT]
+
+    def compute(columns: list[pl.Series]) -> pl.Series:
+        elements = Elements.of(columns[0])
+        rows = elements.rows() if outer else None
+        beside = [column.gather(rows) for column in columns[1:]] if rows is not None else []
+        frame = pl.DataFrame([elements.values.alias(ELEMENT), *beside])
+        return combine(elements, frame.with_columns(body.alias(BODY))[BODY])
+
+    lists = compile_node(node.operand, scope)
+    result = scope.type_of(node)
+    assert result is not None  # noqa: S101 (a list)
+    return of_columns(compute, [lists, *map(pl.col, outer)], result)
+
+
+@compile_node.register
+def _(node: Repeat, scope: Scope) -> pl.Expr:
+    result = scope.type_of(node)
+    assert isinstance(result, ListType)  # noqa: S101 (by inference)
+    return of_columns(_repeated, [scope.operand(node.value, result.of), scope.operand(node.by, INT)], result)
+
+
+def _repeated(columns: list[pl.Series]) -> pl.Series:
+    values, counts = columns
+    if counts.null_count():
+        raise InvalidInputError("repeat(): the count is null")
+    lengths = counts.to_numpy()
+    if (lengths < 0).any():
+        raise InvalidInputError(f"repeat(): the count {lengths.min()} is negative")
+    return lists_of(values.gather(np.repeat(np.arange(len(lengths)), lengths)), lengths)
+
+
+@compile_node.register
+def _(node: Zip, scope: Scope) -> pl.Expr:
+    """Cut the lists to the shortest, and make a struct of the elements at each place."""
+    given, wanted = dict(node.fields), node.dtype.fields
+    if not wanted:
+        raise DefinitionError(f"zip() of {node.dtype.name}, which has no fields, has no length")
+    inputs = [compile_node(given[name], scope) for name, _ in wanted]
+    found = [_element(node, given[name], scope) for name, _ in wanted]
+    made = pl.struct([widened(pl.col(name), of, to).alias(name) for (name, to), of in zip(wanted, found, strict=True)])
+
+    def zipped(columns: list[pl.Series]) -> pl.Series:
+        if any(column.null_count() for column in columns):
+            raise InvalidInputError(f"zip(): a list for {node.dtype.name} is null")
+        lists = [Elements.of(column) for column in columns]
+        lengths = np.minimum.reduce([elements.lengths for elements in lists])
+        flat = [elements.first(lengths) for elements in lists]
+        frame = pl.DataFrame([values.alias(name) for values, (name, _) in zip(flat, wanted, strict=True)])
+        return lists_of(frame.select(made.alias(BODY))[BODY], lengths)
+
+    return of_columns(zipped, inputs, ListType(node.dtype))
+
+
+def _element(node: Node, operand: Node, scope: Scope) -> DataType:
+    return operand_type(element_type(node, scope.type_of(operand)))

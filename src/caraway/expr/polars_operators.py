@@ -1,0 +1,140 @@
+"""References, constants, operators and choices in polars."""
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from caraway.dtypes.types import (
+    BOOL,
+    DATE,
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    DataType,
+    base_type,
+)
+from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Now, Ref, Unary, UnaryOp, Var, When
+from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node
+from caraway.expr.polars_values import polars_type, to_polars
+from caraway.expr.references import columns_of
+
+DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
+
+# Comparisons with their sides exchanged.
+MIRRORED = {
+    BinaryOp.EQ: BinaryOp.EQ,
+    BinaryOp.NE: BinaryOp.NE,
+    BinaryOp.LT: BinaryOp.GT,
+    BinaryOp.LE: BinaryOp.GE,
+    BinaryOp.GT: BinaryOp.LT,
+    BinaryOp.GE: BinaryOp.LE,
+}
+
+OPERATORS: Mapping[BinaryOp, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    BinaryOp.ADD: lambda left, right: left + right,
+    BinaryOp.SUB: lambda left, right: left - right,
+    BinaryOp.MUL: lambda left, right: left * right,
+    BinaryOp.DIV: lambda left, right: left / right,
+    BinaryOp.FLOOR_DIV: lambda left, right: left // right,
+    BinaryOp.MOD: lambda left, right: left % right,
+    BinaryOp.EQ: lambda left, right: left == right,
+    BinaryOp.NE: lambda left, right: left != right,
+    BinaryOp.LT: lambda left, right: left < right,
+    BinaryOp.LE: lambda left, right: left <= right,
+    BinaryOp.GT: lambda left, right: left > right,
+    BinaryOp.GE: lambda left, right: left >= right,
+    BinaryOp.AND: lambda left, right: left & right,
+    BinaryOp.OR: lambda left, right: left | right,
+}
+
+
+@compile_node.register
+def _(node: Ref, _scope: Scope) -> pl.Expr:
+    return pl.col(node.name)
+
+
+@compile_node.register
+def _(_node: Var, _scope: Scope) -> pl.Expr:
+    return pl.col(ELEMENT)
+
+
+@compile_node.register
+def _(node: Literal, _scope: Scope) -> pl.Expr:
+    if node.value is None or node.dtype is None:
+        return pl.lit(None) if node.dtype is None else pl.lit(None, dtype=polars_type(node.dtype))
+    if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
+        return pl.lit(node.value, dtype=polars_type(node.dtype))
+    if base_type(node.dtype) in (DATETIME, DATE):
+        # Through an int: the first item of a series isn't always taken for a constant by polars.
+        return pl.lit(node.value, dtype=pl.Int64).cast(polars_type(node.dtype))
+    return pl.lit(to_polars("", [node.value], node.dtype)).first()
+
+
+@compile_node.register
+def _(_node: Now, scope: Scope) -> pl.Expr:
+    if scope.now is None:
+        raise NotImplementedError("now() has no value here; it is the time of a query")
+    return scope.now
+
+
+@compile_node.register
+def _(node: Unary, scope: Scope) -> pl.Expr:
+    match node.op:
+        case UnaryOp.NOT:
+            return ~scope.operand(node.operand, BOOL)
+        case UnaryOp.NEGATE:
+            return -scope.operand(node.operand, scope.base_of(node, INT))
+
+
+@compile_node.register
+def _(node: Binary, scope: Scope) -> pl.Expr:
+    base = _operand_type(node, scope)
+    left, right = scope.operand(node.left, base), scope.operand(node.right, base)
+    if base == FLOAT and node.op in DIVISIONS and not columns_of(node.right):
+        right = as_column(right)
+    mirrored = MIRRORED.get(node.op)
+    if mirrored is not None and not columns_of(node.left):
+        # polars gives one row for a constant text beside a column of nulls, but not the other way round.
+        return OPERATORS[mirrored](right, left)
+    return OPERATORS[node.op](left, right)
+
+
+def _operand_type(node: Binary, scope: Scope) -> DataType:
+    """Return the type as which both operands take part."""
+    if node.op in (BinaryOp.AND, BinaryOp.OR):
+        return BOOL
+    if node.op is BinaryOp.DIV:
+        return FLOAT
+    bases = [scope.base_of(side, BOOL) for side in (node.left, node.right) if scope.type_of(side) is not None]
+    if not bases:
+        return BOOL
+    return FLOAT if FLOAT in bases else bases[0]
+
+
+@compile_node.register
+def _(node: IsNull, scope: Scope) -> pl.Expr:
+    return compile_node(node.operand, scope).is_null()
+
+
+@compile_node.register
+def _(node: FillNull, scope: Scope) -> pl.Expr:
+    result = scope.type_of(node)
+    if result is None:
+        return pl.lit(None)
+    operand = scope.operand(node.operand, result)
+    # Not coalesce(): with a constant first it gives one row instead of the frame's.
+    return pl.when(operand.is_not_null()).then(operand).otherwise(scope.operand(node.fill, result))
+
+
+@compile_node.register
+def _(node: When, scope: Scope) -> pl.Expr:
+    result = scope.type_of(node)
+    if result is None:
+        return pl.lit(None)
+    chain: pl.Expr = pl.lit(None, dtype=polars_type(result))
+    if node.otherwise is not None:
+        chain = scope.operand(node.otherwise, result)
+    for predicate, value in reversed(node.branches):
+        chain = pl.when(scope.operand(predicate, BOOL)).then(scope.operand(value, result)).otherwise(chain)
+    return chain

@@ -1,0 +1,83 @@
+"""What the polars compiler's modules share: the scope of an expression, and the dispatch over nodes.
+
+Each node has a handler, in the module of its namespace; it gives a polars expression over the columns of a frame, one
+value a row. Constants give one value, which polars repeats beside columns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+
+import polars as pl
+
+from caraway.dtypes.types import DataType, StructType, base_type, is_optional
+from caraway.expr.inference import infer_nullable, operand_type, within
+from caraway.expr.nodes import Node
+from caraway.expr.polars_values import polars_type
+
+# The column of the elements in the frame over which the body of a lambda is evaluated; no column has such a name.
+ELEMENT = "__caraway element"
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an expression may refer to: columns by type, in a lambda the element, and the time of the query."""
+
+    schema: Mapping[str, DataType]
+    now: pl.Expr | None
+    # By identity of the node, which the expression keeps alive; a deep expression would be typed over and over.
+    types: dict[int, DataType | None] = field(default_factory=dict)
+
+    def type_of(self, node: Node) -> DataType | None:
+        """Return the type of a node; None for the null literal."""
+        key = id(node)
+        if key not in self.types:
+            self.types[key] = infer_nullable(node, self.schema)
+        return self.types[key]
+
+    def base_of(self, node: Node, of_null: DataType) -> DataType:
+        """Return the type as which a node takes part in an operation; `of_null` for the null literal."""
+        found = self.type_of(node)
+        return of_null if found is None else operand_type(found)
+
+    def operand(self, node: Node, base: DataType) -> pl.Expr:
+        """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
+        return widened(compile_node(node, self), self.type_of(node), base)
+
+    def in_lambda(self, variable: str, element: DataType) -> "Scope":
+        """Return the scope of the body of a lambda."""
+        return replace(self, schema=within(self.schema, variable, element), types={})
+
+
+@singledispatch
+def compile_node(node: Node, scope: Scope) -> pl.Expr:
+    """Compile an expression that is well-typed in its scope."""
+    raise NotImplementedError(f"polars has no form for {type(node).__name__}")
+
+
+def widened(expr: pl.Expr, source: DataType | None, target: DataType) -> pl.Expr:
+    """Convert an expression of type `source` (None: the null literal) to `target`, to which it promotes.
+
+    An int becomes a float, and a struct has the fields of the target in its order; a null struct stays null.
+    """
+    wanted = polars_type(target)
+    if source is not None and polars_type(source) == wanted:
+        return expr
+    base, into = None if source is None else base_type(source), base_type(target)
+    if not isinstance(base, StructType) or not isinstance(into, StructType):
+        return expr.cast(wanted)
+    types = dict(base.fields)
+    fields = [widened(expr.struct.field(name), types[name], to).alias(name) for name, to in into.fields]
+    made = pl.struct(fields) if fields else pl.lit(None, dtype=wanted)
+    return pl.when(expr.is_not_null()).then(made) if source is not None and is_optional(source) else made
+
+
+def as_column(constant: pl.Expr) -> pl.Expr:
+    """Repeat a constant float for each row.
+
+    polars takes short cuts with single floats that give other bits: it divides by one by multiplying with its
+    reciprocal (14.0 / 10.0 would be 1.4000000000000001), and raises to the power 0.5 by a square root. It recognises a
+    repeated constant, but not one less a computed zero, which has the same value.
+    """
+    zeros = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0
+    return constant - zeros

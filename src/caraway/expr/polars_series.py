@@ -1,0 +1,104 @@
+"""Functions over whole columns that polars has no expression for: values by Python, and lists by their elements."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from caraway.dtypes.types import DataType
+from caraway.expr.polars_values import from_polars, polars_type, to_polars
+
+Integers = np.ndarray[Any, np.dtype[np.int64]]
+Truths = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequence[pl.Expr], dtype: DataType) -> pl.Expr:
+    """Make the expression that `function` computes from columns of one length.
+
+    Args:
+        function: Gives as many values as each of its columns has.
+        inputs: What the columns hold; constants are repeated.
+        dtype: Type of the result.
+    """
+    given = list(inputs)
+    if not any(expr.meta.root_names() for expr in given):
+        # polars calls a function of constants once and doesn't repeat what it gives; this column sets the length.
+        given.append(pl.int_range(pl.len(), dtype=pl.Int64))
+    count = len(inputs)
+
+    def compute(columns: Sequence[pl.Series]) -> pl.Series:
+        length = next((len(column) for column in columns if len(column) != 1), 1)
+        # A constant comes as a single value.
+        aligned = [column if len(column) == length else column.new_from_index(0, length) for column in columns]
+        return function(aligned[:count])
+
+    return pl.map_batches(given, compute, return_dtype=polars_type(dtype))
+
+
+def by_row(
+    function: Callable[..., Any], inputs: Sequence[pl.Expr], types: Sequence[DataType], dtype: DataType
+) -> pl.Expr:
+    """Make the expression that a Python function of stored values gives for each row; null if one of them is null."""
+
+    def compute(columns: list[pl.Series]) -> pl.Series:
+        stored = [from_polars(column, of) for column, of in zip(columns, types, strict=True)]
+        if len(stored) == 1:
+            values = [None if value is None else function(value) for value in stored[0]]
+        else:
+            values = [None if None in row else function(*row) for row in zip(*stored, strict=True)]
+        return to_polars("", values, dtype)
+
+    return of_columns(compute, inputs, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """The elements of a column of lists one after the other, and how many each row has; null rows have none."""
+
+    values: pl.Series
+    lengths: Integers
+    valid: Truths
+
+    @classmethod
+    def of(cls, lists: pl.Series) -> "Elements":
+        """Take a column of lists apart."""
+        lengths = lists.list.len().fill_null(0).cast(pl.Int64).to_numpy()
+        values = lists.explode(empty_as_null=False, keep_nulls=False)
+        return cls(values=values, lengths=lengths, valid=lists.is_not_null().to_numpy())
+
+    def rows(self) -> pl.Series:
+        """Return for each element the number of its row."""
+        return pl.Series(np.repeat(np.arange(len(self.lengths)), self.lengths))
+
+    def with_values(self, values: pl.Series) -> pl.Series:
+        """Return the column of lists with other elements."""
+        return lists_of(values, self.lengths, self.valid)
+
+    def first(self, lengths: Integers) -> pl.Series:
+        """Return the first so many elements of each row, one row after the other."""
+        starts = np.cumsum(self.lengths) - self.lengths
+        places = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
+        return self.values.filter(pl.Series(places < np.repeat(lengths, self.lengths)))
+
+    def rows_with(self, kept: pl.Series) -> Truths:
+        """Tell for each row whether `kept` is true for one of its elements."""
+        counts = np.bincount(self.rows().filter(kept).to_numpy(), minlength=len(self.lengths))
+        return np.asarray(counts > 0)
+
+    def filtered(self, kept: pl.Series) -> pl.Series:
+        """Return the column of lists with those elements only for which `kept` is true."""
+        counts = np.bincount(self.rows().filter(kept).to_numpy(), minlength=len(self.lengths))
+        return lists_of(self.values.filter(kept), counts, self.valid)
+
+
+def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) -> pl.Series:
+    """Put elements together to a column of lists of the given lengths, null where not valid."""
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    mask = None if valid is None else np.append(~valid, [False])
+    lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64(), mask=mask), values.to_arrow())
+    made = pl.from_arrow(lists)
+    assert isinstance(made, pl.Series)  # noqa: S101 (an array gives a series)
+    return made.cast(pl.List(values.dtype))

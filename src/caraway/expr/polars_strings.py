@@ -1,0 +1,57 @@
+"""The `str` namespace in polars."""
+
+from functools import partial
+
+import polars as pl
+
+from caraway.dtypes.types import DATETIME, STRING, optional
+from caraway.expr.functions.chrono_reading import reader
+from caraway.expr.functions.json_path import parse_path
+from caraway.expr.functions.json_text import extract
+from caraway.expr.functions.json_values import parse_as
+from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
+from caraway.expr.polars_scope import Scope, compile_node
+from caraway.expr.polars_series import by_row
+
+
+@compile_node.register
+def _(node: StringCall, scope: Scope) -> pl.Expr:
+    text = scope.operand(node.operand, STRING)
+    args = [scope.operand(arg, STRING) for arg in node.args]
+    match node.function:
+        case StringFunction.LOWER:
+            return text.str.to_lowercase()
+        case StringFunction.UPPER:
+            return text.str.to_uppercase()
+        case StringFunction.LEN:
+            return text.str.len_chars().cast(pl.Int64)
+        case StringFunction.CONTAINS:
+            return text.str.contains(args[0], literal=True)
+        case StringFunction.STARTSWITH:
+            return text.str.starts_with(args[0])
+        case StringFunction.ENDSWITH:
+            return text.str.ends_with(args[0])
+        case StringFunction.CONCAT:
+            return text + args[0]
+
+
+@compile_node.register
+def _(node: Split, scope: Scope) -> pl.Expr:
+    return scope.operand(node.operand, STRING).str.split(node.separator)
+
+
+@compile_node.register
+def _(node: Strptime, scope: Scope) -> pl.Expr:
+    text = scope.operand(node.operand, STRING)
+    return by_row(reader(node.format, node.timezone), [text], [STRING], DATETIME)
+
+
+@compile_node.register
+def _(node: ParseJson, scope: Scope) -> pl.Expr:
+    return by_row(parse_as(node.dtype), [scope.operand(node.operand, STRING)], [STRING], node.dtype)
+
+
+@compile_node.register
+def _(node: JsonExtract, scope: Scope) -> pl.Expr:
+    text = scope.operand(node.operand, STRING)
+    return by_row(partial(extract, parse_path(node.path)), [text], [STRING], optional(STRING))

@@ -1,0 +1,71 @@
+"""The `dict` and `struct` namespaces in polars, and what makes structs.
+
+A dict is a list of entries there, each a struct of key and value.
+"""
+
+import numpy as np
+import polars as pl
+
+from caraway.dtypes.types import INT, STRING, MapType, base_type
+from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
+from caraway.expr.polars_scope import Scope, compile_node
+from caraway.expr.polars_series import Elements, of_columns
+from caraway.expr.polars_values import polars_type
+
+
+@compile_node.register
+def _(node: DictGet, scope: Scope) -> pl.Expr:
+    base = base_type(scope.type_of(node.operand) or MapType(INT))
+    assert isinstance(base, MapType)  # noqa: S101 (by inference)
+    entries, key = compile_node(node.operand, scope), scope.operand(node.key, STRING)
+    inputs = [entries, key]
+    if node.default is not None:
+        inputs.append(scope.operand(node.default, base.of))
+    return of_columns(_values_at, inputs, base.of)
+
+
+def _values_at(columns: list[pl.Series]) -> pl.Series:
+    entries, keys = columns[:2]
+    places = _places(entries, keys)
+    values = Elements.of(entries).values.struct.field("value").gather(places)
+    if len(columns) == 2:
+        return values
+    # What is there may be null; the default is for what isn't.
+    absent = places.is_null() & entries.is_not_null() & keys.is_not_null()
+    return columns[2].zip_with(absent, values)
+
+
+def _places(entries: pl.Series, keys: pl.Series) -> pl.Series:
+    """Return for each row the place of its key among the entries of all rows; null if it isn't there."""
+    elements = Elements.of(entries)
+    rows = elements.rows()
+    found = (elements.values.struct.field("key") == keys.gather(rows)).fill_null(value=False).arg_true()
+    places = np.full(len(entries), -1, dtype=np.int64)
+    places[rows.gather(found).to_numpy()] = found.to_numpy()
+    numbers = pl.Series(places)
+    return numbers.set(numbers < 0, None)
+
+
+@compile_node.register
+def _(node: DictLen, scope: Scope) -> pl.Expr:
+    return compile_node(node.operand, scope).list.len().cast(pl.Int64)
+
+
+@compile_node.register
+def _(node: DictContains, scope: Scope) -> pl.Expr:
+    keys = compile_node(node.operand, scope).list.eval(pl.element().struct.field("key"))
+    key = scope.operand(node.key, STRING)
+    return pl.when(keys.is_not_null() & key.is_not_null()).then(keys.list.contains(key))
+
+
+@compile_node.register
+def _(node: StructGet, scope: Scope) -> pl.Expr:
+    return compile_node(node.operand, scope).struct.field(node.field)
+
+
+@compile_node.register
+def _(node: MakeStruct, scope: Scope) -> pl.Expr:
+    given = dict(node.fields)
+    if not given:
+        return pl.lit(pl.Series([{}], dtype=polars_type(node.dtype))).first()
+    return pl.struct([scope.operand(given[name], dtype).alias(name) for name, dtype in node.dtype.fields])

@@ -1,0 +1,93 @@
+"""The `dt` namespace in polars, and what makes instants.
+
+The parts of an instant follow the time zone tables of polars, which end with the year 2099; text in formats follows
+those of Python. An instant so many units after the epoch is null if it is beyond 64 bits.
+"""
+
+from datetime import datetime
+
+import polars as pl
+
+from caraway.dtypes.durations import US_PER_UNIT
+from caraway.dtypes.types import DATETIME, INT, STRING
+from caraway.dtypes.values import INT_MAX
+from caraway.expr.functions.chrono_writing import writer
+from caraway.expr.functions.local_time import local_instant
+from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
+from caraway.expr.polars_scope import Scope, compile_node
+from caraway.expr.polars_series import by_row
+from caraway.expr.polars_values import INSTANT
+
+US_OF_UNIT = {
+    TimeUnit.YEAR: US_PER_UNIT["y"],
+    TimeUnit.WEEK: US_PER_UNIT["w"],
+    TimeUnit.DAY: US_PER_UNIT["d"],
+    TimeUnit.HOUR: US_PER_UNIT["h"],
+    TimeUnit.MINUTE: US_PER_UNIT["m"],
+    TimeUnit.SECOND: US_PER_UNIT["s"],
+    TimeUnit.MILLISECOND: 1_000,
+    TimeUnit.MICROSECOND: 1,
+}
+
+
+@compile_node.register
+def _(node: DatePart, scope: Scope) -> pl.Expr:
+    local = scope.operand(node.operand, DATETIME).dt.convert_time_zone(node.timezone).dt
+    match node.part:
+        case TimeUnit.YEAR:
+            part = local.year()
+        case TimeUnit.MONTH:
+            part = local.month()
+        case TimeUnit.WEEK:
+            part = local.week()
+        case TimeUnit.DAY:
+            part = local.day()
+        case TimeUnit.HOUR:
+            part = local.hour()
+        case TimeUnit.MINUTE:
+            part = local.minute()
+        case TimeUnit.SECOND:
+            part = local.second()
+        case TimeUnit.MILLISECOND:
+            part = local.millisecond()
+        case TimeUnit.MICROSECOND:
+            part = local.microsecond()
+    return part.cast(pl.Int64)
+
+
+@compile_node.register
+def _(node: Since, scope: Scope) -> pl.Expr:
+    end, start = scope.operand(node.operand, DATETIME), scope.operand(node.start, DATETIME)
+    return _whole_units(end.cast(pl.Int64) - start.cast(pl.Int64), node.unit)
+
+
+@compile_node.register
+def _(node: SinceEpoch, scope: Scope) -> pl.Expr:
+    return _whole_units(scope.operand(node.operand, DATETIME).cast(pl.Int64), node.unit)
+
+
+def _whole_units(us: pl.Expr, unit: TimeUnit) -> pl.Expr:
+    """Divide, truncating toward zero."""
+    length = US_OF_UNIT[unit]
+    return pl.when(us >= 0).then(us // length).otherwise(-((-us) // length))
+
+
+@compile_node.register
+def _(node: Strftime, scope: Scope) -> pl.Expr:
+    instant = scope.operand(node.operand, DATETIME)
+    return by_row(writer(node.format, node.timezone), [instant], [DATETIME], STRING)
+
+
+@compile_node.register
+def _(node: FromEpoch, scope: Scope) -> pl.Expr:
+    units, length = scope.operand(node.operand, INT), US_OF_UNIT[node.unit]
+    most = INT_MAX // length
+    return pl.when((units >= -most) & (units <= most)).then(units * length).cast(INSTANT)
+
+
+@compile_node.register
+def _(node: DatetimeLiteral, _scope: Scope) -> pl.Expr:
+    wall = datetime(  # noqa: DTZ001 (the zone comes next)
+        node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
+    )
+    return pl.lit(local_instant(wall, node.timezone), dtype=pl.Int64).cast(INSTANT)
