@@ -1,14 +1,14 @@
 """A commit, from a request to the branch's new head."""
 
-import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
-from caraway.control.merge import merge
 from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
 from caraway.errors import CommitError
+from caraway.graph.fingerprints import graph_fingerprint
+from caraway.graph.merging import merge
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
@@ -16,9 +16,6 @@ from caraway.plan.model import TopicPlan
 from caraway.plan.planner import plan_graph
 from caraway.state import MAIN, Head, NewCommit, StateReader, StateWriter, connect
 from caraway.topics.admin import ensure_topics
-
-# Stands before the hash, so that another way of hashing can be told from this one.
-FINGERPRINT_SCHEME = "graph-1"
 
 
 class Heads(Protocol):
@@ -91,6 +88,7 @@ class CommitService:
         before = decode_graph(head.graph) if head.commit_id else Graph()
         after = merge(before, request.graph, incremental=request.incremental)
         validate(after)
+        _refuse_several_pipelines(after)
         change = Change(before=before, after=after, plan_before=plan_graph(before), plan_after=plan_graph(after))
         if not request.backfill:
             _refuse_backfill(change)
@@ -106,12 +104,22 @@ class CommitService:
             message=request.message,
             author=author,
             graph=encoded,
-            fingerprint=f"{FINGERPRINT_SCHEME}:{hashlib.sha256(encoded).hexdigest()}",
+            fingerprint=graph_fingerprint(after),
             summary=summary,
             jobs=change.plan_after.jobs,
         )
         self._commits.publish(commit)
         return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
+
+
+def _refuse_several_pipelines(graph: Graph) -> None:
+    """A commit without env takes the pipelines of all environments; here one must run."""
+    for dataset in graph.datasets:
+        if len(dataset.pipelines) > 1:
+            names = ", ".join(f"{p.name} (env {', '.join(p.env)})" for p in dataset.pipelines)
+            raise CommitError(
+                f"dataset {dataset.name} has several pipelines: {names}; commit with the env of one of them"
+            )
 
 
 def _refuse_backfill(change: Change) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
-from caraway.graph.wire import dataset_fingerprint, featureset_fingerprint
 from caraway.plan.model import GraphPlan, IndexKind, JobPlan
 
 # Names in a line before it says "and n more".

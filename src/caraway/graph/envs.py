@@ -1,4 +1,4 @@
-"""Environments: which sources, pipelines and extractors a commit selects."""
+"""Environments: which sources, pipelines, sinks and extractors a commit selects."""
 
 from dataclasses import replace
 
@@ -51,14 +51,24 @@ def is_selected(names: tuple[str, ...], env: str | None) -> bool:
     return env in names
 
 
+def common_env(first: tuple[str, ...], second: tuple[str, ...]) -> str | None:
+    """Return the name of an environment that two selectors both take, None if there is none."""
+    named = [name.removeprefix("~") for name in (*first, *second) if name not in _NONE]
+    # Beside the names themselves any other one, for what all but some take.
+    other = next(name for number in range(len(named) + 1) if (name := f"other{number}") not in named)
+    candidates = (*named, other) if _NONE not in (first, second) else ()
+    return next((name for name in candidates if is_selected(first, name) and is_selected(second, name)), None)
+
+
 def for_env(graph: Graph, env: str | None) -> Graph:
-    """Return the graph with the sources, pipelines and extractors that a commit for `env` takes."""
+    """Return the graph with the sources, pipelines, sinks and extractors that a commit for `env` takes."""
     return Graph(
         datasets=tuple(
             replace(
                 dataset,
                 sources=tuple(s for s in dataset.sources if is_selected(s.env, env)),
                 pipelines=tuple(p for p in dataset.pipelines if is_selected(p.env, env)),
+                sinks=tuple(s for s in dataset.sinks if is_selected(s.env, env)),
             )
             for dataset in graph.datasets
         ),

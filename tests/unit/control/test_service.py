@@ -157,3 +157,11 @@ def test_who_comes_second_is_refused(world: World, service: CommitService) -> No
     with pytest.raises(ConflictError):
         _lines(slow, Graph(datasets=(users(),)), incremental=True)
     assert rival.commits[-1].id == "another"
+
+
+def test_several_pipelines_of_a_dataset_are_refused_whatever_their_env(world: World, service: CommitService) -> None:
+    pipeline = spend().pipelines[0]
+    several = replace(spend(), pipelines=(replace(pipeline, env=("a",)), replace(pipeline, name="other", env=("b",))))
+    with pytest.raises(CommitError, match=r"Spend has several pipelines: sum_up \(env a\), other \(env b\)"):
+        service.commit(CommitRequest(message="both", graph=Graph(datasets=(clicks(), several))))
+    assert world.deeds == []

@@ -23,14 +23,24 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
+from caraway.graph.expectations import Expectation, ExpectationSuite
+from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
     AggregateSpec,
     Assign,
     AssignedColumn,
+    AssignFunction,
+    Changelog,
+    Dedup,
     Drop,
+    DropNull,
+    Emit,
+    Explode,
     Filter,
+    FilterFunction,
+    First,
     Input,
     Join,
     JoinKind,
@@ -38,6 +48,8 @@ from caraway.graph.operators import (
     Operator,
     Rename,
     Select,
+    Transform,
+    Union,
 )
 from caraway.graph.specs import (
     AliasExtractor,
@@ -53,7 +65,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.windows import ContinuousWindow
+from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.unit.expr.typed_nodes import any_expression
 from tests.unit.graph.random_sources import sink_specs, source_specs
 
@@ -91,28 +103,48 @@ metadata = st.builds(
     Metadata, owner=names, description=names, tags=columns, deprecated=st.booleans(), deleted=st.booleans()
 )
 
+functions = st.builds(PythonFunction, name=names, source_code=names, pickled=st.binary(max_size=3), includes=columns)
+continuous = st.builds(ContinuousWindow, length_us=st.none() | micros)
+hopping = st.builds(HoppingWindow, length_us=st.none() | micros, stride_us=micros, lookback_us=micros)
+sessions = st.builds(SessionWindow, gap_us=micros)
+
 aggregates = st.builds(
     AggregateSpec,
     function=st.sampled_from(AggregateFunction),
     into=names,
     of=st.none() | names,
-    window=st.builds(ContinuousWindow, length_us=st.none() | micros),
+    window=st.none() | continuous | hopping,
     default=st.none() | micros | st.floats(allow_nan=False),
     dtype=dtypes,
+    unique=st.booleans(),
+    approx=st.booleans(),
+    dropnull=st.booleans(),
+    dedup=st.booleans(),
+    limit=st.none() | st.integers(0, 2**31),
+    p=st.none() | st.floats(0, 1),
+    half_life_us=st.none() | micros,
 )
 
 
-def _after(of: st.SearchStrategy[Operator]) -> st.SearchStrategy[Operator]:
+def _steps(of: st.SearchStrategy[Operator]) -> dict[type, st.SearchStrategy[Operator]]:
+    """Every operator, with `of` as its input."""
     assigned = st.builds(AssignedColumn, name=names, dtype=dtypes, expr=expressions)
-    return (
-        st.builds(Filter, of=of, predicate=expressions)
-        | st.builds(Assign, of=of, columns=st.lists(assigned, max_size=2).map(tuple))
-        | st.builds(Select, of=of, columns=columns)
-        | st.builds(Drop, of=of, columns=columns)
-        | st.builds(Rename, of=of, pairs=st.lists(st.tuples(names, names), max_size=2).map(tuple))
-        | st.builds(Latest, of=of, keys=columns)
-        | st.builds(Aggregate, of=of, keys=columns, aggregates=st.lists(aggregates, max_size=2).map(tuple))
-        | st.builds(
+    schema = st.none() | st.lists(st.tuples(names, dtypes), max_size=2).map(tuple)
+    return {
+        Input: st.builds(Input, dataset=names),
+        Filter: st.builds(Filter, of=of, predicate=expressions),
+        FilterFunction: st.builds(FilterFunction, of=of, function=functions),
+        Assign: st.builds(Assign, of=of, columns=st.lists(assigned, max_size=2).map(tuple)),
+        AssignFunction: st.builds(AssignFunction, of=of, column=names, dtype=dtypes, function=functions),
+        Transform: st.builds(Transform, of=of, function=functions, columns=schema),
+        Select: st.builds(Select, of=of, columns=columns),
+        Drop: st.builds(Drop, of=of, columns=columns),
+        Rename: st.builds(Rename, of=of, pairs=st.lists(st.tuples(names, names), max_size=2).map(tuple)),
+        DropNull: st.builds(DropNull, of=of, columns=columns),
+        Explode: st.builds(Explode, of=of, columns=columns),
+        Union: st.builds(Union, left=of, right=of),
+        Dedup: st.builds(Dedup, of=of, by=columns, window=st.none() | hopping | sessions),
+        Join: st.builds(
             Join,
             left=of,
             right=names,
@@ -122,11 +154,32 @@ def _after(of: st.SearchStrategy[Operator]) -> st.SearchStrategy[Operator]:
             within_low_us=st.none() | micros,
             within_high_us=micros,
             fields=columns,
-        )
-    )
+        ),
+        First: st.builds(First, of=of, keys=columns),
+        Latest: st.builds(Latest, of=of, keys=columns),
+        Aggregate: st.builds(
+            Aggregate,
+            of=of,
+            keys=columns,
+            aggregates=st.lists(aggregates, max_size=2).map(tuple),
+            window=st.none() | hopping | sessions,
+            along=st.none() | names,
+            emit=st.sampled_from(Emit),
+        ),
+        Changelog: st.builds(Changelog, of=of, column=names, marks_inserts=st.booleans()),
+    }
 
 
-operators: st.SearchStrategy[Operator] = st.recursive(st.builds(Input, dataset=names), _after, max_leaves=4)
+inputs: st.SearchStrategy[Operator] = st.builds(Input, dataset=names)
+# A strategy for each operator: a test that walks them has drawn all of them.
+OPERATORS = _steps(inputs)
+operators: st.SearchStrategy[Operator] = st.recursive(inputs, lambda of: st.one_of(*_steps(of).values()), max_leaves=3)
+suites = st.builds(
+    ExpectationSuite,
+    name=names,
+    version=micros,
+    expectations=st.lists(st.builds(Expectation, name=names, arguments=names), max_size=2).map(tuple),
+)
 
 datasets = st.builds(
     DatasetSpec,
@@ -134,7 +187,15 @@ datasets = st.builds(
     version=micros,
     history_us=micros,
     fields=st.lists(
-        st.builds(FieldSpec, name=names, dtype=dtypes, key=st.booleans(), timestamp=st.booleans(), metadata=metadata),
+        st.builds(
+            FieldSpec,
+            name=names,
+            dtype=dtypes,
+            key=st.booleans(),
+            timestamp=st.booleans(),
+            erase_key=st.booleans(),
+            metadata=metadata,
+        ),
         max_size=3,
     ).map(tuple),
     index=st.none() | st.builds(IndexSpec, online=st.booleans(), offline=st.booleans()),
@@ -152,6 +213,7 @@ datasets = st.builds(
         ),
         max_size=2,
     ).map(tuple),
+    expectations=st.none() | suites,
     metadata=metadata,
 )
 
@@ -164,10 +226,31 @@ extractors = (
         inputs=columns,
         output=names,
         default=constants,
+        element_wise=st.booleans(),
+        version=micros,
         env=columns,
+        metadata=metadata,
     )
-    | st.builds(AliasExtractor, name=names, input=names, output=names, default=constants, env=columns)
-    | st.builds(ExpressionExtractor, name=names, expr=expressions, inputs=columns, output=names, env=columns)
+    | st.builds(
+        AliasExtractor,
+        name=names,
+        input=names,
+        output=names,
+        default=constants,
+        version=micros,
+        env=columns,
+        metadata=metadata,
+    )
+    | st.builds(
+        ExpressionExtractor,
+        name=names,
+        expr=expressions,
+        inputs=columns,
+        output=names,
+        version=micros,
+        env=columns,
+        metadata=metadata,
+    )
     | st.builds(
         PythonExtractor,
         name=names,

@@ -2,9 +2,9 @@ from dataclasses import replace
 
 import pytest
 
-from caraway.control.merge import merge
 from caraway.dtypes.types import FLOAT
 from caraway.errors import CommitError
+from caraway.graph.merging import merge
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, Metadata
 from tests.unit.control.graphs import HOUR_US, clicks, shopper, spend, users
 
@@ -35,7 +35,7 @@ def test_committing_the_same_again_changes_nothing(*, incremental: bool) -> None
         (clicks(history_us=2 * HOUR_US), ["Clicks", "history", "was 1:00:00, is now 2:00:00"]),
         (
             clicks(disorder_us=2 * HOUR_US),
-            ["Clicks", "[Webhook: hook](endpoint=clicks)", "disorder 1:00:00", "disorder 2:00:00"],
+            ["Clicks", "disorder of source [Webhook: hook](endpoint=clicks): was 1:00:00, is now 2:00:00"],
         ),
         (spend(above=2.0), ["Spend", "pipeline 'sum_up'", "col('price') > 1.0", "col('price') > 2.0"]),
         (spend(window_us=2 * HOUR_US), ["Spend", "pipeline 'sum_up'", "same text"]),

@@ -1,0 +1,207 @@
+"""What differs between two definitions of one entity: the reason why a version must be raised.
+
+Only what is part of a definition is compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations
+and environments may change freely. Expressions and operators are compared as values, so that a pipeline that was merely
+reformatted is the same; functions are compared as text, that of their included helpers too.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from datetime import timedelta
+
+from caraway.dtypes.types import type_name
+from caraway.expr.printer import print_node
+from caraway.graph.connectors import identifier
+from caraway.graph.fingerprints import extractor_fingerprint, pipeline_fingerprint, source_fingerprint
+from caraway.graph.references import inputs_of, outputs_of
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import (
+    AliasExtractor,
+    DatasetSpec,
+    ExpressionExtractor,
+    Extractor,
+    FieldSpec,
+    LookupExtractor,
+    PipelineSpec,
+    PythonExtractor,
+)
+from caraway.graph.wire_connectors import source_identity
+
+# A pipeline's or function's text is shown from its first differing line on, no more than this many lines of it.
+SHOWN_LINES = 3
+ABSENT = "not there"
+
+WithDefault = LookupExtractor | AliasExtractor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """One thing that differs, with its old and new value as people read them."""
+
+    what: str
+    old: str
+    new: str
+
+    def __str__(self) -> str:
+        return f"{self.what}: was {self.old}, is now {self.new}"
+
+
+def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference, ...]:
+    """List what differs in the definitions of one dataset, its version aside."""
+    found: list[Difference] = []
+    if old.history_us != new.history_us:
+        found.append(
+            Difference(
+                what="history",
+                old=str(timedelta(microseconds=old.history_us)),
+                new=str(timedelta(microseconds=new.history_us)),
+            )
+        )
+    found += _field_differences(old.fields, new.fields)
+    found += _source_differences(old.sources, new.sources)
+    found += _pipeline_differences(old.pipelines, new.pipelines)
+    return tuple(found)
+
+
+def extractor_differences(old: Extractor, new: Extractor) -> tuple[Difference, ...]:
+    """List what differs in the definitions of one extractor, its version aside."""
+    if extractor_fingerprint(replace(old, version=0)) == extractor_fingerprint(replace(new, version=0)):
+        return ()
+    if type(old) is not type(new):
+        return (Difference(what="kind", old=_kind(old), new=_kind(new)),)
+    lists = (("inputs", inputs_of(old), inputs_of(new)), ("outputs", outputs_of(old), outputs_of(new)))
+    found = [Difference(what=what, old=_listed(a), new=_listed(b)) for what, a, b in lists if a != b]
+    match old, new:
+        case PythonExtractor(), PythonExtractor():
+            if old.datasets != new.datasets:
+                found.append(Difference(what="deps", old=_listed(old.datasets), new=_listed(new.datasets)))
+            if old.source_code != new.source_code:
+                found.append(_text_difference("code", old.source_code, new.source_code))
+        case LookupExtractor(), LookupExtractor():
+            before, after = f"{old.dataset}.{old.field}", f"{new.dataset}.{new.field}"
+            if before != after:
+                found.append(Difference(what="field", old=before, new=after))
+        case ExpressionExtractor(), ExpressionExtractor():
+            found.append(Difference(what="expression", old=print_node(old.expr), new=print_node(new.expr)))
+    if isinstance(old, WithDefault) and isinstance(new, WithDefault) and repr(old.default) != repr(new.default):
+        found.append(Difference(what="default", old=repr(old.default), new=repr(new.default)))
+    return tuple(found) or (Difference(what="definition", old="another one", new="this one"),)
+
+
+def _kind(extractor: Extractor) -> str:
+    match extractor:
+        case LookupExtractor():
+            return f"a lookup of {extractor.dataset}.{extractor.field}"
+        case AliasExtractor():
+            return f"an alias of {extractor.input}"
+        case ExpressionExtractor():
+            return f"the expression {print_node(extractor.expr)}"
+        case PythonExtractor():
+            return f"the function {extractor.name}"
+
+
+def _field_differences(old: tuple[FieldSpec, ...], new: tuple[FieldSpec, ...]) -> list[Difference]:
+    before = {f.name: _spelled(f) for f in old}
+    after = {f.name: _spelled(f) for f in new}
+    names = dict.fromkeys((*before, *after))
+    found = [
+        Difference(what=f"field {name!r}", old=before.get(name, ABSENT), new=after.get(name, ABSENT))
+        for name in names
+        if before.get(name) != after.get(name)
+    ]
+    if not found and tuple(before) != tuple(after):
+        found.append(Difference(what="order of the fields", old=_listed(tuple(before)), new=_listed(tuple(after))))
+    return found
+
+
+def _source_differences(old: tuple[SourceSpec, ...], new: tuple[SourceSpec, ...]) -> list[Difference]:
+    known = Counter(source_fingerprint(s) for s in old)
+    wanted = Counter(source_fingerprint(s) for s in new)
+    if known == wanted:
+        return []
+    before = _by_identifier(s for s in old if known[source_fingerprint(s)] > wanted[source_fingerprint(s)])
+    after = _by_identifier(s for s in new if wanted[source_fingerprint(s)] > known[source_fingerprint(s)])
+    found: list[Difference] = []
+    for name in dict.fromkeys((*before, *after)):
+        a, b = before.get(name), after.get(name)
+        if a is None or b is None:
+            found.append(
+                Difference(
+                    what=f"source {name}",
+                    old=ABSENT if a is None else _spelled_source(a),
+                    new=ABSENT if b is None else _spelled_source(b),
+                )
+            )
+        else:
+            found += _setting_differences(name, source_identity(a), source_identity(b))
+    return found
+
+
+def _by_identifier(sources: Iterable[SourceSpec]) -> dict[str, SourceSpec]:
+    return {identifier(source.connector): source for source in sources}
+
+
+def _setting_differences(name: str, old: SourceSpec, new: SourceSpec) -> list[Difference]:
+    return [
+        Difference(what=f"{_setting(item.name)} of source {name}", old=_value(item.name, a), new=_value(item.name, b))
+        for item in fields(SourceSpec)
+        if item.name != "env" and (a := getattr(old, item.name)) != (b := getattr(new, item.name))
+    ]
+
+
+def _setting(name: str) -> str:
+    return name.removesuffix("_us")
+
+
+def _value(name: str, value: object) -> str:
+    if name.endswith("_us") and isinstance(value, int):
+        return str(timedelta(microseconds=value))
+    return "not set" if value is None or value == () else str(value)
+
+
+def _pipeline_differences(old: tuple[PipelineSpec, ...], new: tuple[PipelineSpec, ...]) -> list[Difference]:
+    before = {p.name: p for p in old}
+    after = {p.name: p for p in new}
+    found: list[Difference] = []
+    for name in dict.fromkeys((*before, *after)):
+        a, b = before.get(name), after.get(name)
+        what = f"pipeline {name!r}"
+        if a is None or b is None:
+            found.append(
+                Difference(what=what, old=ABSENT if a is None else "there", new=ABSENT if b is None else "there")
+            )
+        elif a.inputs != b.inputs:
+            found.append(Difference(what=f"inputs of {what}", old=_listed(a.inputs), new=_listed(b.inputs)))
+        elif pipeline_fingerprint(a) != pipeline_fingerprint(b):
+            found.append(_text_difference(what, a.source_code, b.source_code))
+    return found
+
+
+def _text_difference(what: str, old: str, new: str) -> Difference:
+    """Show two texts from their first differing line on; equal texts may hold names that mean something else."""
+    before, after = old.strip().splitlines(), new.strip().splitlines()
+    start = next(
+        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    if before == after:
+        return Difference(what=what, old="other values behind the same text", new="what the names in it stand for now")
+    return Difference(what=what, old=_excerpt(before[start:]), new=_excerpt(after[start:]))
+
+
+def _excerpt(lines: list[str]) -> str:
+    shown = " ".join(line.strip() for line in lines[:SHOWN_LINES])
+    return f"`{shown}{' …' if len(lines) > SHOWN_LINES else ''}`" if lines else "(end of the text)"
+
+
+def _spelled(f: FieldSpec) -> str:
+    role = " (key)" if f.key else " (timestamp)" if f.timestamp else ""
+    return type_name(f.dtype) + role
+
+
+def _spelled_source(source: SourceSpec) -> str:
+    return f"cdc {source.cdc}, disorder {timedelta(microseconds=source.disorder_us)}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return f"[{', '.join(names)}]"

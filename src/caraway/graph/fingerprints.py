@@ -1,0 +1,100 @@
+"""The identity of definitions: SHA-256 over the canonical bytes of what counts, with the scheme that says what does.
+
+Never part of an identity: owners, descriptions and flags; pickles, whose bytes vary between processes; the environments
+in which a part is selected; the order in which sources were named.
+"""
+
+import hashlib
+from dataclasses import replace
+
+from google.protobuf.message import Message
+
+from caraway.graph.sources import SourceSpec
+from caraway.graph.specs import (
+    NO_METADATA,
+    DatasetSpec,
+    Extractor,
+    FeaturesetSpec,
+    Graph,
+    PipelineSpec,
+    PythonExtractor,
+)
+from caraway.graph.trees import without_pickles
+from caraway.graph.wire import canonical_bytes, encode_graph
+from caraway.graph.wire_connectors import source_identity, source_to_wire
+from caraway.graph.wire_datasets import encode_dataset, encode_pipeline
+from caraway.graph.wire_featuresets import encode_extractor, encode_featureset
+
+# Stands before all that is hashed, and beside what is stored: a change of what counts, or of the canonical form,
+# changes all fingerprints on purpose.
+FINGERPRINT_SCHEME = 2
+
+
+def dataset_fingerprint(spec: DatasetSpec) -> bytes:
+    """Return the identity of a dataset's definition: name, version, history, fields, sources and pipelines.
+
+    Index, sinks, expectations, erase keys, the text of the pipelines (their operators count) and how the systems behind
+    the sources are reached are no part of it.
+    """
+    return _digest("dataset", encode_dataset(_bare_dataset(spec)))
+
+
+def pipeline_fingerprint(spec: PipelineSpec) -> bytes:
+    """Return the identity of a pipeline: name, inputs and operators, with the texts of users' functions in them."""
+    return _digest("pipeline", encode_pipeline(_bare_pipeline(spec)))
+
+
+def source_fingerprint(spec: SourceSpec) -> bytes:
+    """Return the identity of a source: all but where its system lies, what opens it and how often it is polled."""
+    return _digest("source", source_to_wire(_bare_source(spec)))
+
+
+def extractor_fingerprint(extractor: Extractor) -> bytes:
+    """Return the identity of an extractor: version, inputs, outputs, and what it does; of a function, its text."""
+    return _digest("extractor", encode_extractor(_bare_extractor(extractor)))
+
+
+def featureset_fingerprint(spec: FeaturesetSpec) -> bytes:
+    """Return the identity of a featureset's definition: name, features and extractors."""
+    bare = replace(
+        spec,
+        metadata=NO_METADATA,
+        features=tuple(replace(f, metadata=NO_METADATA) for f in spec.features),
+        extractors=tuple(_bare_extractor(e) for e in spec.extractors),
+    )
+    return _digest("featureset", encode_featureset(bare))
+
+
+def graph_fingerprint(graph: Graph) -> str:
+    """Return the hash of a whole graph as it is stored, metadata and pickles included, after its scheme."""
+    return f"graph-{FINGERPRINT_SCHEME}:{hashlib.sha256(encode_graph(graph)).hexdigest()}"
+
+
+def _bare_dataset(spec: DatasetSpec) -> DatasetSpec:
+    return replace(
+        spec,
+        metadata=NO_METADATA,
+        index=None,
+        sinks=(),
+        expectations=None,
+        fields=tuple(replace(f, metadata=NO_METADATA, erase_key=False) for f in spec.fields),
+        sources=tuple(sorted(map(_bare_source, spec.sources), key=lambda s: canonical_bytes(source_to_wire(s)))),
+        pipelines=tuple(sorted(map(_bare_pipeline, spec.pipelines), key=lambda p: p.name)),
+    )
+
+
+def _bare_pipeline(spec: PipelineSpec) -> PipelineSpec:
+    return replace(spec, operator=without_pickles(spec.operator), env=(), source_code="", metadata=NO_METADATA)
+
+
+def _bare_source(spec: SourceSpec) -> SourceSpec:
+    return replace(source_identity(spec), env=())
+
+
+def _bare_extractor(extractor: Extractor) -> Extractor:
+    bare = replace(extractor, env=(), metadata=NO_METADATA)
+    return replace(bare, pickled=b"") if isinstance(bare, PythonExtractor) else bare
+
+
+def _digest(kind: str, message: Message) -> bytes:
+    return hashlib.sha256(f"caraway {kind} {FINGERPRINT_SCHEME}\0".encode() + canonical_bytes(message)).digest()

@@ -1,0 +1,165 @@
+"""A definition changes only together with its version: what a commit does to definitions that are there already.
+
+The in-process client and the server ask the same questions here. Metadata is no part of a definition. That the versions
+of all that is computed from a changed dataset must rise too, and that nothing is left out that wasn't marked as deleted
+before, are rules of the server.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol, TypeVar
+
+from caraway.graph.differences import Difference, dataset_differences, extractor_differences
+from caraway.graph.references import outputs_of
+from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph, Metadata, PythonExtractor
+from caraway.graph.trees import datasets_read
+
+
+class Entity(Protocol):
+    """A dataset or a featureset."""
+
+    @property
+    def name(self) -> str:
+        """Name of the entity."""
+        ...
+
+    @property
+    def metadata(self) -> Metadata:
+        """Owner, description and flags."""
+        ...
+
+
+E = TypeVar("E", bound=Entity)
+
+
+def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> tuple[str, ...]:
+    """Tell which definitions of `given` change those of `current` without a greater version.
+
+    Args:
+        current: What the branch holds.
+        given: What is committed, filtered by the same environment.
+        incremental: What isn't mentioned stays; then a featureset must keep all of its features.
+
+    Returns:
+        A fault for each: it names the entity, what changed, and the version that is needed.
+    """
+    return (
+        *_dataset_faults(current.datasets, given.datasets),
+        *_featureset_faults(current.featuresets, given.featuresets, incremental=incremental),
+    )
+
+
+def descendant_faults(current: Graph, given: Graph) -> tuple[str, ...]:
+    """Tell which datasets must rise in version because one that they are computed from did."""
+    before, after = by_name(current.datasets), by_name(given.datasets)
+    faults = []
+    for name, new in after.items():
+        old = before.get(name)
+        if old is None or new.metadata.deleted or new.version > old.version:
+            continue
+        raised = [
+            parent
+            for parent in dict.fromkeys(n for p in new.pipelines for n in datasets_read(p.operator))
+            if parent in before and parent in after and after[parent].version > before[parent].version
+        ]
+        if raised:
+            faults.append(
+                f"dataset {name!r} is computed from {', '.join(map(repr, raised))}, whose version rose, but its own "
+                f"is still {new.version}. Raise it with @dataset(version={old.version + 1}); the dataset is then "
+                "computed anew."
+            )
+    return tuple(faults)
+
+
+def omission_faults(current: Graph, given: Graph) -> tuple[str, ...]:
+    """Tell what a full commit leaves out although it isn't marked as deleted."""
+    kinds: tuple[tuple[str, Iterable[Entity], Iterable[Entity]], ...] = (
+        ("dataset", current.datasets, given.datasets),
+        ("featureset", current.featuresets, given.featuresets),
+    )
+    return tuple(
+        f"{kind} {entity.name!r} is left out, but not deleted. Commit it once with @meta(deleted=True), or commit with "
+        "incremental=True."
+        for kind, before, after in kinds
+        for entity in before
+        if entity.name not in by_name(after)
+    )
+
+
+def by_name(entities: Iterable[E]) -> Mapping[str, E]:
+    """Return entities by their names."""
+    return {entity.name: entity for entity in entities}
+
+
+def _dataset_faults(current: Iterable[DatasetSpec], given: Iterable[DatasetSpec]) -> list[str]:
+    before = by_name(current)
+    faults: list[str] = []
+    for new in given:
+        old = before.get(new.name)
+        if old is None or new.metadata.deleted or new.version > old.version:
+            continue
+        changes = dataset_differences(old, new)
+        if new.version < old.version:
+            faults.append(
+                f"dataset {new.name!r}: its version went down from {old.version} to {new.version}; a version can only "
+                f"be raised. Give it version={old.version} if it is unchanged, a greater one if not."
+                + _because(changes)
+            )
+        elif changes:
+            faults.append(
+                f"dataset {new.name!r}: its definition changed but its version is still {new.version}. Raise it with "
+                f"@dataset(version={old.version + 1}); the dataset is then computed anew." + _because(changes)
+            )
+    return faults
+
+
+def _featureset_faults(
+    current: Iterable[FeaturesetSpec], given: Iterable[FeaturesetSpec], *, incremental: bool
+) -> list[str]:
+    before = by_name(current)
+    faults: list[str] = []
+    for new in given:
+        old = before.get(new.name)
+        if old is None or new.metadata.deleted:
+            continue
+        lost = [f.name for f in old.features if f.name not in {g.name for g in new.features}]
+        if incremental and lost:
+            faults.append(
+                f"featureset {new.name!r}: an incremental commit may add features but not leave any out; missing: "
+                f"{', '.join(lost)}. Keep them, or make a full commit."
+            )
+        faults += _extractor_faults(old, new)
+    return faults
+
+
+def _extractor_faults(old: FeaturesetSpec, new: FeaturesetSpec) -> list[str]:
+    before = {_identity(e): e for e in old.extractors}
+    faults: list[str] = []
+    for extractor in new.extractors:
+        stored = before.get(_identity(extractor))
+        if stored is None or extractor.version > stored.version:
+            continue
+        changes = extractor_differences(stored, extractor)
+        if changes or extractor.version < stored.version:
+            went = "went down" if extractor.version < stored.version else "was not raised"
+            remedy = "@extractor" if isinstance(extractor, PythonExtractor) else "feature"
+            faults.append(
+                f"extractor {extractor.name!r} of featureset {new.name!r}: version {stored.version} is stored, "
+                f"{extractor.version} was given: it {went}. Give it {remedy}({_reference(extractor)}"
+                f"version={stored.version + 1})." + _because(changes)
+            )
+    return faults
+
+
+def _identity(extractor: Extractor) -> tuple[str, ...]:
+    """Tell what makes two extractors one and the same: the name of a function, the feature of a generated one."""
+    return (
+        ("function", extractor.name) if isinstance(extractor, PythonExtractor) else ("feature", *outputs_of(extractor))
+    )
+
+
+def _reference(extractor: Extractor) -> str:
+    return "" if isinstance(extractor, PythonExtractor) else "..., "
+
+
+def _because(changes: tuple[Difference, ...]) -> str:
+    return "".join(f"\n    {change}" for change in changes)

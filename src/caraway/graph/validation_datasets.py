@@ -1,0 +1,73 @@
+"""Datasets by themselves: their columns, and where their rows come from and go to."""
+
+from collections import Counter
+
+from caraway.errors import CommitError
+from caraway.graph.connectors import identifier
+from caraway.graph.sources import Cdc
+from caraway.graph.specs import DatasetSpec
+from caraway.graph.validation_scope import Scope
+
+
+def datasets_are_sound(scope: Scope) -> None:
+    """A dataset has one timestamp, and an index only if it has keys."""
+    for dataset in scope.graph.datasets:
+        if sum(f.timestamp for f in dataset.fields) != 1:
+            raise CommitError(f"dataset {dataset.name} needs one timestamp")
+        if dataset.index is not None and not dataset.keys:
+            raise CommitError(f"dataset {dataset.name} is indexed but has no keys")
+        for field in dataset.fields:
+            if field.erase_key and not field.key:
+                raise CommitError(
+                    f"dataset {dataset.name}: erase key {field.name} is no key; keys: "
+                    f"{', '.join(dataset.keys) or 'none'}"
+                )
+
+
+def rows_come_from_one_side(scope: Scope) -> None:
+    """A dataset has sources or a pipeline, and a source reads changes the way that the keys ask for."""
+    for dataset in scope.graph.datasets:
+        if dataset.sources and dataset.pipelines:
+            raise CommitError(
+                f"dataset {dataset.name} has source {identifier(dataset.sources[0].connector)} and pipeline "
+                f"{dataset.pipelines[0].name}; it can have one of both in an environment"
+            )
+        _check_cdc(dataset)
+
+
+def _check_cdc(dataset: DatasetSpec) -> None:
+    for source in dataset.sources:
+        name = identifier(source.connector)
+        if source.cdc is Cdc.APPEND and dataset.keys:
+            raise CommitError(
+                f"dataset {dataset.name} is keyed by {', '.join(dataset.keys)}, so its source {name} can't have "
+                'cdc="append"; use cdc="upsert"'
+            )
+        if source.cdc is Cdc.UPSERT and not dataset.keys:
+            raise CommitError(
+                f'dataset {dataset.name} has no keys, so its source {name} can\'t have cdc="upsert"; use cdc="append"'
+            )
+
+
+def sinks_are_fed(scope: Scope) -> None:
+    """A sink takes what a pipeline computes, each column under a name of its own."""
+    for dataset in scope.graph.datasets:
+        if dataset.sinks and not dataset.pipelines:
+            found = "a source" if dataset.sources else "neither a source nor a pipeline"
+            raise CommitError(
+                f"dataset {dataset.name} has {found}, so it can't have sink {identifier(dataset.sinks[0].connector)}; "
+                "only what is computed by a pipeline can go to a sink"
+            )
+        names = [f.name for f in dataset.fields]
+        for sink in dataset.sinks:
+            where = f"sink {identifier(sink.connector)} of dataset {dataset.name}"
+            renames = dict(sink.renames)
+            for old in renames:
+                if old not in names:
+                    raise CommitError(f"{where}: renames {old}, which is no field; fields: {', '.join(names)}")
+            for new, count in Counter(renames.get(name, name) for name in names).items():
+                if count > 1:
+                    raise CommitError(f"{where}: two columns would be named {new}; rename one of them otherwise")
+
+
+DATASET_CHECKS = (datasets_are_sound, rows_come_from_one_side, sinks_are_fed)
