@@ -3,6 +3,8 @@
 import signal
 import time
 
+import pytest
+
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
@@ -11,6 +13,8 @@ from tests.integration.spark.shop import Shop
 ROWS = 600
 
 
+# Three starts of a JVM and one of a broker, on machines that do other things as well.
+@pytest.mark.timeout(300)
 def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
     shop = Shop("-kills")
     orders, prices = model.traffic(seed=3, count=ROWS)
@@ -53,7 +57,7 @@ def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
 
     for job in jobs:
         expected = model.expected_of(job, orders, prices)
-        assert broker.receive(job.output, expected) == expected, job.job_id
+        assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
 
     rig.process.send_signal(signal.SIGTERM)
     jvm = rig.jvm()
