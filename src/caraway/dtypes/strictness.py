@@ -10,6 +10,7 @@ import pandas as pd
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
 from caraway.dtypes.types import (
+    INT,
     BetweenType,
     BoolType,
     BytesType,
@@ -32,15 +33,22 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 
-def conforms(value: Any, dtype: DataType) -> bool:  # noqa: ANN401, C901, PLR0911 (any value; one return a kind)
-    """Tell whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number."""
+def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # noqa: ANN401, C901, PLR0911 (a case a kind)
+    """Tell whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number.
+
+    Args:
+        value: Any value.
+        dtype: The type.
+        widen: Whether ints are floats as well.
+    """
     match dtype:
         case OptionalType(of):
-            return is_null(value) or conforms(value, of)
+            return is_null(value) or conforms(value, of, widen=widen)
         case IntType():
             return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
         case FloatType():
-            return isinstance(value, (float, np.floating)) and not is_null(value)
+            is_float = isinstance(value, (float, np.floating)) and not is_null(value)
+            return is_float or (widen and conforms(value, INT))
         case BoolType():
             return isinstance(value, (bool, np.bool_))
         case StringType():
@@ -56,17 +64,19 @@ def conforms(value: Any, dtype: DataType) -> bool:  # noqa: ANN401, C901, PLR091
         case EmbeddingType(dim):
             return isinstance(value, (list, np.ndarray)) and len(value) == dim and _casts(value, dtype)
         case ListType(of):
-            return isinstance(value, (list, np.ndarray)) and all(conforms(item, of) for item in value)
+            return isinstance(value, (list, np.ndarray)) and all(conforms(item, of, widen=widen) for item in value)
         case MapType(of):
             return isinstance(value, Mapping) and all(
-                isinstance(key, str) and conforms(item, of) for key, item in value.items()
+                isinstance(key, str) and conforms(item, of, widen=widen) for key, item in value.items()
             )
         case StructType(_, fields):
             if hasattr(type(value), STRUCT_ATTRIBUTE):
                 value = vars(value)
-            return isinstance(value, Mapping) and all(conforms(value.get(name), inner) for name, inner in fields)
+            return isinstance(value, Mapping) and all(
+                conforms(value.get(name), inner, widen=widen) for name, inner in fields
+            )
         case BetweenType(of) | OneOfType(of):
-            return conforms(value, of) and _casts(value, dtype)
+            return conforms(value, of, widen=widen) and _casts(value, dtype)
         case RegexType():
             return isinstance(value, str) and _casts(value, dtype)
 

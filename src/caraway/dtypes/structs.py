@@ -4,12 +4,17 @@ import dataclasses
 import inspect
 import sys
 import typing
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar, dataclass_transform
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell
 from caraway.dtypes.types import StructType
 from caraway.errors import DefinitionError, DefinitionTypeError
+
+# `S.expr(…)` and `S.zip(…)` make expressions; the package of those, which lies above this one, tells how.
+Builder = Callable[[type, Mapping[str, object]], Any]
+_builders: dict[str, Builder] = {}
 
 META_ATTRIBUTE = "__caraway_meta__"
 
@@ -44,8 +49,25 @@ def struct(cls: type[T]) -> type[T]:
     made.__eq__ = _equal  # type: ignore[method-assign]
     made.__hash__ = object.__hash__  # type: ignore[method-assign]
     made.as_json = _as_json  # type: ignore[attr-defined]
+    made.expr = classmethod(_expr)  # type: ignore[attr-defined]
+    made.zip = classmethod(_zip)  # type: ignore[attr-defined]
     register_struct(dtype, made)
     return made
+
+
+def register_builders(**builders: Builder) -> None:
+    """Tell what `S.expr` and `S.zip` of struct classes do with the class and the fields."""
+    _builders.update(builders)
+
+
+def _expr(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
+    """Make an expression that gives a struct for each row; all fields are given."""
+    return _builders["expr"](cls, fields)
+
+
+def _zip(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
+    """Make an expression that gives a list of structs, out of a list for each field."""
+    return _builders["zip"](cls, fields)
 
 
 def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: ANN401 (an annotation is any object)

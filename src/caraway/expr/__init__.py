@@ -1,22 +1,44 @@
 """Expressions over columns: `col("price") * 2 > 10`."""
 
 from caraway.errors import InvalidExprException
-from caraway.expr.expr import EvalContext, Expr, TypedExpr, col, lit, make_expr, now, when
-from caraway.expr.namespaces import DatetimeExpr, NumberExpr, StringExpr
-from caraway.expr.nodes import TimeUnit
+from caraway.expr.expr import (
+    EvalContext,
+    Expr,
+    TimeUnit,
+    TypedExpr,
+    col,
+    datetime,
+    from_epoch,
+    lit,
+    make_expr,
+    make_struct,
+    now,
+    repeat,
+    var,
+    when,
+)
+from caraway.expr.namespaces import DatetimeExpr, DictExpr, ListExpr, NumberExpr, StringExpr, StructExpr
 
 __all__ = [
     "DatetimeExpr",
+    "DictExpr",
     "EvalContext",
     "Expr",
     "InvalidExprException",
+    "ListExpr",
     "NumberExpr",
     "StringExpr",
+    "StructExpr",
     "TimeUnit",
     "TypedExpr",
     "col",
+    "datetime",
+    "from_epoch",
     "lit",
     "make_expr",
+    "make_struct",
     "now",
+    "repeat",
+    "var",
     "when",
 ]

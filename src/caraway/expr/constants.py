@@ -1,0 +1,75 @@
+"""Constants: from Python values to literals in stored form."""
+
+from typing import Any
+
+from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
+from caraway.dtypes.strictness import conforms
+from caraway.dtypes.types import (
+    BOOL,
+    FLOAT,
+    INT,
+    STRING,
+    DataType,
+    FloatType,
+    base_type,
+    strip_optional,
+    type_name,
+)
+from caraway.dtypes.values import INT_MAX, INT_MIN, cast, is_null
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
+from caraway.expr.nodes import Literal
+
+NULL = Literal(value=None, dtype=None)
+
+
+def literal(value: object) -> Literal:
+    """Make a literal of a Python value whose type says what it is: bool, int, float, str or None.
+
+    Raises:
+        DefinitionTypeError: The value is of another type.
+        DefinitionError: It is an int beyond 64 bits.
+    """
+    match value:
+        case None:
+            return NULL
+        case bool():
+            return Literal(value=value, dtype=BOOL)
+        case int():
+            if not INT_MIN <= value <= INT_MAX:
+                raise DefinitionError(f"lit: {value} doesn't fit a 64-bit int")
+            return Literal(value=int(value), dtype=INT)
+        case float():
+            return Literal(value=float(value), dtype=FLOAT)
+        case str():
+            return Literal(value=str(value), dtype=STRING)
+        case _:
+            raise DefinitionTypeError(
+                f"lit: a constant of type {type(value).__name__} needs its type: lit(value, type), found {value!r}"
+            )
+
+
+def typed_literal(value: object, declared: DataType) -> Literal:
+    """Make a literal of a declared type; an optional collapses to the type of the value.
+
+    Raises:
+        DefinitionError: The value isn't of the type, as it stands: only ints are taken for floats.
+    """
+    dtype = strip_optional(declared)
+    if value is None:
+        return NULL
+    if isinstance(base_type(dtype), FloatType) and isinstance(value, float) and is_null(value):
+        return Literal(value=value, dtype=FLOAT)
+    try:
+        stored = cast(dtype)(value)
+    except InvalidInputError as error:
+        raise DefinitionError(f"lit({_shown(value)}, {type_name(dtype)}): {error}") from None
+    if not conforms(value, dtype, widen=True):
+        raise DefinitionError(
+            f"lit({_shown(value)}, {type_name(dtype)}): the value is {type(value).__name__}, which is not "
+            f"{type_name(dtype)} as it stands"
+        )
+    return Literal(value=stored, dtype=dtype)
+
+
+def _shown(value: Any) -> str:  # noqa: ANN401 (any value)
+    return f"{type(value).__name__}(…)" if hasattr(type(value), STRUCT_ATTRIBUTE) else repr(value)[:100]

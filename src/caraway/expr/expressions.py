@@ -1,0 +1,333 @@
+"""Expressions as users build them: `col("price") * 2 > 10`.
+
+An `Expr` wraps a node tree (`caraway.expr.nodes`). Building never touches data; types are checked where the columns
+are known.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+
+import pandas as pd
+
+from caraway.dtypes.annotations import annotation_of, dtype_of
+from caraway.dtypes.types import DataType
+from caraway.errors import DefinitionTypeError, InvalidExprException
+from caraway.expr.constants import literal
+from caraway.expr.inference import infer, infer_nullable
+from caraway.expr.light import light
+from caraway.expr.nodes import (
+    Binary,
+    BinaryOp,
+    DictGet,
+    FillNull,
+    IsNull,
+    ListAt,
+    Node,
+    NumberCall,
+    NumberFunction,
+    Round,
+    Unary,
+    UnaryOp,
+)
+from caraway.expr.promotion import promotes
+
+if TYPE_CHECKING:
+    from caraway.expr.namespaces import DatetimeExpr, DictExpr, ListExpr, NumberExpr, StringExpr, StructExpr
+
+# In the class these names are namespaces.
+Text: TypeAlias = str
+
+
+@dataclass(frozen=True)
+class EvalContext:
+    """What an evaluation needs besides columns: the column that supplies `now()` for each row."""
+
+    now_col_name: str | None = None
+
+
+class Expr:
+    """A value for each row, computed from its columns."""
+
+    __slots__ = ("node",)
+
+    # numpy's scalars leave operators with expressions to us.
+    __array_ufunc__ = None
+
+    #: Set by `caraway.expr.namespaces`, whose classes are expressions themselves.
+    _namespaces: dict[str, Callable[[Node], Any]] = {}  # noqa: RUF012 (one table for all)
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+
+    @property
+    def root(self) -> "Expr":
+        """The whole of a choice that `when` began; any other expression itself."""
+        return self
+
+    # Namespaces -----------------------------------------------------------------------------------------------------
+
+    @property
+    def num(self) -> "NumberExpr":
+        """Methods on numbers."""
+        return self._namespaces["num"](self.node)  # type: ignore[no-any-return]
+
+    @property
+    def str(self) -> "StringExpr":
+        """Methods on text."""
+        return self._namespaces["str"](self.node)  # type: ignore[no-any-return]
+
+    @property
+    def dt(self) -> "DatetimeExpr":
+        """Methods on instants."""
+        return self._namespaces["dt"](self.node)  # type: ignore[no-any-return]
+
+    @property
+    def list(self) -> "ListExpr":
+        """Methods on lists."""
+        return self._namespaces["list"](self.node)  # type: ignore[no-any-return]
+
+    @property
+    def dict(self) -> "DictExpr":
+        """Methods on dicts."""
+        return self._namespaces["dict"](self.node)  # type: ignore[no-any-return]
+
+    @property
+    def struct(self) -> "StructExpr":
+        """Methods on structs."""
+        return self._namespaces["struct"](self.node)  # type: ignore[no-any-return]
+
+    # Arithmetic, comparison, logic ----------------------------------------------------------------------------------
+
+    def __add__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.ADD, self, other)
+
+    def __radd__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.ADD, other, self)
+
+    def __sub__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.SUB, self, other)
+
+    def __rsub__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.SUB, other, self)
+
+    def __mul__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.MUL, self, other)
+
+    def __rmul__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.MUL, other, self)
+
+    def __truediv__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.DIV, self, other)
+
+    def __rtruediv__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.DIV, other, self)
+
+    def __floordiv__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.FLOOR_DIV, self, other)
+
+    def __rfloordiv__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.FLOOR_DIV, other, self)
+
+    def __mod__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.MOD, self, other)
+
+    def __rmod__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.MOD, other, self)
+
+    def __eq__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary(BinaryOp.EQ, self, other)
+
+    def __ne__(self, other: object) -> "Expr":  # type: ignore[override]
+        return _binary(BinaryOp.NE, self, other)
+
+    def __lt__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.LT, self, other)
+
+    def __le__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.LE, self, other)
+
+    def __gt__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.GT, self, other)
+
+    def __ge__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.GE, self, other)
+
+    def __and__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.AND, self, other)
+
+    def __rand__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.AND, other, self)
+
+    def __or__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.OR, self, other)
+
+    def __ror__(self, other: object) -> "Expr":
+        return _binary(BinaryOp.OR, other, self)
+
+    def __invert__(self) -> "Expr":
+        return Expr(Unary(op=UnaryOp.NOT, operand=self.node))
+
+    def __neg__(self) -> "Expr":
+        return Expr(Unary(op=UnaryOp.NEGATE, operand=self.node))
+
+    def __xor__(self, other: object) -> NoReturn:
+        raise InvalidExprException(f"^ is not defined for expressions; compare with != instead, in {self}")
+
+    __rxor__ = __xor__
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    def __bool__(self) -> NoReturn:
+        raise InvalidExprException(
+            f"an expression has no truth value before it is evaluated: use & | ~ instead of and, or, not, and when() "
+            f"instead of if, in {self}"
+        )
+
+    def __contains__(self, item: object) -> NoReturn:
+        raise InvalidExprException(f"`in` is not defined for expressions; use list.contains(...), in {self}")
+
+    def __iter__(self) -> NoReturn:
+        raise InvalidExprException(f"an expression can't be iterated over; use list.map(...), in {self}")
+
+    def __getitem__(self, item: object) -> "Expr":
+        if isinstance(item, Text):
+            return Expr(DictGet(operand=self.node, key=literal(item)))
+        if isinstance(item, Expr) or (isinstance(item, int) and not isinstance(item, bool)):
+            return Expr(ListAt(operand=self.node, index=make_expr(item).node))
+        raise InvalidExprException(
+            f"an expression is indexed by an int (list.at) or a str (dict.get), not by {item!r}, in {self}"
+        )
+
+    def __str__(self) -> Text:
+        return light(self.node)
+
+    # Methods on any type --------------------------------------------------------------------------------------------
+
+    def isnull(self) -> "Expr":
+        """Tell where the value is null; NaN is not null."""
+        return Expr(IsNull(operand=self.node))
+
+    def fillnull(self, value: object) -> "Expr":
+        """Replace nulls by `value`, an expression or a constant."""
+        return Expr(FillNull(operand=self.node, fill=make_expr(value).node))
+
+    def abs(self) -> "NumberExpr":
+        """Give the absolute value; as `num.abs()`."""
+        return self._number(NumberCall(function=NumberFunction.ABS, operand=self.node))
+
+    def ceil(self) -> "NumberExpr":
+        """Round up to an int; as `num.ceil()`."""
+        return self._number(NumberCall(function=NumberFunction.CEIL, operand=self.node))
+
+    def floor(self) -> "NumberExpr":
+        """Round down to an int; as `num.floor()`."""
+        return self._number(NumberCall(function=NumberFunction.FLOOR, operand=self.node))
+
+    def round(self, precision: int = 0) -> "NumberExpr":
+        """Round to `precision` decimals, ties away from zero; 0 gives an int.
+
+        Raises:
+            InvalidExprException: `precision` is no int, or is negative.
+        """
+        if not isinstance(precision, int) or isinstance(precision, bool) or precision < 0:  # type: ignore[redundant-expr]  # users pass anything
+            raise InvalidExprException(f"round: the precision is an int of 0 or more, not {precision!r}, in {self}")
+        return self._number(Round(operand=self.node, precision=precision))
+
+    def _number(self, node: Node) -> "NumberExpr":
+        return self._namespaces["num"](node)  # type: ignore[no-any-return]
+
+    def astype(self, dtype: Any) -> "TypedExpr":  # noqa: ANN401 (an annotation is any object)
+        """Declare the type of a finished expression, where one is needed; nothing is converted but int to float.
+
+        Raises:
+            DefinitionTypeError: `dtype` is not a type that Caraway knows.
+        """
+        return TypedExpr(self, dtype)
+
+    # Type and value -------------------------------------------------------------------------------------------------
+
+    def typeof(self, schema: Mapping[Text, Any] | None = None) -> Any:  # noqa: ANN401
+        """Return the annotation of the expression's type over columns of the given types.
+
+        Raises:
+            DefinitionError: The expression is ill-typed, or refers to a column that isn't in `schema`.
+        """
+        return annotation_of(infer(self.node, types_of(schema or {})))
+
+    def matches_type(self, dtype: Any, schema: Mapping[Text, Any]) -> bool:  # noqa: ANN401
+        """Tell whether the expression may stand where `dtype` is declared.
+
+        Raises:
+            DefinitionError: The expression is ill-typed.
+        """
+        return promotes(infer_nullable(self.node, types_of(schema)), dtype_of(dtype))
+
+    def eval(
+        self,
+        input_df: pd.DataFrame,
+        schema: Mapping[Text, Any],
+        output_dtype: Any = None,  # noqa: ANN401 (an annotation is any object)
+        parse: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+        context: EvalContext | None = None,
+    ) -> "pd.Series[Any]":
+        """Evaluate the expression for each row of a frame.
+
+        Args:
+            input_df: The rows; columns that `schema` doesn't name are ignored.
+            schema: Types of the columns, to which the values are cast first.
+            output_dtype: Type that the result must have; by default that of the expression.
+            parse: Return Python objects; else nullable and Arrow columns.
+            context: Where `now()` comes from; the time of the call if not given.
+
+        Raises:
+            InvalidExprException: A column of `schema` isn't in the frame.
+            DefinitionError: The expression is ill-typed, or can't be declared `output_dtype`.
+            InvalidInputError: A value doesn't fit its type, on the way in or out, or has no result.
+        """
+        from caraway.expr.evaluation import evaluate  # noqa: PLC0415 (polars is slow to import and not always needed)
+
+        wanted = None if output_dtype is None else dtype_of(output_dtype)
+        now_column = context.now_col_name if context else None
+        return evaluate(self.node, input_df, types_of(schema), wanted, parse=parse, now_column=now_column)
+
+
+class TypedExpr:
+    """A finished expression with a declared type; no further expression can be built from it."""
+
+    __slots__ = ("data_type", "dtype", "expr")
+
+    def __init__(self, expr: Expr, dtype: Any) -> None:  # noqa: ANN401 (an annotation is any object)
+        # An incomplete when() is no expression; it says so here.
+        _ = expr.node
+        self.expr = expr
+        self.dtype = dtype
+        self.data_type: DataType = dtype_of(dtype)
+
+    def __str__(self) -> str:
+        return f"{self.expr}.astype({self.dtype})"
+
+
+def types_of(schema: Mapping[str, Any]) -> dict[str, DataType]:
+    """Turn a schema of annotations into one of data types."""
+    return {name: dtype_of(annotation) for name, annotation in schema.items()}
+
+
+def make_expr(value: object) -> Expr:
+    """Return an expression as it is and make a literal of a constant.
+
+    Raises:
+        DefinitionTypeError: The value can't become an expression.
+    """
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, TypedExpr):
+        raise DefinitionTypeError(f"{value} is finished: astype() comes last, nothing can be built from its result")
+    if callable(value):
+        raise DefinitionTypeError(f"an expression is needed, not the function {value!r}; use col(...)")
+    return Expr(literal(value))
+
+
+def _binary(op: BinaryOp, left: object, right: object) -> Expr:
+    return Expr(Binary(op=op, left=make_expr(left).node, right=make_expr(right).node))

@@ -1,0 +1,152 @@
+"""Visitors of expressions, as the public API has them; in Caraway itself functions do their work."""
+
+from typing import Any
+
+from caraway.errors import InvalidExprException
+from caraway.expr.choices import WhenExpr
+from caraway.expr.expressions import Expr
+from caraway.expr.nodes import (
+    NODE_TYPES,
+    Binary,
+    DatePart,
+    DatetimeLiteral,
+    DictContains,
+    DictGet,
+    DictLen,
+    FillNull,
+    FromEpoch,
+    IsNull,
+    JsonExtract,
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListMap,
+    Literal,
+    Log,
+    MakeStruct,
+    Node,
+    Now,
+    NumberCall,
+    ParseJson,
+    Power,
+    Ref,
+    Repeat,
+    Round,
+    Since,
+    SinceEpoch,
+    Split,
+    Strftime,
+    StringCall,
+    Strptime,
+    StructGet,
+    Unary,
+    Var,
+    When,
+    Zip,
+)
+from caraway.expr.printer import print_node
+from caraway.expr.references import columns_of
+
+# A choice goes by its last step (below).
+METHODS: dict[type, str] = {
+    Literal: "visitLiteral",
+    Ref: "visitRef",
+    Var: "visitVar",
+    Unary: "visitUnary",
+    Binary: "visitBinary",
+    IsNull: "visitIsNull",
+    FillNull: "visitFillNull",
+    **dict.fromkeys((NumberCall, Round, Power, Log), "visitNumber"),
+    **dict.fromkeys((StringCall, Split, Strptime, ParseJson, JsonExtract), "visitString"),
+    **dict.fromkeys((DictGet, DictLen, DictContains), "visitDict"),
+    **dict.fromkeys((ListCall, ListAt, ListContains, ListFilter, ListMap), "visitList"),
+    StructGet: "visitStruct",
+    **dict.fromkeys((DatePart, Since, SinceEpoch, Strftime), "visitDateTime"),
+    FromEpoch: "visitDateTimeFromEpoch",
+    DatetimeLiteral: "visitDateTimeLiteral",
+    MakeStruct: "visitMakeStruct",
+    Repeat: "visitRepeat",
+    Zip: "visitZip",
+    Now: "visitNow",
+}
+
+
+class Visitor:
+    """What goes through expressions: `visit` calls the method for the kind of a node (`caraway.expr.nodes`).
+
+    A subclass defines the methods of the kinds that it knows, and calls `self.visit` on the operands. The methods:
+    `visitLiteral`, `visitRef`, `visitVar`, `visitUnary`, `visitBinary`, `visitIsNull`, `visitFillNull`, `visitWhen` (a
+    choice that lacks its `then`), `visitThen` (one without `otherwise`), `visitOtherwise`, `visitNumber`,
+    `visitString`, `visitBool` (no node has it today), `visitDict`, `visitList`, `visitStruct`, `visitDateTime`,
+    `visitDateTimeFromEpoch`, `visitDateTimeLiteral`, `visitMakeStruct`, `visitRepeat`, `visitZip`, `visitNow`.
+    """
+
+    def visit(self, obj: Any) -> Any:  # noqa: ANN401 (an expression or a node; the result is the visitor's)
+        """Call the method for an expression or node.
+
+        Raises:
+            InvalidExprException: `obj` is no expression.
+            NotImplementedError: The visitor has no method for it.
+        """
+        node, method = _method(obj)
+        visit = getattr(self, method, None)
+        if visit is None:
+            raise NotImplementedError(f"{type(self).__name__} has no {method}, in {_printed(obj)}")
+        return visit(node)
+
+
+class ExprPrinter(Visitor):
+    """Prints expressions in the form of messages, which is stable."""
+
+    def print(self, expr: Expr | Node) -> str:
+        """Print an expression.
+
+        Raises:
+            InvalidExprException: `expr` is no expression, or an incomplete one.
+        """
+        return print_node(_complete(expr))
+
+    def visit(self, obj: Any) -> str:  # noqa: ANN401 (an expression or a node)
+        """Print an expression or node."""
+        return self.print(obj)
+
+
+class FetchReferences(Visitor):
+    """Finds the columns that expressions refer to; variables of lambdas are none."""
+
+    def __init__(self) -> None:
+        self.refs: set[str] = set()
+
+    def fetch(self, expr: Expr | Node) -> set[str]:
+        """Return the columns of one expression.
+
+        Raises:
+            InvalidExprException: `expr` is no expression, or an incomplete one.
+        """
+        return set(columns_of(_complete(expr)))
+
+    def visit(self, obj: Any) -> None:  # noqa: ANN401 (an expression or a node)
+        """Add the columns of an expression or node to `refs`."""
+        self.refs |= self.fetch(obj)
+
+
+def _method(obj: object) -> tuple[object, str]:
+    if isinstance(obj, WhenExpr):
+        return obj, "visitWhen"
+    node = _complete(obj)
+    if isinstance(node, When):
+        return node, "visitThen" if node.otherwise is None else "visitOtherwise"
+    return node, METHODS[type(node)]
+
+
+def _complete(obj: object) -> Node:
+    if isinstance(obj, Expr):
+        return obj.node
+    if isinstance(obj, NODE_TYPES):
+        return obj  # type: ignore[return-value]
+    raise InvalidExprException(f"an expression is needed, not {type(obj).__name__} {obj!r}")
+
+
+def _printed(obj: object) -> str:
+    return str(obj) if isinstance(obj, Expr) else print_node(_complete(obj))
