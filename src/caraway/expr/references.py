@@ -8,14 +8,24 @@ from caraway.expr.nodes import NODE_TYPES, Node, Ref
 
 def walk(node: Node) -> Iterator[Node]:
     """Yield a node and all below it."""
-    pending: list[object] = [node]
+    pending = [node]
     while pending:
         found = pending.pop()
-        if isinstance(found, tuple):
-            pending.extend(reversed(found))
-        elif isinstance(found, NODE_TYPES):
-            yield found  # type: ignore[misc]
-            pending.extend(getattr(found, f.name) for f in reversed(fields(found)))  # type: ignore[arg-type]
+        yield found
+        pending.extend(reversed(children(found)))
+
+
+def children(node: Node) -> list[Node]:
+    """Return the nodes right below a node, in order."""
+    found: list[Node] = []
+    pending: list[object] = [getattr(node, field.name) for field in reversed(fields(node))]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, tuple):
+            pending.extend(reversed(part))
+        elif isinstance(part, NODE_TYPES):
+            found.append(part)  # type: ignore[arg-type]
+    return found
 
 
 def columns_of(node: Node) -> tuple[str, ...]:

@@ -1,0 +1,33 @@
+"""Which engine can evaluate what: Spark has no exact form for some nodes, and Python evaluates them there."""
+
+from caraway.expr.functions.chrono_format import Field, parse_format
+from caraway.expr.nodes import JsonExtract, ListFilter, ListMap, Node, ParseJson, Strftime
+from caraway.expr.references import walk
+
+
+def needs_python(node: Node) -> str | None:
+    """Tell why Spark can evaluate an expression only with the help of Python; None if it can without.
+
+    A stream in real-time mode can't run Python, so such an expression makes its job run in micro-batches.
+    """
+    return next((reason for inner in walk(node) if (reason := python_reason(inner)) is not None), None)
+
+
+def python_reason(node: Node) -> str | None:
+    """Tell why Python evaluates this very node, with all below it; None if Spark does.
+
+    Spark can't run Python in the body of a lambda, so there Python evaluates the list function as a whole.
+    """
+    match node:
+        case ParseJson():
+            return "str.parse() reads JSON more strictly than Spark does"
+        case JsonExtract():
+            return "str.json_extract() reads JSON more strictly than Spark does, and knows more paths"
+        case Strftime() if node.timezone != "UTC" and Field("Z") in parse_format(node.format):
+            return f"dt.strftime() with %Z needs the abbreviations of {node.timezone}, which Java spells otherwise"
+        case ListMap():
+            return needs_python(node.body)
+        case ListFilter():
+            return needs_python(node.predicate)
+        case _:
+            return None

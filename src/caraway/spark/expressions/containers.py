@@ -1,0 +1,173 @@
+"""Lists, dicts and structs."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.dtypes.types import FLOAT, INT, STRING, DataType, ListType, MapType, base_type
+from caraway.expr.engines import python_reason
+from caraway.expr.inference import operand_type
+from caraway.expr.nodes import (
+    DictContains,
+    DictGet,
+    DictLen,
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListFunction,
+    ListMap,
+    MakeStruct,
+    Node,
+    Repeat,
+    StructGet,
+    Zip,
+)
+from caraway.spark.expressions.python import evaluated
+from caraway.spark.expressions.scope import Scope, comparable, compile_as, compile_node, widened
+from caraway.spark.types import spark_type
+
+
+@compile_node.register
+def _(node: ListCall, scope: Scope) -> Column:
+    items, of = compile_node(node.operand, scope), element_type(node.operand, scope)
+    if node.function is ListFunction.LEN:
+        return _size(items)
+    if node.function is ListFunction.ANY:
+        return F.exists(items, lambda item: item)
+    has_null = F.exists(items, lambda item: item.isNull())
+    if node.function is ListFunction.HAS_NULL:
+        return has_null
+    return F.when(~has_null, _folded(node.function, items, base_type(of)))
+
+
+def _folded(function: ListFunction, items: Column, of: DataType) -> Column:
+    """Fold a list without nulls. A zero that is the least or the greatest has no sign: sorting doesn't mind it."""
+    zero = F.lit(0).cast(spark_type(of))
+    match function:
+        case ListFunction.SUM:
+            return _sum(items, of)
+        case ListFunction.MEAN:
+            total = _sum(F.transform(items, lambda item: item.cast("double")), FLOAT)
+            return F.when(F.size(items) > 0, total / F.size(items))
+        case ListFunction.MIN:
+            return F.array_min(items) + zero
+        case ListFunction.MAX:
+            return F.array_max(items) + zero
+        case _:
+            return F.forall(items, lambda item: item)
+
+
+def _sum(items: Column, of: DataType) -> Column:
+    zero = F.lit(0).cast(spark_type(of))
+    return F.aggregate(items, zero, lambda total, item: total + item)
+
+
+@compile_node.register
+def _(node: ListAt, scope: Scope) -> Column:
+    items, index = compile_node(node.operand, scope), compile_as(node.index, INT, scope)
+    size = F.size(items)
+    place = F.when(index < 0, index + size).otherwise(index)
+    # Spark's own index has 32 bits.
+    return F.when((place >= 0) & (place < size), F.get(items, place.cast("int")))
+
+
+@compile_node.register
+def _(node: ListContains, scope: Scope) -> Column:
+    of = element_type(node.operand, scope)
+    items = compile_node(node.operand, scope)
+    item = widened(compile_node(node.item, scope), scope.type_of(node.item), of)
+    found = F.array_contains(comparable(items, ListType(of)), comparable(item, of))
+    return F.when(F.size(items) == 0, F.lit(False)).when(items.isNotNull() & item.isNotNull(), found)  # noqa: FBT003
+
+
+@compile_node.register
+def _(node: ListFilter, scope: Scope) -> Column:
+    if python_reason(node) is not None:
+        return evaluated(node, scope)
+    of = element_type(node.operand, scope)
+    return F.filter(
+        compile_node(node.operand, scope),
+        lambda item: compile_node(node.predicate, scope.body(node.variable, of, item)),
+    )
+
+
+@compile_node.register
+def _(node: ListMap, scope: Scope) -> Column:
+    if python_reason(node) is not None:
+        return evaluated(node, scope)
+    of = element_type(node.operand, scope)
+    return F.transform(
+        compile_node(node.operand, scope),
+        lambda item: compile_node(node.body, scope.body(node.variable, of, item)),
+    )
+
+
+@compile_node.register
+def _(node: DictGet, scope: Scope) -> Column:
+    entries, key = compile_node(node.operand, scope), compile_as(node.key, STRING, scope)
+    found = F.when(key.isNotNull(), F.try_element_at(entries, key))
+    if node.default is None:
+        return found
+    default = compile_as(node.default, _value(node.operand, scope), scope)
+    return F.when(F.map_contains_key(entries, key), found).when(entries.isNotNull() & key.isNotNull(), default)
+
+
+@compile_node.register
+def _(node: DictLen, scope: Scope) -> Column:
+    return _size(compile_node(node.operand, scope))
+
+
+@compile_node.register
+def _(node: DictContains, scope: Scope) -> Column:
+    return F.map_contains_key(compile_node(node.operand, scope), compile_as(node.key, STRING, scope))
+
+
+@compile_node.register
+def _(node: StructGet, scope: Scope) -> Column:
+    return compile_node(node.operand, scope).getField(node.field)
+
+
+@compile_node.register
+def _(node: MakeStruct, scope: Scope) -> Column:
+    given = dict(node.fields)
+    return F.struct(*(compile_as(given[name], dtype, scope).alias(name) for name, dtype in node.dtype.fields))
+
+
+@compile_node.register
+def _(node: Zip, scope: Scope) -> Column:
+    given = dict(node.fields)
+    lists = [_as_list(given[name], dtype, scope) for name, dtype in node.dtype.fields]
+    shortest = F.array_min(F.array(*(F.size(items) for items in lists)))
+    return F.slice(F.arrays_zip(*lists), 1, shortest).cast(spark_type(ListType(node.dtype)))
+
+
+def _as_list(node: Node, of: DataType, scope: Scope) -> Column:
+    element = element_type(node, scope)
+    items = compile_node(node, scope)
+    return F.transform(items, lambda item: widened(item, element, of))
+
+
+@compile_node.register
+def _(node: Repeat, scope: Scope) -> Column:
+    value, by = compile_node(node.value, scope), compile_as(node.by, INT, scope)
+    return F.when(by >= 0, F.array_repeat(value, by.cast("int")))
+
+
+def _size(items: Column) -> Column:
+    # Spark gives -1 for a null list.
+    return F.when(items.isNotNull(), F.size(items).cast("long"))
+
+
+def element_type(node: Node, scope: Scope) -> DataType:
+    """Return the type of the elements of a list."""
+    dtype = scope.type_of(node)
+    base = None if dtype is None else operand_type(dtype)
+    assert isinstance(base, ListType)  # noqa: S101 (inference saw to it)
+    return base.of
+
+
+def _value(node: Node, scope: Scope) -> DataType:
+    dtype = scope.type_of(node)
+    base = None if dtype is None else base_type(dtype)
+    assert isinstance(base, MapType)  # noqa: S101 (inference saw to it)
+    return base.of

@@ -1,0 +1,83 @@
+"""The `dt` namespace and what makes instants, but for formats. Instants are longs of microseconds."""
+
+from datetime import datetime
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.dtypes.types import DATETIME, INT
+from caraway.dtypes.values import INT_MAX
+from caraway.expr.functions.local_time import local_instant
+from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, TimeUnit
+from caraway.spark.expressions.scope import Scope, compile_as, compile_node, divided
+
+SECOND_US = 1_000_000
+DAY_US = 86_400 * SECOND_US
+_UNIT_US = {
+    # A year is 365 days by definition, wherever it begins.
+    TimeUnit.YEAR: 365 * DAY_US,
+    TimeUnit.WEEK: 7 * DAY_US,
+    TimeUnit.DAY: DAY_US,
+    TimeUnit.HOUR: 3_600 * SECOND_US,
+    TimeUnit.MINUTE: 60 * SECOND_US,
+    TimeUnit.SECOND: SECOND_US,
+    TimeUnit.MILLISECOND: 1_000,
+    TimeUnit.MICROSECOND: 1,
+}
+_CALENDAR_PARTS = {
+    TimeUnit.YEAR: F.year,
+    TimeUnit.MONTH: F.month,
+    TimeUnit.WEEK: F.weekofyear,
+    TimeUnit.DAY: F.dayofmonth,
+    TimeUnit.HOUR: F.hour,
+    TimeUnit.MINUTE: F.minute,
+    TimeUnit.SECOND: F.second,
+}
+
+
+@compile_node.register
+def _(node: DatePart, scope: Scope) -> Column:
+    micros = compile_as(node.operand, DATETIME, scope)
+    match node.part:
+        case TimeUnit.MICROSECOND:
+            return within_second(micros)
+        case TimeUnit.MILLISECOND:
+            return divided(within_second(micros), 1_000)
+        case part:
+            return _CALENDAR_PARTS[part](local_timestamp(micros, node.timezone)).cast("long")
+
+
+@compile_node.register
+def _(node: Since, scope: Scope) -> Column:
+    end, start = compile_as(node.operand, DATETIME, scope), compile_as(node.start, DATETIME, scope)
+    return divided(end - start, _UNIT_US[node.unit])
+
+
+@compile_node.register
+def _(node: SinceEpoch, scope: Scope) -> Column:
+    return divided(compile_as(node.operand, DATETIME, scope), _UNIT_US[node.unit])
+
+
+@compile_node.register
+def _(node: FromEpoch, scope: Scope) -> Column:
+    units, length = compile_as(node.operand, INT, scope), _UNIT_US[node.unit]
+    most = INT_MAX // length
+    return F.when(units.between(-most, most), units * F.lit(length).cast("long"))
+
+
+@compile_node.register
+def _(node: DatetimeLiteral, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+    parts = (node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond)
+    wall = datetime(*parts)  # noqa: DTZ001 (a wall time)
+    return F.lit(local_instant(wall, node.timezone)).cast("long")
+
+
+def local_timestamp(micros: Column, timezone: str) -> Column:
+    """Return the wall time in a zone, as a Spark timestamp (the session is in UTC)."""
+    moment = F.timestamp_micros(micros)
+    return moment if timezone == "UTC" else F.from_utc_timestamp(moment, timezone)
+
+
+def within_second(micros: Column) -> Column:
+    """Return the microseconds since the last whole second."""
+    return F.pmod(micros, F.lit(SECOND_US).cast("long"))

@@ -1,0 +1,155 @@
+"""References, constants, operators and choices."""
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.dtypes.types import (
+    BOOL,
+    DataType,
+    EmbeddingType,
+    FloatType,
+    ListType,
+    MapType,
+    StructType,
+    base_type,
+)
+from caraway.errors import DefinitionError
+from caraway.expr.nodes import (
+    Binary,
+    BinaryOp,
+    FillNull,
+    IsNull,
+    Literal,
+    Node,
+    Now,
+    Ref,
+    Unary,
+    UnaryOp,
+    Var,
+    When,
+)
+from caraway.spark.expressions.arithmetic import DIVISIONS
+from caraway.spark.expressions.scope import Scope, comparable, compile_as, compile_node, kind
+from caraway.spark.types import spark_type
+
+_OPERATORS: Mapping[BinaryOp, Callable[[Column, Column], Column]] = {
+    BinaryOp.ADD: operator.add,
+    BinaryOp.SUB: operator.sub,
+    BinaryOp.MUL: operator.mul,
+    BinaryOp.EQ: operator.eq,
+    BinaryOp.NE: operator.ne,
+    BinaryOp.LT: operator.lt,
+    BinaryOp.LE: operator.le,
+    BinaryOp.GT: operator.gt,
+    BinaryOp.GE: operator.ge,
+    BinaryOp.AND: operator.and_,
+    BinaryOp.OR: operator.or_,
+}
+
+
+@compile_node.register
+def _(node: Ref, scope: Scope) -> Column:
+    return scope.columns[node.name]
+
+
+@compile_node.register
+def _(node: Var, scope: Scope) -> Column:
+    if scope.element is None:
+        raise DefinitionError(f'var("{node.name}") has a meaning only in the body of list.map() or list.filter()')
+    return scope.element
+
+
+@compile_node.register
+def _(node: Now, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+    raise DefinitionError(
+        "now() is the time of a query, and a pipeline runs before any query: use the time stamp column "
+        f"of the dataset (columns here: {', '.join(scope.columns)})"
+    )
+
+
+@compile_node.register
+def _(node: Literal, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+    return F.lit(None) if node.dtype is None else literal(node.value, node.dtype)
+
+
+@compile_node.register
+def _(node: Unary, scope: Scope) -> Column:
+    match node.op:
+        case UnaryOp.NOT:
+            return ~compile_as(node.operand, BOOL, scope)
+        case UnaryOp.NEGATE:
+            return -compile_node(node.operand, scope)
+
+
+@compile_node.register
+def _(node: Binary, scope: Scope) -> Column:
+    if node.op in (BinaryOp.AND, BinaryOp.OR):
+        return _OPERATORS[node.op](compile_as(node.left, BOOL, scope), compile_as(node.right, BOOL, scope))
+    floating = node.op is BinaryOp.DIV or FloatType in (kind(node.left, scope), kind(node.right, scope))
+    left, right = _side(node.left, scope), _side(node.right, scope)
+    if floating:
+        left, right = left.cast("double"), right.cast("double")
+    if node.op in DIVISIONS:
+        of_floats, of_ints = DIVISIONS[node.op]
+        return of_floats(left, right) if floating else of_ints(left, right)
+    return _OPERATORS[node.op](left, right)
+
+
+@compile_node.register
+def _(node: IsNull, scope: Scope) -> Column:
+    return compile_node(node.operand, scope).isNull()
+
+
+@compile_node.register
+def _(node: FillNull, scope: Scope) -> Column:
+    dtype = scope.type_of(node)
+    return F.coalesce(_branch(node.operand, dtype, scope), _branch(node.fill, dtype, scope))
+
+
+@compile_node.register
+def _(node: When, scope: Scope) -> Column:
+    dtype = scope.type_of(node)
+    otherwise = F.lit(None) if node.otherwise is None else _branch(node.otherwise, dtype, scope)
+    return reduce(
+        lambda rest, branch: F.when(compile_as(branch[0], BOOL, scope), _branch(branch[1], dtype, scope)).otherwise(
+            rest
+        ),
+        reversed(node.branches),
+        otherwise,
+    )
+
+
+def literal(value: object, dtype: DataType) -> Column:
+    """Return a constant of a type, given in stored form (docs/records.md)."""
+    stored = spark_type(dtype)
+    base = base_type(dtype)
+    match value:
+        case None:
+            return F.lit(None).cast(stored)
+        case bytes():
+            return F.lit(bytearray(value))
+        case Mapping() if isinstance(base, MapType):
+            entries = [part for key, item in value.items() for part in (F.lit(key), literal(item, base.of))]
+            return F.create_map(*entries).cast(stored)
+        case list() | tuple() if isinstance(base, StructType):
+            fields = zip(base.fields, value, strict=True)
+            return F.struct(*(literal(item, of).alias(name) for (name, of), item in fields))
+        case list() | tuple():
+            of = base.of if isinstance(base, ListType) else FloatType()
+            assert isinstance(base, ListType | EmbeddingType)  # noqa: S101 (no other type stores a list)
+            return F.array(*(literal(item, of) for item in value)).cast(stored)
+        case _:
+            return F.lit(value).cast(stored)
+
+
+def _side(node: Node, scope: Scope) -> Column:
+    column, dtype = compile_node(node, scope), scope.type_of(node)
+    return column if dtype is None else comparable(column, dtype)
+
+
+def _branch(node: Node, dtype: DataType | None, scope: Scope) -> Column:
+    return F.lit(None) if dtype is None else compile_as(node, dtype, scope)

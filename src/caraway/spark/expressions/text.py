@@ -1,0 +1,32 @@
+"""The `str` namespace, but for JSON and time."""
+
+from collections.abc import Callable, Mapping
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.dtypes.types import STRING
+from caraway.expr.nodes import Split, StringCall, StringFunction
+from caraway.spark.expressions.scope import Scope, compile_as, compile_node
+
+_FUNCTIONS: Mapping[StringFunction, Callable[..., Column]] = {
+    StringFunction.LOWER: F.lower,
+    StringFunction.UPPER: F.upper,
+    StringFunction.LEN: lambda text: F.char_length(text).cast("long"),
+    StringFunction.CONTAINS: F.contains,
+    StringFunction.STARTSWITH: F.startswith,
+    StringFunction.ENDSWITH: F.endswith,
+    StringFunction.CONCAT: F.concat,
+}
+
+
+@compile_node.register
+def _(node: StringCall, scope: Scope) -> Column:
+    return _FUNCTIONS[node.function](*(compile_as(operand, STRING, scope) for operand in (node.operand, *node.args)))
+
+
+@compile_node.register
+def _(node: Split, scope: Scope) -> Column:
+    # Spark takes a regular expression. An end of quotation in the text itself is quoted apart from the rest.
+    quoted = "" if node.separator == "" else "\\Q" + node.separator.replace("\\E", "\\E\\\\E\\Q") + "\\E"
+    return F.split(compile_as(node.operand, STRING, scope), quoted, -1)
