@@ -6,16 +6,32 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
 
-from caraway.client.frames import column_values, columns_of, instants, typed_column, untyped_column
+from caraway.client.arguments import (
+    Named,
+    Queue,
+    build_graph,
+    dataset_name,
+    erase_rows,
+    gather,
+    input_features,
+    key_frame,
+    name_list,
+    output_features,
+    require_branch_name,
+    require_columns,
+    require_message,
+)
+from caraway.client.frames import column_values, columns_of, instants, row_frame, rows_of, typed_column, untyped_column
+from caraway.client.offline import offline_body
 from caraway.client.response import BRANCH_HEADER, Response
 from caraway.datasets.dataset import Dataset
-from caraway.dtypes.types import DataType, optional
-from caraway.errors import DefinitionTypeError, InvalidInputError, RemoteError, UnknownEntityError
-from caraway.featuresets.features import Feature, is_valid_feature
+from caraway.dtypes.types import optional
+from caraway.errors import InvalidInputError, RemoteError, UnknownEntityError
+from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.envs import for_env, require_env
-from caraway.graph.specs import Graph
-from caraway.graph.validation import validate
+from caraway.graph.merging import without_deleted
+from caraway.graph.validation import validate, validate_placement
 from caraway.graph.wire import CommitRequest, encode_commit
 
 if TYPE_CHECKING:
@@ -25,6 +41,8 @@ MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
 # Rejected rows that a message spells out.
 SHOWN_REASONS = 10
+
+__all__ = ["MAIN_BRANCH", "Client", "build_graph"]
 
 
 class Client:
@@ -43,6 +61,7 @@ class Client:
         self.url = url
         self.token = token
         self._branch = branch or MAIN_BRANCH
+        self._queue = Queue()
         if connection is None:
             # httpx takes longer to import than all of Caraway's definitions, and most uses of them need no client.
             from caraway.client.http import Connection  # noqa: PLC0415
@@ -60,9 +79,21 @@ class Client:
         """Close the connection."""
         self._connection.close()
 
-    def branch(self) -> str:
-        """Return the name of the current branch."""
-        return self._branch
+    # -----------------------------------------------------------------------------------------------------------------
+    # Definitions
+
+    def add(self, obj: Dataset | Featureset) -> None:
+        """Put a dataset or featureset aside for a commit that is built later.
+
+        Raises:
+            DefinitionError: One of its name was added already.
+            NotImplementedError: It is neither.
+        """
+        self._queue.add(obj)
+
+    def queued(self) -> tuple[list[Dataset], list[Featureset]]:
+        """Return what was added since the last commit."""
+        return list(self._queue.datasets), list(self._queue.featuresets)
 
     def commit(  # noqa: PLR0917 (the API's signature)
         self,
@@ -91,21 +122,56 @@ class Client:
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
-        require_env(env)
-        graph = for_env(build_graph(datasets or (), featuresets or ()), env)
-        validate(graph, partial=incremental)
-        request = CommitRequest(
-            message=message, graph=graph, preview=preview, incremental=incremental, backfill=backfill, env=env
+        self._queue.clear()
+        request = self.build_commit(
+            message, datasets or (), featuresets or (), preview, env, incremental=incremental, backfill=backfill
         )
         params = {
             "preview": str(preview).lower(),
             "incremental": str(incremental).lower(),
             "backfill": str(backfill).lower(),
         }
-        response = self._connection.post_bytes("/commit", encode_commit(request), self._headers(), params)
-        summary = response.json().get("summary") or ["The server gave no summary.\n"]
+        try:
+            response = self._connection.post_bytes("/commit", encode_commit(request), self._headers(), params)
+        except RemoteError as error:
+            if isinstance(error.body, dict) and error.body.get("err_diff"):
+                print(error.body["err_diff"])  # noqa: T201 (part of the API)
+            raise
+        answer = response.json()
+        summary = (answer.get("summary") if isinstance(answer, dict) else None) or ["The server gave no summary.\n"]
         print("".join(summary), end="")  # noqa: T201 (part of the API)
         return response
+
+    @staticmethod
+    def build_commit(
+        message: str,
+        datasets: Sequence[Dataset],
+        featuresets: Sequence[Featureset],
+        preview: bool = False,  # noqa: FBT001, FBT002 (as in `commit`)
+        env: str | None = None,
+        *,
+        incremental: bool = False,
+        backfill: bool = True,
+    ) -> CommitRequest:
+        """Check definitions and build what `commit` sends, without sending it; see there."""
+        require_message(message)
+        require_env(env)
+        defined = gather(datasets, featuresets)
+        validate_placement(defined, env)
+        given = for_env(defined, env)
+        validate(given, partial=incremental)
+        return CommitRequest(
+            message=message,
+            # An incremental commit must tell what goes; for any other it is enough to leave it out.
+            graph=given if incremental else without_deleted(given),
+            preview=preview,
+            incremental=incremental,
+            backfill=backfill,
+            env=env,
+        )
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Data and features
 
     def log(
         self,
@@ -187,13 +253,11 @@ class Client:
             RemoteError: The server refused, or a feature can't be computed.
             UnavailableError: The server doesn't answer.
         """
-        input_names = [_input_name(item) for item in inputs]
-        wanted = _outputs(outputs)
-        if missing := [name for name in input_names if name not in input_dataframe.columns]:
-            raise InvalidInputError(
-                f"query: the frame has no column {', '.join(missing)}; columns: "
-                f"{', '.join(map(str, input_dataframe.columns))}"
-            )
+        input_names = list(input_features(inputs, "query"))
+        wanted = output_features(outputs, "query")
+        require_columns(input_dataframe, input_names, "query")
+        if sampling_rate is not None and not 0 <= sampling_rate <= 1:
+            raise InvalidInputError(f"query: sampling_rate is a share from 0 to 1, not {sampling_rate}")
         if not wanted or not len(input_dataframe):
             return pd.DataFrame()
         body: dict[str, Any] = {
@@ -209,10 +273,78 @@ class Client:
         answer = self._connection.post_json("/query", body, self._headers()).json()
         return _result(answer, wanted)
 
+    def query_offline(  # noqa: PLR0917 (the API's signature)
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        timestamp_column: str,
+        input_dataframe: pd.DataFrame | None = None,
+        input_s3: Any = None,  # noqa: ANN401 (what `S3(...).bucket(...)` gives)
+        output_s3: Any = None,  # noqa: ANN401 (what `S3(...).bucket(...)` gives)
+        feature_to_column_map: dict[Any, str] | None = None,
+        workflow: str | None = None,
+        use_v2: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+        num_dpus: int | None = None,
+    ) -> Any:  # noqa: ANN401 (a dict; a frame from a mock client)
+        """Start a job that computes features for each row as of the row's time, into a bucket.
+
+        Args:
+            inputs: The features that the rows supply, as objects or full names.
+            outputs: The features wanted, as objects or names.
+            timestamp_column: The column with the time of each row.
+            input_dataframe: The rows: a column for each input, named by its full name. It is sent as a whole.
+            input_s3: Where the rows lie, if not in a frame: `S3(...).bucket(name, prefix=...)`.
+            output_s3: Where the result goes; the server's own bucket by default.
+            feature_to_column_map: With `input_s3`: the column of each input.
+            workflow: A label.
+            use_v2: Which engine is to compute it.
+            num_dpus: How many workers to use; a job that fails with it isn't tried again.
+
+        Returns:
+            A dict of `request_id`, `output_bucket`, `output_prefix`, `completion_rate`, `failure_rate`, `status`.
+
+        Raises:
+            InvalidInputError: An argument is wrong.
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        body = offline_body(
+            inputs,
+            outputs,
+            timestamp_column,
+            input_dataframe,
+            input_s3=input_s3,
+            output_s3=output_s3,
+            feature_to_column_map=feature_to_column_map,
+        )
+        optional_items = {"workflow": workflow, "num_dpus": num_dpus}
+        body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
+        return self._connection.post_json("/query_offline", body, self._headers()).json()
+
+    def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
+        """Tell how far an offline query is; see `query_offline`.
+
+        Raises:
+            RemoteError: There is no such query.
+            UnavailableError: The server doesn't answer.
+        """
+        params = {"request_id": str(request_id)}
+        return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
+
+    def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
+        """Ask for the end of an offline query, and tell how far it is.
+
+        Raises:
+            RemoteError: There is no such query.
+            UnavailableError: The server doesn't answer.
+        """
+        params = {"request_id": str(request_id)}
+        return self._connection.request("POST", "/query_offline/cancel", self._headers(), params=params, body={}).json()
+
     def lookup(
         self,
         dataset: Dataset | str,
-        keys: pd.DataFrame,
+        keys: pd.DataFrame | list[dict[str, Any]],
         fields: Sequence[Any] | None = None,
         timestamps: "pd.Series[Any] | Sequence[Any] | None" = None,
     ) -> "tuple[pd.DataFrame | pd.Series[Any], pd.Series[bool]]":
@@ -220,7 +352,7 @@ class Client:
 
         Args:
             dataset: The dataset, or its name.
-            keys: A column for each key.
+            keys: A column for each key; or an object for each row.
             fields: The columns wanted; all by default.
             timestamps: The time of each row at which to read; now, if not given.
 
@@ -233,14 +365,9 @@ class Client:
             RemoteError: The server refused for another reason.
             UnavailableError: The server doesn't answer.
         """
-        name = dataset.fqn() if isinstance(dataset, Dataset) else dataset
-        if not isinstance(keys, pd.DataFrame):
-            raise InvalidInputError(
-                f"lookup of {name}: keys is a {type(keys).__name__}; give a DataFrame with a column for each key"
-            )
+        name = dataset_name(dataset, "lookup")
+        rows = rows_of(key_frame(keys, f"lookup of {name}"))
         wanted = [str(item) for item in fields or ()]
-        columns = columns_of(keys)
-        rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
         body: dict[str, Any] = {"keys": rows, "fields": wanted}
         if timestamps is not None:
             body["timestamps"] = instants(timestamps, len(rows))
@@ -260,55 +387,194 @@ class Client:
         found = pd.Series(answer["found"], dtype=bool, name="found")
         return (data[wanted[0]] if len(wanted) == 1 else pd.DataFrame(data)), found
 
+    def inspect(self, dataset: Dataset | str, n: int = 10) -> pd.DataFrame:
+        """Return some rows of a dataset.
+
+        Args:
+            dataset: The dataset, or its name.
+            n: How many, at most.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        name = dataset_name(dataset, "inspect")
+        params = {"n": str(n)}
+        answer = self._connection.request("GET", f"/dataset/{name}/inspect", self._headers(), params=params).json()
+        types = dict(dataset.node_schema.columns) if isinstance(dataset, Dataset) else {}
+        return row_frame(answer, types)
+
+    def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
+        """Remove all rows with these erase keys from a dataset, and any that come later.
+
+        Datasets that are computed from it aren't touched.
+
+        Args:
+            dataset: The dataset, or its name.
+            erase_keys: A column for each erase key of the dataset; or an object for each row.
+
+        Raises:
+            InvalidInputError: A column is no erase key, or one is missing.
+            DefinitionTypeError: The dataset is neither a dataset nor a name.
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        name = dataset_name(dataset, "erase")
+        frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, f"erase in {name}")
+        return self._connection.post_json(f"/dataset/{name}/erase", {"erase_keys": rows_of(frame)}, self._headers())
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # What there is
+
+    def xray(
+        self,
+        datasets: str | Sequence[str] | None = None,
+        featuresets: str | Sequence[str] | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        properties: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Describe datasets and featuresets of the branch, by default all of them.
+
+        Args:
+            datasets: Names.
+            featuresets: Names.
+            fields: The properties wanted; all by default.
+            properties: The same.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        wanted = {
+            "datasets": name_list(datasets),
+            "featuresets": name_list(featuresets),
+            "properties": name_list(fields if fields is not None else properties),
+        }
+        params = {name: value for name, value in wanted.items() if value is not None}
+        answer: dict[str, Any] = self._connection.request("GET", "/xray", self._headers(), params=params).json()
+        return answer
+
+    def lineage(self) -> dict[str, Any]:
+        """Return what is computed from what.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        answer: dict[str, Any] = self._connection.request("GET", "/lineage", self._headers()).json()
+        return answer
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Secrets
+
+    def get_secret(self, name: str) -> str:
+        """Return a secret.
+
+        Raises:
+            RemoteError: There is none of this name, or the server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
+        return str(answer["value"])
+
+    def add_secret(self, name: str, value: str) -> Response:
+        """Store a new secret.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._connection.request("POST", f"/secret/{name}", self._headers(), body={"value": value})
+
+    def update_secret(self, name: str, value: str) -> Response:
+        """Change a secret.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
+
+    def delete_secret(self, name: str) -> Response:
+        """Forget a secret.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._connection.request("DELETE", f"/secret/{name}", self._headers(), body={})
+
+    # -----------------------------------------------------------------------------------------------------------------
+    # Branches
+
+    def init_branch(self, name: str) -> Response:
+        """Make an empty branch and check it out.
+
+        Raises:
+            InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
+            RemoteError: It exists, or the server refused; the current branch stays.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._make_branch(require_branch_name(name), {})
+
+    def clone_branch(self, name: str, from_branch: str) -> Response:
+        """Make a branch with the definitions and data of another one, and check it out.
+
+        Raises:
+            InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
+            RemoteError: It exists, the other one doesn't, or the server refused; the current branch stays.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._make_branch(require_branch_name(name), {"clone_from": from_branch})
+
+    def delete_branch(self, name: str) -> Response:
+        """Delete a branch; if it is the current one, main is checked out.
+
+        Raises:
+            RemoteError: It is main, doesn't exist, or the server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        response = self._connection.request("POST", "/delete", {BRANCH_HEADER: name}, body={})
+        if self._branch == name:
+            self._branch = MAIN_BRANCH
+        return response
+
+    def list_branches(self) -> list[str]:
+        """Return the names of all branches.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        answer = self._connection.request("GET", "/branch/list", self._headers()).json()
+        return [str(branch["name"]) for branch in answer["branches"]]
+
+    def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
+        """Go to a branch, without asking the server whether it exists.
+
+        Args:
+            name: The branch.
+            init: Make it if it is missing.
+        """
+        if init and name not in self.list_branches():
+            self.init_branch(name)
+        self._branch = name
+
+    def branch(self) -> str:
+        """Return the name of the current branch."""
+        return self._branch
+
+    def _make_branch(self, name: str, body: dict[str, str]) -> Response:
+        response = self._connection.request("POST", "/init", {BRANCH_HEADER: name}, body=body)
+        self._branch = name
+        return response
+
     def _headers(self) -> dict[str, str]:
         return {BRANCH_HEADER: self._branch}
 
 
-def build_graph(datasets: Sequence[Dataset], featuresets: Sequence[Featureset]) -> Graph:
-    """Gather definitions into a graph, without those that are marked as deleted.
-
-    Raises:
-        DefinitionTypeError: A list holds something else.
-    """
-    for kind, items, expected in (("datasets", datasets, Dataset), ("featuresets", featuresets, Featureset)):
-        for item in items:
-            if not isinstance(item, expected):
-                raise DefinitionTypeError(f"commit: {kind} holds {item!r}, which is a {type(item).__name__}")
-    dataset_specs = [item.to_spec() for item in datasets]
-    featureset_specs = [item.to_spec() for item in featuresets]
-    return Graph(
-        datasets=tuple(spec for spec in dataset_specs if not spec.metadata.deleted),
-        featuresets=tuple(spec for spec in featureset_specs if not spec.metadata.deleted),
-    )
-
-
-def _input_name(item: object) -> str:
-    if isinstance(item, Feature):
-        return item.fqn()
-    if isinstance(item, str) and is_valid_feature(item):
-        return item
-    if isinstance(item, (Featureset, str)):
-        raise InvalidInputError(f"query: input {item!r} is not a feature; list the features of a featureset one by one")
-    raise InvalidInputError(f"query: input {item!r} is a {type(item).__name__}, not a feature")
-
-
-def _outputs(outputs: Sequence[Feature | Featureset | str]) -> dict[str, DataType | None]:
-    """Return the names wanted, in order, with their types where they are known."""
-    wanted: dict[str, DataType | None] = {}
-    for item in outputs:
-        match item:
-            case Feature():
-                wanted[item.fqn()] = item.data_type
-            case Featureset():
-                wanted.update({feature.fqn(): feature.data_type for feature in item.features})
-            case str() if item.count(".") <= 1:
-                wanted.setdefault(item, None)
-            case _:
-                raise InvalidInputError(f"query: output {item!r} is neither a feature nor a featureset")
-    return wanted
-
-
-def _result(answer: dict[str, list[Any]], wanted: dict[str, DataType | None]) -> pd.DataFrame:
+def _result(answer: dict[str, list[Any]], wanted: Named) -> pd.DataFrame:
     columns: dict[str, pd.Series[Any]] = {}
     for name, dtype in wanted.items():
         if dtype is not None:

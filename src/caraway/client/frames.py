@@ -13,7 +13,7 @@ from caraway.dtypes.annotations import STRUCT_ATTRIBUTE
 from caraway.dtypes.decoding import from_json
 from caraway.dtypes.frames import to_series
 from caraway.dtypes.instants import instant_us, iso_instant
-from caraway.dtypes.types import DataType, is_optional, type_name
+from caraway.dtypes.types import DataType, is_optional, optional, type_name
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
 
@@ -103,3 +103,25 @@ def untyped_column(values: Sequence[Any], name: str) -> "pd.Series[Any]":
     for position, value in enumerate(values):
         series.iloc[position] = pd.NA if value is None else value
     return series if series.isna().any() else series.infer_objects()
+
+
+def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Give a frame as a list of objects."""
+    columns = columns_of(frame)
+    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def row_frame(answer: Any, types: Mapping[str, DataType]) -> pd.DataFrame:  # noqa: ANN401 (any JSON)
+    """Make a frame of rows (a list of objects) or columns (an object of lists); what has a type may be null."""
+    columns: Mapping[str, list[Any]]
+    if isinstance(answer, Mapping):
+        columns = answer
+    else:
+        names = dict.fromkeys(name for row in answer for name in row)
+        columns = {name: [row.get(name) for row in answer] for name in names}
+    return pd.DataFrame(
+        {
+            name: typed_column(values, optional(types[name]), name) if name in types else untyped_column(values, name)
+            for name, values in columns.items()
+        }
+    )

@@ -13,6 +13,9 @@ from caraway.errors import RemoteError, UnavailableError
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
+# What a server says that has nothing under a path (`caraway.server.errors`).
+UNKNOWN_PATH = "unknown_path"
+
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
 
@@ -47,6 +50,26 @@ class Connection:
             UnavailableError: The server doesn't answer.
         """
         return self._checked(path, orjson.dumps(body), {"Content-Type": "application/json", **headers})
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str],
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+    ) -> Response:
+        """Make any request, with a body of JSON if there is one.
+
+        Raises:
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        if body is None:
+            return self._checked(path, b"", headers, method=method, params=params)
+        sent = {"Content-Type": "application/json", **headers}
+        return self._checked(path, orjson.dumps(body), sent, method=method, params=params)
 
     def post_bytes(self, path: str, body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> Response:
         """Post bytes, with the time limit of a commit.
@@ -90,11 +113,14 @@ class Connection:
         content: bytes,
         headers: Mapping[str, str],
         *,
+        method: str = "POST",
         params: Mapping[str, str] | None = None,
         timeout: httpx.Timeout = TIMEOUT,
     ) -> Response:
         try:
-            answer = self._http.post(V1_API + path, content=content, headers=headers, params=params, timeout=timeout)
+            answer = self._http.request(
+                method, V1_API + path, content=content, headers=headers, params=params, timeout=timeout
+            )
         except httpx.TransportError as error:
             raise UnavailableError(
                 f"no answer from the Caraway server at {self._url} ({type(error).__name__}: {error}); is it running? "
@@ -102,19 +128,21 @@ class Connection:
             ) from error
         response = Response(answer.status_code, answer.headers, answer.content)
         if response.status_code != httpx.codes.OK:
-            raise _refusal(response)
+            raise _refusal(response, f"{method} {path}")
         return response
 
 
-def _refusal(response: Response) -> RemoteError:
+def _refusal(response: Response, request: str) -> RemoteError:
     body = response.json()
-    body = body if isinstance(body, dict) else {}
-    text = body.get("err_msg") or response.text or "no explanation"
-    difference = f"\n{body['err_diff']}" if body.get("err_diff") else ""
+    code = ""
+    if isinstance(body, dict):
+        code = str(body.get("code", ""))
+    text = (isinstance(body, dict) and body.get("err_msg")) or response.text or "no explanation"
+    if response.status_code == httpx.codes.NOT_FOUND and code == UNKNOWN_PATH:
+        text = f"{text}; this server has no {request}, it may be of another version than this client"
+    difference = f"\n{body['err_diff']}" if isinstance(body, dict) and body.get("err_diff") else ""
     return RemoteError(
-        f"{response.status_code}: {text}{difference}",
-        status=response.status_code,
-        remote_code=str(body.get("code", "")),
+        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=code, body=body
     )
 
 

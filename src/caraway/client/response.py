@@ -1,6 +1,6 @@
 """What a server answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,13 @@ V1_API = "/api/v1"
 BRANCH_HEADER = "X-Caraway-Branch"
 
 
-@dataclass(frozen=True)
-class Response:
-    """What a server answered: as an object, and as a dict of `status_code`, `headers`, `body`."""
+# From here on, a status tells of an error.
+FIRST_ERROR = 400
+
+
+@dataclass(frozen=True, eq=False)
+class Response(Mapping[str, Any]):
+    """What a server answered: as an object like that of requests, and as a dict of `status_code`, `headers`, `body`."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -30,5 +34,24 @@ class Response:
         except orjson.JSONDecodeError:
             return {}
 
+    @property
+    def ok(self) -> bool:
+        """Whether the request succeeded."""
+        return self.status_code < FIRST_ERROR
+
+    @property
+    def content(self) -> bytes:
+        """The body."""
+        return self.body
+
     def __getitem__(self, item: str) -> Any:  # noqa: ANN401 (by name)
-        return {"status_code": self.status_code, "headers": self.headers, "body": self.text}[item]
+        return self._items()[item]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items())
+
+    def __len__(self) -> int:
+        return len(self._items())
+
+    def _items(self) -> dict[str, Any]:
+        return {"status_code": self.status_code, "headers": self.headers, "body": self.text}

@@ -3,13 +3,13 @@
 One executor for the server, which reads an index, and for the mock client, which reads the in-process engine.
 """
 
+from caraway.dtypes.series import input_series, result_series
 from caraway.query.batch import Batch, Columns
 from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine, parse_instants
 from caraway.query.inputs import cast_input
 from caraway.query.model import Instants, Reader
-from caraway.query.series import result_series
 
 __all__ = [
     "Answer",
@@ -22,6 +22,7 @@ __all__ = [
     "QueryEngine",
     "Reader",
     "cast_input",
+    "input_series",
     "parse_instants",
     "result_series",
 ]

@@ -9,8 +9,8 @@ from caraway.dtypes.types import DataType, base_type
 from caraway.dtypes.values import cast
 from caraway.errors import UnknownEntityError
 from caraway.graph.operators import Aggregate
+from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
-from caraway.graph.validation import inputs_of, outputs_of
 
 # Names listed in an error; more would bury the message.
 MAX_LISTED = 20

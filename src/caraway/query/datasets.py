@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 
+from caraway.dtypes.series import key_values, result_series
 from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.lookups import read_keys, require_index
 from caraway.query.model import Instants, Reader
-from caraway.query.series import key_values, result_series
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +66,16 @@ def read_rows(
                 f"dataset {spec.name} has no field {name!r}{meant(name, by_name)}; {listed('fields', by_name)}"
             )
     wanted = tuple(by_name[name] for name in fields) or spec.fields
-    stored = [field.name for field in wanted if not field.key]
     ordered = [keys[name] for name in spec.keys]
-    columns, found = read_keys(reader, spec.name, ordered, at=at, fields=stored, absent=catalog.absent[spec.name])
-    by_field = dict(zip(stored, columns, strict=True))
-    return DatasetRows(wanted, [list(keys[f.name]) if f.key else by_field[f.name] for f in wanted], found)
+    names = [field.name for field in wanted]
+    columns, found = read_keys(reader, spec.name, ordered, at=at, fields=names, absent=catalog.absent[spec.name])
+    for place, parts in enumerate(zip(*ordered, strict=True)):
+        if None in parts:
+            # Nobody was asked for this key, so that its other parts aren't echoed yet.
+            for name, column in zip(names, columns, strict=True):
+                if name in keys:
+                    column[place] = keys[name][place]
+    return DatasetRows(wanted, columns, found)
 
 
 class DatasetLookups:
@@ -109,6 +114,10 @@ class DatasetLookups:
             raise InvalidInputError(
                 f"extractor {self._extractor} looks up {dataset}, which isn't among its deps ({declared}); "
                 f"add it: @extractor(deps=[{dataset}])"
+            )
+        if dataset not in self._catalog.datasets:
+            raise InvalidInputError(
+                f"lookup in {dataset}: the dataset isn't committed; {listed('datasets', self._catalog.datasets)}"
             )
         spec = keyed_dataset(self._catalog, dataset, tuple(keys.columns))
         types = {field.name: field.dtype for field in spec.fields}

@@ -7,11 +7,11 @@ from typing import Any
 import cloudpickle
 import pandas as pd
 
+from caraway.dtypes.series import from_series, instants, to_series
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError
 from caraway.graph.runtime import LookupProvider, lookup_provider
 from caraway.query.batch import Batch, Run
 from caraway.query.model import PythonStep
-from caraway.query.series import from_series, instants, to_series
 
 MakeProvider = Callable[[PythonStep, bool], LookupProvider]
 

@@ -6,6 +6,7 @@ from graphlib import TopologicalSorter
 
 from caraway.dtypes.types import DataType, ListType, strip_optional
 from caraway.errors import InvalidInputError, UnknownEntityError, UnknownFeatureError
+from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import (
     AliasExtractor,
     ExpressionExtractor,
@@ -14,7 +15,6 @@ from caraway.graph.specs import (
     LookupExtractor,
     PythonExtractor,
 )
-from caraway.graph.validation import inputs_of, outputs_of
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.model import (
     AliasStep,

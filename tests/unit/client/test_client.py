@@ -264,9 +264,13 @@ def test_lookup_of_what_the_branch_does_not_have() -> None:
         server.client().lookup("Pans", pd.DataFrame({"pot": [1]}))
 
 
-def test_keys_of_a_lookup_are_a_frame() -> None:
+def test_keys_of_a_lookup_are_a_frame_or_rows() -> None:
+    server = Server({"found": [True], "data": {"wet": [0.5]}})
     with pytest.raises(ValueError, match=r"Pots.*list"):
-        Server((200, {})).client().lookup("Pots", [{"pot": 1}])
+        server.client().lookup("Pots", [1])
+    assert server.requests == []
+    server.client().lookup("Pots", [{"pot": 1}])
+    assert server.body()["keys"] == [{"pot": 1}]
 
 
 def test_lookup_of_one_field_is_a_series() -> None:

@@ -212,9 +212,17 @@ class DictReader:
         for key, at in zip(keys, instants, strict=True):
             versions = self.rows.get((dataset, key), ())
             answers.append(next((row for time, row in reversed(versions) if time <= at), None))
-        defaults = CATALOG.absent[dataset] if dataset in CATALOG.datasets else {}
+        defaults = CATALOG.absent[dataset]
+        names = CATALOG.dataset(dataset).keys
+        asked = [dict(zip(names, key, strict=True)) for key in keys]
         return (
-            [[defaults.get(name) if row is None else row[name] for row in answers] for name in columns],
+            [
+                [
+                    {**given, **defaults}.get(name) if row is None else row[name]
+                    for given, row in zip(asked, answers, strict=True)
+                ]
+                for name in columns
+            ],
             [row is not None for row in answers],
         )
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from caraway.dtypes.frames import to_series
+from caraway.dtypes.series import from_series as check_column
 from caraway.dtypes.types import DataType, is_optional, strip_optional, type_name
 from caraway.dtypes.values import cast, is_null
 from caraway.engine_local.operators.columns import keep
@@ -17,7 +18,6 @@ from caraway.errors import InvalidInputError
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import AssignFunction, FilterFunction, Transform
 from caraway.graph.schemas import Schema
-from caraway.query.series import from_series as check_column
 
 BOOLEAN_COLUMNS = frozenset({"bool", "boolean", "bool[pyarrow]"})
 

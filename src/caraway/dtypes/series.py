@@ -65,6 +65,13 @@ def result_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.S
     return frames.to_series(values, dtype, name)
 
 
+def input_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Series[Any]":
+    """Make the series of what a caller supplied, to hand it back: structs stay plain mappings."""
+    if isinstance(base_type(dtype), StructType):
+        return pd.Series(_objects(values, _user_value(base_type(dtype), dict)), name=name)
+    return result_series(values, dtype, name)
+
+
 def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     """Make timestamps of instants in microseconds."""
     return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
@@ -111,18 +118,18 @@ def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
     return array
 
 
-def _user_value(dtype: DataType) -> Wrap:
+def _user_value(dtype: DataType, seal: Wrap = MappingProxyType) -> Wrap:
     """Compile what turns a composite value into what user code sees: records as mappings that can't be changed."""
     match strip_optional(dtype):
         case ListType(of):
-            item = _user_value(of)
+            item = _user_value(of, seal)
             return lambda value: [None if v is None else item(v) for v in value]
         case MapType(of):
-            member = _user_value(of)
-            return lambda value: MappingProxyType({k: None if v is None else member(v) for k, v in value.items()})
+            member = _user_value(of, seal)
+            return lambda value: seal({k: None if v is None else member(v) for k, v in value.items()})
         case StructType(_, fields):
-            names, members = [name for name, _ in fields], [_user_value(of) for _, of in fields]
-            return lambda value: MappingProxyType(
+            names, members = [name for name, _ in fields], [_user_value(of, seal) for _, of in fields]
+            return lambda value: seal(
                 {n: None if v is None else m(v) for n, m, v in zip(names, members, value, strict=True)}
             )
         case inner:

@@ -1,0 +1,227 @@
+"""What callers pass to queries and lookups: features, datasets and frames, in any of their forms."""
+
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pandas as pd
+
+from caraway.datasets.dataset import Dataset
+from caraway.dtypes.types import DataType
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
+from caraway.featuresets.features import Feature, is_valid_feature
+from caraway.featuresets.featureset import Featureset
+from caraway.graph.merging import without_deleted
+from caraway.graph.specs import Graph
+
+_BRANCH = re.compile(r"[A-Za-z0-9_.\-/]+")
+
+# A feature by its full name, with its type where that is known.
+Named = dict[str, DataType | None]
+
+
+def input_features(inputs: Sequence[Feature | str], where: str) -> Named:
+    """Return the full names of input features.
+
+    Raises:
+        InvalidInputError: One is no feature; a featureset can't be an input.
+    """
+    return dict(_input(item, where) for item in _sequence(inputs, where, "inputs"))
+
+
+def _input(item: object, where: str) -> tuple[str, DataType | None]:
+    if isinstance(item, Feature):
+        return item.fqn(), item.data_type
+    if isinstance(item, str) and is_valid_feature(item):
+        return item, None
+    if isinstance(item, (Featureset, str)):
+        raise InvalidInputError(
+            f"{where}: input {item!r} is not a feature; name features as Featureset.feature, one by one"
+        )
+    raise InvalidInputError(f"{where}: input {item!r} is a {type(item).__name__}, not a feature")
+
+
+def output_features(outputs: Sequence[Feature | Featureset | str], where: str) -> Named:
+    """Return the names wanted, in order; the name of a featureset stays as it is, the object is expanded.
+
+    Raises:
+        InvalidInputError: One is neither a feature nor a featureset.
+    """
+    wanted: Named = {}
+    for item in _sequence(outputs, where, "outputs"):
+        match item:
+            case Feature():
+                wanted[item.fqn()] = item.data_type
+            case Featureset():
+                wanted.update({feature.fqn(): feature.data_type for feature in item.features})
+            case str() if item and item.count(".") <= 1:
+                wanted.setdefault(item, None)
+            case _:
+                raise InvalidInputError(f"{where}: output {item!r} is neither a feature nor a featureset")
+    return wanted
+
+
+def _sequence(items: object, where: str, what: str) -> Sequence[object]:
+    if isinstance(items, (list, tuple)):
+        return items
+    raise InvalidInputError(f"{where}: {what} is a list of features, not {items!r}")
+
+
+def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataFrame:
+    """Check that a frame has a column for each name.
+
+    Raises:
+        InvalidInputError: It is no frame, or lacks a column.
+    """
+    if not isinstance(frame, pd.DataFrame):
+        raise InvalidInputError(f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame")
+    if missing := [name for name in names if name not in frame.columns]:
+        raise InvalidInputError(
+            f"{where}: the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, frame.columns))}"
+        )
+    return frame
+
+
+def dataset_name(dataset: object, where: str) -> str:
+    """Return the name of a dataset that is given as an object or by name.
+
+    Raises:
+        DefinitionTypeError: It is neither.
+    """
+    match dataset:
+        case str():
+            return dataset
+        case Dataset():
+            return dataset.fqn()
+        case _:
+            raise DefinitionTypeError(f"{where}: {dataset!r} is neither a dataset nor the name of one")
+
+
+def key_frame(keys: object, where: str) -> pd.DataFrame:
+    """Return keys as a frame; a list of objects, one a row, is taken too.
+
+    Raises:
+        InvalidInputError: It is neither.
+    """
+    if isinstance(keys, list) and keys and all(isinstance(row, dict) for row in keys):
+        keys = pd.DataFrame(keys)
+    if not isinstance(keys, pd.DataFrame):
+        raise InvalidInputError(f"{where}: keys is a {type(keys).__name__}; give a DataFrame, a column for each key")
+    return keys
+
+
+def erase_rows(dataset: Dataset | None, keys: object, where: str) -> pd.DataFrame:
+    """Check the keys of an erasure, as far as the definition is at hand.
+
+    Raises:
+        InvalidInputError: It is no frame, a column is no erase key, or one is missing.
+    """
+    frame = key_frame(keys, where)
+    if dataset is not None:
+        check_erase_keys(frame, dataset.erase_key_fields, where)
+    return frame
+
+
+def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str) -> None:
+    """Check that a frame has a value for each erase key of a dataset in each row, and nothing else.
+
+    Raises:
+        InvalidInputError: It hasn't.
+    """
+    spelled = ", ".join(erase_keys) or "none; mark one with field(key=True, erase_key=True)"
+    if wrong := [str(name) for name in frame.columns if name not in erase_keys]:
+        raise InvalidInputError(f"{where}: {', '.join(wrong)} is no erase key; erase keys: {spelled}")
+    if missing := [name for name in erase_keys if name not in frame.columns]:
+        raise InvalidInputError(f"{where}: erase key {', '.join(missing)} is missing; erase keys: {spelled}")
+    if not erase_keys:
+        raise InvalidInputError(f"{where}: erase keys: {spelled}")
+    for name in erase_keys:
+        if frame[name].isna().any():
+            raise InvalidInputError(f"{where}: erase key {name} is null in some row; each row needs a value")
+
+
+def gather(datasets: object, featuresets: object) -> Graph:
+    """Gather definitions into a graph.
+
+    Raises:
+        DefinitionTypeError: A list holds something else, or isn't one.
+    """
+    given = []
+    for kind, items, expected in (("datasets", datasets, Dataset), ("featuresets", featuresets, Featureset)):
+        if not isinstance(items, (list, tuple)):
+            raise DefinitionTypeError(f"commit: {kind} is a list, not {items!r}")
+        for item in items:
+            if not isinstance(item, expected):
+                raise DefinitionTypeError(f"commit: {kind} holds {item!r}, which is a {type(item).__name__}")
+        given.append(tuple(item.to_spec() for item in items))
+    return Graph(datasets=given[0], featuresets=given[1])
+
+
+def build_graph(datasets: Sequence[Dataset], featuresets: Sequence[Featureset]) -> Graph:
+    """Gather definitions into a graph, without those that are marked as deleted; see `gather`."""
+    return without_deleted(gather(datasets, featuresets))
+
+
+def require_message(message: object) -> None:
+    """Check the message of a commit.
+
+    Raises:
+        DefinitionTypeError: It is no text.
+    """
+    if not isinstance(message, str):
+        raise DefinitionTypeError(f"commit: the message is a str, not {message!r}; it comes before the datasets")
+
+
+def require_branch_name(name: object) -> str:
+    """Check the name of a new branch.
+
+    Raises:
+        InvalidInputError: It is empty or has other characters than letters, digits, `_`, `.`, `-` and `/`.
+    """
+    if not isinstance(name, str) or not _BRANCH.fullmatch(name):
+        raise InvalidInputError(f"{name!r} can't name a branch: letters, digits, _ . - and / are possible")
+    return name
+
+
+def name_list(names: str | Sequence[str] | None) -> str | None:
+    """Join names with commas; one name stands for itself."""
+    return names if names is None or isinstance(names, str) else ",".join(names)
+
+
+class Queue:
+    """Entities that wait for a commit."""
+
+    def __init__(self) -> None:
+        self.datasets: list[Dataset] = []
+        self.featuresets: list[Featureset] = []
+
+    def add(self, entity: object) -> None:
+        """Put a dataset or featureset at the end.
+
+        Raises:
+            DefinitionError: There is one of this name already.
+            NotImplementedError: It is neither.
+        """
+        match entity:
+            case Dataset():
+                _append(self.datasets, entity, "dataset")
+            case Featureset():
+                _append(self.featuresets, entity, "featureset")
+            case _:
+                raise NotImplementedError(
+                    f"add: datasets and featuresets can be added, not {entity!r}, which is a {type(entity).__name__}"
+                )
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self.datasets.clear()
+        self.featuresets.clear()
+
+
+Entity = TypeVar("Entity", Dataset, Featureset)
+
+
+def _append(queue: list[Entity], entity: Entity, kind: str) -> None:
+    if entity.fqn() in [other.fqn() for other in queue]:
+        raise DefinitionError(f"add: {kind} {entity.fqn()} was added already")
+    queue.append(entity)

@@ -1,0 +1,65 @@
+"""A branch of the mock: its definitions, its data, and queries over both."""
+
+from collections.abc import Sequence
+
+from caraway.engine_local import LocalEngine
+from caraway.graph.merging import merge, without_deleted
+from caraway.graph.specs import Graph
+from caraway.graph.validation import validate
+from caraway.query import Catalog, Instants, QueryEngine
+
+
+class Branch:
+    """One state of a branch: a commit makes another one, data goes into the engine.
+
+    `env` is the environment of the commit. A branch is a `Reader` of its own queries.
+    """
+
+    def __init__(self, graph: Graph, env: str | None, engine: LocalEngine) -> None:
+        self.graph = graph
+        self.env = env
+        self.engine = engine
+        self.catalog = Catalog("mock", graph)
+        self.queries = QueryEngine(self.catalog, self)
+
+    @classmethod
+    def empty(cls) -> "Branch":
+        """Return a branch without definitions."""
+        return cls(Graph(), None, LocalEngine())
+
+    def copy(self) -> "Branch":
+        """Return a branch with the same content that goes its own way from here on."""
+        return Branch(self.graph, self.env, self.engine.copy())
+
+    def committed(self, given: Graph, env: str | None, *, incremental: bool) -> "Branch":
+        """Return what the branch is after a commit; itself it stays as it is.
+
+        Args:
+            given: What is committed, after the selection of the environment, with what is marked as deleted.
+            env: The environment.
+            incremental: Whether what isn't mentioned stays, with its data.
+
+        Raises:
+            CommitError: The definitions don't fit together, or don't follow on what is there.
+            CommitTypeError: The same, where the API has a TypeError.
+        """
+        # First names and owners of what is given: twice the same name would silently be one in a union.
+        validate(given, partial=incremental)
+        if not incremental:
+            wanted = without_deleted(given)
+            return Branch(wanted, env, LocalEngine(wanted.datasets))
+        graph = merge(self.graph, given, incremental=True)
+        validate(graph)
+        given_versions = {spec.name: spec.version for spec in given.datasets}
+        keep = {
+            spec.name for spec in self.graph.datasets if given_versions.get(spec.name, spec.version) == spec.version
+        }
+        engine = self.engine.copy()
+        engine.replace_datasets(graph.datasets, keep=keep)
+        return Branch(graph, env, engine)
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read rows of a keyed dataset; see `caraway.query.Reader`."""
+        return self.engine.lookup(dataset, keys, at_us, columns)

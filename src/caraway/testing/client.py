@@ -1,0 +1,401 @@
+"""`MockClient`: a client without a server, for unit tests."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+
+from caraway.client import Client, Response
+from caraway.client.arguments import (
+    Queue,
+    check_erase_keys,
+    dataset_name,
+    erase_rows,
+    gather,
+    input_features,
+    key_frame,
+    output_features,
+    require_columns,
+    require_message,
+)
+from caraway.client.client import MAIN_BRANCH
+from caraway.datasets.dataset import Dataset
+from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
+from caraway.featuresets.features import Feature
+from caraway.featuresets.featureset import Featureset
+from caraway.graph.envs import for_env, require_env
+from caraway.graph.validation import validate_placement
+from caraway.query import DatasetLookups
+from caraway.testing import hooks
+from caraway.testing.branch import Branch
+from caraway.testing.catalogue import describe, lineage_of
+from caraway.testing.feeding import log_dataset, log_webhook
+from caraway.testing.frames import arrow_frame, key_rows
+from caraway.testing.queries import compute, look_up, row_times
+from caraway.testing.responses import failed, ok
+
+
+class MockClient(Client):
+    """A client that keeps branches, definitions and data in memory and computes everything at once.
+
+    Lookups and secrets outside of extractors are answered by the client that was made last.
+
+    Args:
+        branch: The branch to work on, which is made beside main; main by default.
+    """
+
+    def __init__(self, branch: str | None = None) -> None:
+        # No connection is made: every method that would use one is overridden.
+        self.url = "mock"
+        self.token = ""
+        self._branch = branch or MAIN_BRANCH
+        self._queue = Queue()
+        self._branches = {name: Branch.empty() for name in dict.fromkeys((MAIN_BRANCH, self._branch))}
+        self._secrets: dict[str, str] = {}
+        hooks.announce(self)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+    def commit(  # noqa: PLR0917 (the API's signature)
+        self,
+        message: str,
+        datasets: Sequence[Dataset] | None = None,
+        featuresets: Sequence[Featureset] | None = None,
+        preview: bool = False,  # noqa: ARG002, FBT001, FBT002 (ignored)
+        env: str | None = None,
+        incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        backfill: bool = True,  # noqa: ARG002, FBT001, FBT002 (ignored)
+    ) -> Response:
+        """Make these definitions those of the branch, and wipe its data, unless the commit is incremental.
+
+        Args:
+            message: What the commit is about.
+            datasets: The datasets.
+            featuresets: The featuresets.
+            preview: Ignored.
+            env: Take only the sources, pipelines and extractors that are for this environment.
+            incremental: Keep what isn't mentioned, and the data of what doesn't change.
+            backfill: Ignored.
+
+        Raises:
+            CommitError: The definitions don't fit together, or don't follow on what is there.
+            DefinitionTypeError: A list holds something else than datasets or featuresets.
+        """
+        require_message(message)
+        self._queue.clear()
+        require_env(env)
+        defined = gather(datasets or (), featuresets or ())
+        validate_placement(defined, env)
+        graph = for_env(defined, env)
+        with hooks.secrets_of(self.get_secret):
+            self._branches[self._branch] = self._current().committed(graph, env, incremental=incremental)
+        return ok()
+
+    def log(
+        self,
+        webhook: str,
+        endpoint: str,
+        df: pd.DataFrame,
+        batch_size: int = 1000,  # noqa: ARG002 (one chunk)
+        *,
+        retry_timeout: float = 0.0,  # noqa: ARG002 (nothing to try again)
+    ) -> Response:
+        """Give rows to every dataset, of any branch, that has this endpoint; derived datasets follow at once.
+
+        Raises:
+            UnknownEntityError: No dataset has the endpoint.
+            InvalidInputError: A column is missing or a value doesn't fit; then no row is stored.
+        """
+        if not len(df):
+            return ok()
+        with hooks.secrets_of(self.get_secret):
+            log_webhook(self._branches, webhook, endpoint, df)
+        return ok()
+
+    def query(  # noqa: PLR0917 (the API's signature)
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        input_dataframe: pd.DataFrame,
+        log: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        workflow: str | None = None,  # noqa: ARG002 (goes with log)
+        sampling_rate: float | None = None,  # noqa: ARG002 (goes with log)
+        *,
+        timestamps: "pd.Series[Any] | None" = None,
+    ) -> pd.DataFrame:
+        """Compute features for each row of a frame; see `Client.query`.
+
+        Raises:
+            NotImplementedError: `log` is set.
+            InvalidInputError: An argument is wrong, the frame lacks a column, or a feature can't be computed.
+            ExtractorError: An extractor failed.
+        """
+        if log:
+            raise NotImplementedError("query: a mock client keeps no features, leave log=True out")
+        given, wanted = input_features(inputs, "query"), output_features(outputs, "query")
+        frame = require_columns(input_dataframe, list(given), "query")
+        branch = self._current()
+        if not wanted or not len(frame):
+            return pd.DataFrame()
+        at = None if timestamps is None else row_times(timestamps, len(frame))
+        with hooks.secrets_of(self.get_secret):
+            return compute(branch.queries, given, list(wanted), frame, at)
+
+    def query_offline(  # noqa: PLR0917 (the API's signature)
+        self,
+        inputs: Sequence[Feature | str],
+        outputs: Sequence[Feature | Featureset | str],
+        timestamp_column: str,
+        input_dataframe: pd.DataFrame | None = None,
+        input_s3: Any = None,  # noqa: ANN401 (refused)
+        output_s3: Any = None,  # noqa: ANN401 (refused)
+        feature_to_column_map: Any = None,  # noqa: ANN401 (refused)
+        workflow: str | None = None,  # noqa: ARG002 (a tag)
+        use_v2: bool = True,  # noqa: ARG002, FBT001, FBT002 (one engine)
+        num_dpus: int | None = None,  # noqa: ARG002 (no workers)
+    ) -> Any:  # noqa: ANN401 (a frame here, a dict from a server)
+        """Compute features for each row of a frame as of the row's time.
+
+        Returns:
+            The frame of features, with the time stamps as its last column.
+
+        Raises:
+            AssertionError: An argument for S3 is given.
+            InvalidInputError: There is no frame, or it doesn't fit.
+            KeyError: The frame has no such time stamp column.
+            ExtractorError: An extractor failed.
+        """
+        s3 = {"input_s3": input_s3, "output_s3": output_s3, "feature_to_column_map": feature_to_column_map}
+        if used := [name for name, value in s3.items() if value is not None]:
+            raise AssertionError(f"query_offline: a mock client has no S3, leave {', '.join(used)} out")
+        if input_dataframe is None:
+            raise InvalidInputError("query_offline: a mock client needs input_dataframe")
+        given, wanted = input_features(inputs, "query_offline"), output_features(outputs, "query_offline")
+        frame = require_columns(input_dataframe, list(given), "query_offline")
+        if timestamp_column not in frame.columns:
+            raise UnknownEntityError(
+                f"query_offline: the frame has no time stamp column {timestamp_column!r}; columns: "
+                f"{', '.join(map(str, frame.columns))}"
+            )
+        branch = self._current()
+        if not wanted or not len(frame):
+            return pd.DataFrame()
+        at = row_times(frame[timestamp_column], len(frame))
+        with hooks.secrets_of(self.get_secret):
+            result = compute(branch.queries, given, list(wanted), frame, at)
+        result = result.drop(columns=timestamp_column, errors="ignore")
+        result[timestamp_column] = pd.DatetimeIndex(pd.to_datetime(at, unit="us", utc=True)).as_unit("ns")
+        return result
+
+    def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
+        """Answer that there is no such query: all are done when `query_offline` returns."""
+        return failed(404, f"a mock client answers at once, there is no offline query {request_id}")
+
+    def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
+        """Answer that there is no such query: all are done when `query_offline` returns."""
+        return self.track_offline_query(request_id)
+
+    def lookup(
+        self,
+        dataset: Dataset | str,
+        keys: pd.DataFrame | list[dict[str, Any]],
+        fields: Sequence[Any] | None = None,
+        timestamps: "pd.Series[Any] | Sequence[Any] | None" = None,
+    ) -> "tuple[pd.DataFrame | pd.Series[Any], pd.Series[bool]]":
+        """Read rows of a keyed dataset; see `Client.lookup`.
+
+        Raises:
+            UnknownEntityError: The branch has no such dataset.
+            InvalidInputError: An argument is wrong, or the dataset lacks the index.
+        """
+        name = dataset_name(dataset, "lookup")
+        frame = key_frame(keys, f"lookup of {name}")
+        self._current().catalog.dataset(name)
+        at = None if timestamps is None else row_times(timestamps, len(frame))
+        return look_up(self.lookups(past=at is not None), name, frame, [str(field) for field in fields or ()], at)
+
+    def lookups(self, *, past: bool) -> DatasetLookups:
+        """Return what answers lookups in the current branch; `past` asks for the offline index."""
+        branch = self._current()
+        return DatasetLookups(branch.catalog, branch, past=past)
+
+    def inspect(self, dataset: Dataset | str, n: int = 10) -> pd.DataFrame:
+        """Return the stored rows of a dataset: all of them, or `n` random ones if there are more.
+
+        Raises:
+            InvalidInputError: The branch has no such dataset.
+        """
+        frame = self.get_dataset_df(dataset_name(dataset, "inspect"))
+        return frame if len(frame) <= n else frame.sample(n).reset_index(drop=True)
+
+    def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
+        """Remove all rows with these erase keys from a dataset, and any that come later.
+
+        Returns:
+            A response, 404 if the branch has no such dataset.
+
+        Raises:
+            InvalidInputError: A column is no erase key, one is missing, or a value doesn't fit.
+            DefinitionTypeError: The dataset is neither a dataset nor a name.
+        """
+        name = dataset_name(dataset, "erase")
+        where = f"erase in {name}"
+        frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, where)
+        branch = self._current()
+        spec = branch.catalog.datasets.get(name)
+        if spec is None:
+            return failed(404, f"erase: branch {self._branch} has no dataset {name}")
+        check_erase_keys(frame, [field.name for field in spec.fields if field.erase_key], where)
+        branch.engine.erase(name, key_rows(spec, frame))
+        return ok()
+
+    def get_secret(self, name: str) -> str:
+        """Return a secret.
+
+        Raises:
+            UnknownEntityError: There is none of this name.
+        """
+        self._require_secret(name)
+        return self._secrets[name]
+
+    def add_secret(self, name: str, value: str) -> Response:
+        """Store a secret, for all branches."""
+        self._secrets[name] = value
+        return ok()
+
+    def update_secret(self, name: str, value: str) -> Response:
+        """Change a secret, or store it."""
+        return self.add_secret(name, value)
+
+    def delete_secret(self, name: str) -> Response:
+        """Forget a secret.
+
+        Raises:
+            UnknownEntityError: There is none of this name.
+        """
+        self._require_secret(name)
+        del self._secrets[name]
+        return ok()
+
+    def init_branch(self, name: str) -> Response:
+        """Make an empty branch and check it out.
+
+        Raises:
+            InvalidInputError: It exists.
+        """
+        if name in self._branches:
+            raise InvalidInputError(f"init_branch: branch {name} exists; check it out, or choose another name")
+        self._branches[name] = Branch.empty()
+        self._branch = name
+        return ok()
+
+    def clone_branch(self, name: str, from_branch: str) -> Response:
+        """Make a branch with the definitions and data of another one, and check it out.
+
+        Raises:
+            ConflictError: It exists.
+            UnknownEntityError: The other one doesn't.
+        """
+        source = self._existing(from_branch)
+        if name in self._branches:
+            raise ConflictError(f"clone_branch: branch {name} exists; choose another name")
+        self._branches[name] = source.copy()
+        self._branch = name
+        return ok()
+
+    def delete_branch(self, name: str) -> Response:
+        """Delete a branch; if it is the current one, main is checked out.
+
+        Raises:
+            ConflictError: It is main.
+            UnknownEntityError: It doesn't exist.
+        """
+        if name == MAIN_BRANCH:
+            raise ConflictError("delete_branch: main can't be deleted")
+        self._existing(name)
+        del self._branches[name]
+        if self._branch == name:
+            self._branch = MAIN_BRANCH
+        return ok()
+
+    def list_branches(self) -> list[str]:
+        """Return the names of all branches."""
+        return list(self._branches)
+
+    def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
+        """Go to a branch; `init` makes it if it is missing."""
+        if init and name not in self._branches:
+            self.init_branch(name)
+        self._branch = name
+
+    def xray(
+        self,
+        datasets: str | Sequence[str] | None = None,
+        featuresets: str | Sequence[str] | None = None,
+        fields: Sequence[str] | None = None,
+        *,
+        properties: Sequence[str] | None = None,
+    ) -> dict[str, Any]:
+        """Describe what the branch holds; see `Client.xray`.
+
+        Raises:
+            UnknownEntityError: There is no such dataset or featureset.
+            InvalidInputError: There is no such property.
+        """
+        return describe(self._current(), datasets, featuresets, fields if fields is not None else properties)
+
+    def lineage(self) -> dict[str, Any]:
+        """Return what is computed from what, in the branch."""
+        return lineage_of(self._current().graph)
+
+    def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
+        """Return all rows that a dataset ever had, ordered by time stamp, on Arrow.
+
+        Raises:
+            InvalidInputError: The branch has no such dataset.
+        """
+        branch = self._current()
+        spec = branch.catalog.datasets.get(dataset_name)
+        if spec is None:
+            known = ", ".join(branch.catalog.datasets) or "none"
+            raise InvalidInputError(f"branch {self._branch} has no dataset {dataset_name!r}; datasets: {known}")
+        return arrow_frame(spec, branch.engine.rows(dataset_name))
+
+    def get_datasets(self) -> list[Any]:
+        """Return the datasets of the current branch."""
+        return list(self._current().graph.datasets)
+
+    def get_featuresets(self) -> list[Any]:
+        """Return the featuresets of the current branch."""
+        return list(self._current().graph.featuresets)
+
+    def log_rows(self, dataset: str, df: pd.DataFrame) -> None:
+        """Write rows to a dataset itself; see `caraway.testing.log`."""
+        with hooks.secrets_of(self.get_secret):
+            log_dataset(self._branches, self._branch, dataset, df)
+
+    def sleep(self, seconds: float = 0) -> None:
+        """Do nothing: everything is up to date."""
+
+    def is_integration_client(self) -> bool:
+        """Tell that there is no server."""
+        return False
+
+    def integration_mode(self) -> str:
+        """Return "mock"."""
+        return "mock"
+
+    def _current(self) -> Branch:
+        return self._existing(self._branch)
+
+    def _existing(self, name: str) -> Branch:
+        branch = self._branches.get(name)
+        if branch is None:
+            raise UnknownEntityError(f"there is no branch {name!r}; branches: {', '.join(self._branches)}")
+        return branch
+
+    def _require_secret(self, name: str) -> None:
+        if name not in self._secrets:
+            known = ", ".join(self._secrets) or "none"
+            raise UnknownEntityError(f"there is no secret {name!r}; secrets: {known}")

@@ -1,0 +1,62 @@
+"""`mock`: a test gets a client as its argument `client`; and `log`, which needs no webhook."""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from caraway.client.arguments import dataset_name
+from caraway.datasets.dataset import Dataset
+from caraway.errors import InvalidInputError
+from caraway.testing import hooks
+from caraway.testing.client import MockClient
+from caraway.testing.integration import IntegrationClient
+
+# Tests with this in their name need a server with data.
+NEEDS_DATA = "data_integration"
+RUN_AGAIN = "USE_INT_CLIENT"
+
+
+def mock(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Call a test with a fresh `MockClient` as its keyword argument `client`; other arguments are passed on.
+
+    The name and the rest of the signature stay, so that fixtures, parameters and methods work. A function whose name
+    contains `data_integration` isn't run and gives True. With `USE_INT_CLIENT=1` in the environment the test is run
+    again with an `IntegrationClient`.
+
+    Args:
+        function: A function, a method, or a class whose construction gets the client.
+    """
+
+    @functools.wraps(function, updated=() if isinstance(function, type) else functools.WRAPPER_UPDATES)
+    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any test)
+        if NEEDS_DATA in function.__name__:
+            return True
+        with hooks.forgotten_afterwards():
+            result = function(*args, **kwargs, client=MockClient())
+        if os.environ.get(RUN_AGAIN) == "1":
+            with IntegrationClient() as client:
+                function(*args, **kwargs, client=client)
+        return result
+
+    signature = inspect.signature(function)
+    rest = [parameter for parameter in signature.parameters.values() if parameter.name != "client"]
+    run.__signature__ = signature.replace(parameters=rest)  # type: ignore[attr-defined]  # read by inspect
+    return run
+
+
+def log(dataset: Dataset, df: pd.DataFrame) -> None:
+    """Write rows to a dataset itself, as if they came out of its source or, in the current branch, its pipeline.
+
+    Raises:
+        InvalidInputError: There is no mock client, the dataset isn't committed, or the rows don't fit.
+        DefinitionTypeError: It is no dataset.
+    """
+    name = dataset_name(dataset, "log")
+    client = hooks.newest_client()
+    if client is None:
+        raise InvalidInputError(f"log: there is no MockClient; commit dataset {name} with one first")
+    client.log_rows(name, df)

@@ -1,0 +1,105 @@
+"""Rows on their way into the branches of a mock client."""
+
+from collections.abc import Callable, Mapping
+
+import pandas as pd
+
+from caraway.engine_local import Change, LocalEngine
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.cdc import ChangeKind, typed_changes
+from caraway.graph.connectors import WebhookConnector
+from caraway.graph.envs import is_selected
+from caraway.graph.records import typed_rows
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec
+from caraway.testing.branch import Branch
+from caraway.testing.frames import dataset_rows
+
+# The environment of the hidden endpoint by which `caraway.testing.log` reaches a dataset.
+TESTING_ENV = "testing"
+
+Step = Callable[[LocalEngine], None]
+
+
+def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, frame: pd.DataFrame) -> None:
+    """Give rows to every dataset that has this endpoint; all of them or, if anything is wrong, none.
+
+    Raises:
+        UnknownEntityError: No dataset has the endpoint.
+        InvalidInputError: A column is missing, a value doesn't fit, or a pipeline failed.
+    """
+    steps = [
+        (branch, _step(dataset, source, frame))
+        for branch in branches.values()
+        for dataset in branch.graph.datasets
+        for source in dataset.sources
+        if isinstance(source.connector, WebhookConnector)
+        and (source.connector.name, source.connector.endpoint) == (webhook, endpoint)
+    ]
+    if not steps:
+        raise UnknownEntityError(
+            f"no dataset has a source at endpoint {endpoint!r} of webhook {webhook!r}; endpoints: "
+            f"{', '.join(_endpoints(branches)) or 'none'}"
+        )
+    _take(steps)
+
+
+def _step(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> Step:
+    if source.cdc is Cdc.DEBEZIUM:
+        changes = [
+            Change(time_us=change.at_us, row=change.row, delete=change.kind is ChangeKind.DELETE)
+            for change in typed_changes(dataset, source, frame)
+        ]
+        return lambda engine: engine.apply_changes(dataset.name, changes)
+    rows = typed_rows(dataset, source, frame)
+    return lambda engine: engine.append(dataset.name, rows)
+
+
+def _take(steps: list[tuple[Branch, Step]]) -> None:
+    """Run all steps on copies, and keep these only if none failed."""
+    engines = {id(branch): (branch, branch.engine.copy()) for branch, _ in steps}
+    for branch, step in steps:
+        step(engines[id(branch)][1])
+    for branch, engine in engines.values():
+        branch.engine = engine
+
+
+def _endpoints(branches: Mapping[str, Branch]) -> list[str]:
+    found = {
+        f"{source.connector.name}/{source.connector.endpoint}"
+        for branch in branches.values()
+        for dataset in branch.graph.datasets
+        for source in dataset.sources
+        if isinstance(source.connector, WebhookConnector)
+    }
+    return sorted(found)
+
+
+def log_dataset(branches: Mapping[str, Branch], current: str, dataset: str, frame: pd.DataFrame) -> None:
+    """Write rows to a dataset itself: in all branches that hold it, or as output of its pipeline in the current one.
+
+    Raises:
+        InvalidInputError: No branch holds it, it is for another environment, or the rows don't fit.
+    """
+    holding = {name: branch for name, branch in branches.items() if dataset in branch.catalog.datasets}
+    if not holding:
+        raise InvalidInputError(f"log: dataset {dataset} isn't committed; commit it with the mock client first")
+    here = holding.get(current)
+    if here is not None and here.catalog.datasets[dataset].pipelines:
+        rows = dataset_rows(here.catalog.datasets[dataset], frame)
+        here.engine.put_derived(dataset, rows)
+        return
+    targets = [branch for branch in holding.values() if not branch.catalog.datasets[dataset].pipelines]
+    reached = [branch for branch in targets if is_selected((TESTING_ENV,), branch.env)]
+    if not reached:
+        environments = ", ".join(sorted({str(branch.env) for branch in holding.values()}))
+        raise InvalidInputError(
+            f"log: dataset {dataset} was committed for env {environments}; rows are logged to a dataset itself in env "
+            f'"{TESTING_ENV}" only: commit without env, or log to its webhook'
+        )
+    _take([(branch, _append(branch.catalog.datasets[dataset], frame)) for branch in reached])
+
+
+def _append(dataset: DatasetSpec, frame: pd.DataFrame) -> Step:
+    rows = dataset_rows(dataset, frame)
+    return lambda engine: engine.append(dataset.name, rows)

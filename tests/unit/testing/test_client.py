@@ -1,0 +1,331 @@
+"""Committing, logging and reading with the mock client."""
+
+# Checkers see classes where decorators make datasets and featuresets.
+# mypy: disable-error-code="arg-type, attr-defined, list-item, no-redef, assignment"
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from caraway import dataset, field
+from caraway.client import Client, Response
+from caraway.connectors import source
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.lib import meta, secrets
+from caraway.testing import MockClient, log, mock
+from tests.unit.testing import shop
+from tests.unit.testing.shop import HOUR, T0, Buyer, Orders, Request, Spending, Users, Vault, commit, filled
+
+__owner__ = "tests@example.com"
+
+LATER = T0 + 3 * HOUR
+
+
+def ask(client: Any, *outputs: Any, user: int = 1, at: datetime | None = None) -> Any:
+    frame = pd.DataFrame({"Request.user": [user], "Request.limit": [None]})
+    times = None if at is None else pd.Series([at])
+    answer = client.query([Request.user, "Request.limit"], list(outputs), frame, timestamps=times)
+    return answer.iloc[0].tolist()
+
+
+@pytest.mark.spec("featuresets:9.2:8", "featuresets:9.2:4", "featuresets:9.2:5", "featuresets:9.2:3")
+def test_a_mock_client_is_a_client_that_answers_like_a_server() -> None:
+    client = MockClient()
+    assert isinstance(client, Client)
+    response = client.commit("x", [Users])
+    assert (response.status_code, response["status_code"], response.json()) == (200, 200, {})
+    assert (client.is_integration_client(), client.integration_mode()) == (False, "mock")
+    client.sleep()
+    client.sleep(60)
+    failure = client.erase("Nobody", pd.DataFrame({"user": [1]}))
+    assert failure.status_code == 404
+    assert "Nobody" in failure.json()["error"]
+
+
+@pytest.mark.spec(
+    "featuresets:9.2:2", "featuresets:5.1:1", "featuresets:5.1:2", "featuresets:5.1:3", "featuresets:5.1:6"
+)
+def test_a_commit_is_the_new_content_whatever_preview_and_backfill_say() -> None:
+    client = filled()
+    assert [d.name for d in client.get_datasets()] == ["Users", "Orders", "Spending"]
+    client.commit("", [Users], preview=True, backfill=False)
+    assert [d.name for d in client.get_datasets()] == ["Users"]
+    assert client.get_featuresets() == []
+    assert client.get_dataset_df("Users").empty
+
+
+@pytest.mark.spec("featuresets:5.1:5", "featuresets:5.1b:1")
+def test_an_incremental_commit_keeps_the_rest_and_the_data() -> None:
+    client = filled()
+    client.commit("more", featuresets=[Vault], incremental=True)
+    client.commit("again", [Users], incremental=True)
+    assert [f.name for f in client.get_featuresets()] == ["Request", "Buyer", "Vault"]
+    assert len(client.get_dataset_df("Users")) == 3
+    assert ask(client, Buyer.name, Buyer.orders) == ["Anna", 2]
+
+
+@pytest.mark.spec("featuresets:5.1b:2")
+def test_a_greater_version_resets_the_data_of_that_dataset_alone() -> None:
+    @source(shop.hook.endpoint("users"), disorder="1d", cdc="upsert")
+    @dataset(index=True, version=2)
+    class Users:
+        user: int = field(key=True)
+        name: str
+        city: str | None
+        age: int | None
+        at: datetime
+
+    client = filled()
+    client.commit("ages", [Users], incremental=True)
+    assert client.get_dataset_df("Users").empty
+    assert len(client.get_dataset_df("Orders")) == 3
+
+
+def test_what_is_marked_as_deleted_goes() -> None:
+    @meta(owner="a@b.co", deleted=True)
+    @dataset
+    class Orders:
+        at: datetime
+
+    client = MockClient()
+    client.commit("x", [Users, shop.OnlineNotes])
+    client.commit("x", [Users, Orders])
+    assert [d.name for d in client.get_datasets()] == ["Users"]
+    client.commit("y", [shop.Orders], incremental=True)
+    client.commit("z", [Orders], incremental=True)
+    assert [d.name for d in client.get_datasets()] == ["Users"]
+
+
+@pytest.mark.spec("featuresets:5.1:4")
+def test_an_environment_selects_sources() -> None:
+    @source(shop.hook.endpoint("a"), disorder="1d", cdc="append", env="prod")
+    @source(shop.hook.endpoint("b"), disorder="1d", cdc="append", env="~prod")
+    @dataset
+    class Events:
+        value: int
+        at: datetime
+
+    client = MockClient()
+    client.commit("x", [Events], env="prod")
+    frame = pd.DataFrame({"value": [1], "at": [T0]})
+    client.log("shop", "a", frame)
+    with pytest.raises(UnknownEntityError, match="shop/a"):
+        client.log("shop", "b", frame)
+    assert len(client.get_dataset_df("Events")) == 1
+
+
+@pytest.mark.spec("featuresets:9.2:6")
+def test_derived_datasets_follow_before_log_returns() -> None:
+    client = filled()
+    assert ask(client, Buyer.orders, Buyer.is_regular) == [2, True]
+    assert client.log("shop", "orders", shop.orders((1, 1.0, LATER), (2, 1.0, LATER))).status_code == 200
+    assert ask(client, Buyer.orders) == [3]
+    assert client.log("nobody", "nowhere", pd.DataFrame()).status_code == 200
+
+
+def test_columns_that_are_no_fields_are_ignored_and_values_are_cast() -> None:
+    client = MockClient()
+    commit(client)
+    client.log("shop", "orders", pd.DataFrame({"user": ["7"], "amount": [3], "at": ["2024-05-01"], "more": [object()]}))
+    stored = client.get_dataset_df("Orders")
+    assert stored.to_dict("list") == {"user": [7], "amount": [3.0], "at": [pd.Timestamp(T0)]}
+
+
+@pytest.mark.parametrize(
+    ("frame", "said"),
+    [
+        (pd.DataFrame({"user": [1], "at": [T0]}), ["Orders", "amount"]),
+        (pd.DataFrame({"user": [1], "amount": [1.0]}), ["Orders", "at"]),
+        (pd.DataFrame({"user": [1, 2], "amount": [1.0, "much"], "at": [T0, T0]}), ["Orders", "amount", "much"]),
+        (pd.DataFrame({"user": [None], "amount": [1.0], "at": [T0]}), ["Orders", "user"]),
+    ],
+)
+def test_rows_that_do_not_fit_are_refused_as_a_whole(frame: pd.DataFrame, said: list[str]) -> None:
+    client = filled()
+    with pytest.raises(InvalidInputError) as raised:
+        client.log("shop", "orders", frame)
+    assert all(words in str(raised.value) for words in said)
+    assert len(client.get_dataset_df("Orders")) == 3
+
+
+@pytest.mark.spec("featuresets:9.2:1")
+def test_all_rows_ever_are_shown_in_order_on_arrow() -> None:
+    client = filled()
+    stored = client.get_dataset_df("Users")
+    assert stored["name"].tolist() == ["Ann", "Bob", "Anna"]
+    assert stored["city"].tolist() == ["Rome", pd.NA, "Oslo"]
+    assert all(isinstance(dtype, pd.ArrowDtype) for dtype in stored.dtypes)
+    commit(client)
+    empty = client.get_dataset_df("Users")
+    assert (len(empty), list(empty)) == (0, ["user", "name", "city", "at"])
+    with pytest.raises(InvalidInputError, match="Nobody"):
+        client.get_dataset_df("Nobody")
+
+
+def test_reads_are_as_of_their_time_and_the_future_is_invisible() -> None:
+    client = filled()
+    assert ask(client, Buyer.name, at=T0 - HOUR) == ["nobody"]
+    assert ask(client, Buyer.name, Buyer.orders, at=T0) == ["Ann", 1]
+    assert ask(client, Buyer.name, Buyer.orders, at=LATER) == ["Anna", 2]
+    soon = datetime.now(UTC) + timedelta(days=1)
+    client.log("shop", "users", shop.users((1, "Annabel", None, soon)))
+    assert ask(client, Buyer.name) == ["Anna"]
+    assert ask(client, Buyer.name, at=soon) == ["Annabel"]
+
+
+def test_late_rows_rewrite_the_past() -> None:
+    client = filled()
+    client.log("shop", "users", shop.users((1, "An", None, T0 + HOUR)))
+    client.log("shop", "orders", shop.orders((1, 2.0, T0)))
+    assert ask(client, Buyer.name, Buyer.orders, at=T0 + HOUR) == ["An", 3]
+    assert ask(client, Buyer.name, at=LATER) == ["Anna"]
+
+
+def test_a_deleted_row_is_not_found_from_then_on() -> None:
+    @source(shop.hook.endpoint("changes"), disorder="1d", cdc="debezium")
+    @dataset(index=True)
+    class Prices:
+        item: int = field(key=True)
+        price: float
+        at: datetime
+
+    client = MockClient()
+    client.commit("x", [Prices])
+    row, late = {"item": 1, "price": 2.5, "at": T0.isoformat()}, (T0 + HOUR).timestamp() * 1_000
+    client.log("shop", "changes", pd.DataFrame({"op": ["c"], "before": [None], "after": [row], "ts_ms": [late]}))
+    client.log("shop", "changes", pd.DataFrame({"op": ["d"], "before": [row], "after": [None], "ts_ms": [late]}))
+    times = pd.Series([T0, T0 + HOUR])
+    _, found = client.lookup(Prices, pd.DataFrame({"item": [1, 1]}), timestamps=times)
+    assert found.tolist() == [True, False]
+
+
+@pytest.mark.spec("featuresets:5.6:1")
+def test_lookup_gives_rows_now_and_at_times() -> None:
+    client = filled()
+    keys = pd.DataFrame({"user": [1, 9, 1]})
+    rows, found = client.lookup(Users, keys)
+    assert found.tolist() == [True, False, True]
+    assert isinstance(rows, pd.DataFrame)
+    assert rows["name"].tolist() == ["Anna", pd.NA, "Anna"]
+    assert rows["user"].tolist() == [1, 9, 1]
+    assert rows["at"].isna().tolist() == [False, True, False]
+    for times in (pd.Series([T0, T0, LATER]), ["2024-05-01", T0.timestamp(), LATER.isoformat()]):
+        names, _ = client.lookup("Users", keys.to_dict("records"), ["name"], times)
+        assert isinstance(names, pd.Series)
+        assert (names.name, names.tolist()) == ("name", ["Ann", pd.NA, "Anna"])
+    both, _ = client.lookup(Users, keys, fields=[Users.city, "name"])
+    assert list(both) == ["city", "name"]
+
+
+def test_lookup_in_a_dataset_without_data_gives_nulls_and_defaults() -> None:
+    client = MockClient()
+    commit(client)
+    rows, found = client.lookup(Spending, pd.DataFrame({"user": [1]}))
+    assert isinstance(rows, pd.DataFrame)
+    assert (rows.iloc[0].isna().tolist(), found.tolist()) == ([True, False, True, True], [False])
+    assert rows["mean"].tolist() == [-1.0]
+
+
+@pytest.mark.spec("featuresets:5.6:2")
+def test_inspect_gives_some_rows() -> None:
+    client = filled()
+    assert len(client.inspect(Users)) == 3
+    assert set(client.inspect("Users", n=2)["name"]) <= {"Ann", "Anna", "Bob"}
+    assert len(client.inspect("Users", n=2)) == 2
+
+
+@pytest.mark.spec("featuresets:5.6:3")
+def test_erased_rows_are_gone_and_stay_away() -> None:
+    client = filled()
+    assert client.erase(Users, pd.DataFrame({"user": [1]})).status_code == 200
+    assert ask(client, Buyer.name, Buyer.orders) == ["nobody", 2]
+    client.log("shop", "users", shop.users((1, "Ann", None, LATER)))
+    assert client.get_dataset_df("Users")["name"].tolist() == ["Bob"]
+
+
+@pytest.mark.spec("featuresets:5.6:4", "featuresets:5.6:5")
+def test_xray_and_lineage_describe_the_branch() -> None:
+    client = filled()
+    everything = client.xray()
+    assert [d["name"] for d in everything["datasets"]] == ["Users", "Orders", "Spending"]
+    orders = client.xray("Orders", properties=["name", "rows_ingested", "is_source_dataset"])
+    assert orders == {
+        "datasets": [{"name": "Orders", "is_source_dataset": True, "rows_ingested": 3}],
+        "featuresets": [],
+    }
+    assert client.xray(featuresets=["Buyer"], fields=["name"])["featuresets"] == [{"name": "Buyer"}]
+    edges = {(edge["from"], edge["to"]) for edge in client.lineage()["edges"]}
+    assert {("Orders", "Spending"), ("Spending", "Buyer.mean"), ("Buyer.name", "Buyer.greeting")} <= edges
+
+
+def test_secrets_are_read_inside_extractors() -> None:
+    client = MockClient()
+    client.commit("x", featuresets=[Vault])
+    assert client.add_secret("key", "sesame").status_code == 200
+    assert ask_vault(client) == ["sesame"]
+    client.update_secret("key", "open")
+    client.update_secret("other", "new")
+    assert (client.get_secret("key"), client.get_secret("other")) == ("open", "new")
+    assert secrets.get("key") == "open"
+    MockClient()
+    assert ask_vault(client) == ["open"]
+    client.delete_secret("key")
+    with pytest.raises(KeyError, match="key"):
+        client.get_secret("key")
+
+
+def ask_vault(client: MockClient) -> list[object]:
+    return client.query([Vault.user], [Vault.opened], pd.DataFrame({"Vault.user": [1]}))["Vault.opened"].tolist()
+
+
+def test_a_lookup_in_a_test_reads_the_current_branch_of_the_newest_client() -> None:
+    client = filled()
+    rows, found = Users.lookup(pd.Series([T0, LATER]), user=pd.Series([1, 1]))
+    assert (rows["name"].tolist(), found.tolist()) == (["Ann", "Anna"], [True, True])
+    client.init_branch("empty")
+    commit(client)
+    assert Users.lookup(pd.Series([T0]), user=pd.Series([1]))[1].tolist() == [False]
+    client.checkout("main")
+    assert Users.lookup(pd.Series([T0]), user=pd.Series([1]))[1].tolist() == [True]
+
+
+def test_a_client_that_is_gone_answers_no_lookups() -> None:
+    filled()
+    with pytest.raises(NotImplementedError, match="MockClient"):
+        Users.lookup(pd.Series([T0]), user=pd.Series([1]))
+
+
+def test_rows_can_be_logged_to_a_dataset_itself() -> None:
+    client = MockClient()
+    commit(client)
+    client.clone_branch("dev", "main")
+    log(Orders, shop.orders((1, 10.0, T0)))
+    assert len(client.get_dataset_df("Orders")) == 1
+    client.checkout("main")
+    assert len(client.get_dataset_df("Orders")) == 1
+    assert ask(client, Buyer.orders) == [1]
+
+
+def test_logging_to_a_derived_dataset_replaces_its_content_until_its_input_changes() -> None:
+    client = filled()
+    log(Spending, pd.DataFrame({"user": [1], "mean": [99.0], "orders": [7], "at": [T0]}))
+    assert ask(client, Buyer.mean, Buyer.orders) == [99.0, 7]
+    client.log("shop", "orders", shop.orders((1, 1.0, LATER)))
+    assert ask(client, Buyer.orders) == [3]
+
+
+def test_logging_to_a_dataset_itself_is_for_the_environment_of_tests() -> None:
+    client = MockClient()
+    client.commit("x", [Orders], env="testing")
+    log(Orders, shop.orders((1, 10.0, T0)))
+    client.commit("x", [Orders], env="prod")
+    with pytest.raises(InvalidInputError, match="prod"):
+        log(Orders, shop.orders((1, 10.0, T0)))
+
+
+@mock
+def test_the_decorator_gives_a_fresh_client(client: MockClient) -> None:
+    assert client.get_datasets() == []
+    assert isinstance(client.commit("x"), Response)
