@@ -123,7 +123,7 @@ class LocalEngine:
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         found = [self._find(spec, key, time_us) for key, time_us in zip(keys, times, strict=True)]
         missing = dict.fromkeys((field.name for field in spec.fields), None) | defaults_of(spec)
-        echo = bool(self._tables[dataset].versions)
+        echo = not self._tables[dataset].empty
         rows = [
             row if row is not None else {**missing, **(dict(zip(spec.keys, key, strict=True)) if echo else {})}
             for key, row in zip(keys, found, strict=True)

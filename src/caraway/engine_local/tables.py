@@ -37,6 +37,10 @@ class Table(Protocol):
     """The content of a dataset, or what an operator makes of it."""
 
     @property
+    def empty(self) -> bool:
+        """Tell whether it never has a row."""
+
+    @property
     def versions(self) -> Sequence[Version]:
         """All rows ever, in the order of time and then of arrival."""
 
@@ -58,6 +62,11 @@ class Relation:
         """Take versions in order; none of them is changed ever after."""
         self.keys = keys
         self.versions = versions
+
+    @property
+    def empty(self) -> bool:
+        """See `Table`."""
+        return not self.versions
 
     @cached_property
     def by_key(self) -> Mapping[Key, Sequence[Version]]:

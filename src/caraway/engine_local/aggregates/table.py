@@ -53,6 +53,11 @@ class Aggregated:
         return Relation(self._keys, ordered(self._history()))
 
     @property
+    def empty(self) -> bool:
+        """Tell whether there is no group."""
+        return not self._groups
+
+    @property
     def versions(self) -> Sequence[Version]:
         """All values that a group ever has, those of the future too: rows that will have left the window."""
         return self._relation.versions

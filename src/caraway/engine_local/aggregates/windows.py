@@ -4,6 +4,7 @@ All windows of aggregates come down to this. A value at T is computed from the r
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from caraway.dtypes.durations import US_PER_SECOND
@@ -96,7 +97,7 @@ def sessions(times_us: Sequence[int], gap_us: int) -> list[tuple[int, int]]:
         for position, time_us in enumerate(times_us)
         if not position or _second(time_us) - _second(times_us[position - 1]) > gap_us
     ]
-    return list(zip(starts, [*starts[1:], len(times_us)], strict=True))
+    return list(pairwise([*starts, len(times_us)]))
 
 
 def session_window(first_us: int, last_us: int) -> tuple[int, int]:
