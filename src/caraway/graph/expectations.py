@@ -37,6 +37,21 @@ EXPECTATION_NAMES = frozenset(
 # Which rows a check of two columns leaves out.
 IGNORE_ROW_IF = ("both_values_are_missing", "either_value_is_missing", "neither")
 MATCH_ON = ("any", "all")
+# The names that a type goes by: Python's and this API's, numpy's, pandas's and Spark's.
+TYPE_NAMES: Mapping[str, frozenset[str]] = {
+    "int": frozenset(
+        {"int", "int8", "int16", "int32", "int64", "integer", "long", "bigint", "IntegerType", "LongType"}
+    ),
+    "float": frozenset({"float", "float16", "float32", "float64", "double", "FloatType", "DoubleType"}),
+    "str": frozenset({"str", "string", "str_", "StringType"}),
+    "bool": frozenset({"bool", "bool_", "boolean", "BooleanType"}),
+    "bytes": frozenset({"bytes", "binary", "bytes_", "BinaryType"}),
+    "datetime": frozenset({"datetime", "datetime64", "datetime64[ns]", "Timestamp", "timestamp", "TimestampType"}),
+    "date": frozenset({"date", "DateType"}),
+    "Decimal": frozenset({"Decimal", "decimal", "DecimalType"}),
+    "list": frozenset({"list", "List", "array", "ndarray", "ArrayType"}),
+    "dict": frozenset({"dict", "Dict", "map", "struct", "MapType", "StructType"}),
+}
 # Who reads a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
@@ -94,9 +109,18 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
     return None
 
 
-def condition_fault(arguments: Mapping[str, Any]) -> str | None:
-    """Tell whether a check's row condition can't be read."""
+def type_named(name: str) -> str | None:
+    """Return the type that a name stands for, None if it is no type's."""
+    spelled = name.lower().replace(" ", "").replace(",utc", "")
+    return next((kind for kind, names in TYPE_NAMES.items() if spelled in {n.lower() for n in names}), None)
+
+
+def unsupported(arguments: Mapping[str, Any]) -> str | None:
+    """Tell what of a check's arguments can't be carried out, if something can't."""
     parser = arguments.get("condition_parser")
     if parser is not None and parser not in CONDITION_PARSERS:
         return f"condition_parser {parser!r} isn't supported; parsers: {', '.join(CONDITION_PARSERS)}"
+    for name in (*([arguments["type_"]] if "type_" in arguments else []), *arguments.get("type_list", ())):
+        if type_named(str(name)) is None:
+            return f"there is no type {name!r}; types: {', '.join(TYPE_NAMES)}"
     return None

@@ -1,7 +1,7 @@
 """Expectations: known checks, of columns that are there."""
 
 from caraway.errors import CommitError
-from caraway.graph.expectations import argument_fault, arguments_of, columns_of, condition_fault, is_known
+from caraway.graph.expectations import argument_fault, arguments_of, columns_of, is_known, unsupported
 from caraway.graph.trees import is_terminal
 from caraway.graph.validation_scope import Scope
 
@@ -25,7 +25,7 @@ def expectations_are_sound(scope: Scope) -> None:
             for column in columns_of(arguments):
                 if column not in names:
                     raise CommitError(f"{where}: {expectation.name}: no column {column}; columns: {', '.join(names)}")
-            if fault := argument_fault(expectation.name, arguments) or condition_fault(arguments):
+            if fault := argument_fault(expectation.name, arguments) or unsupported(arguments):
                 raise CommitError(f"{where}: {expectation.name}: {fault}")
 
 

@@ -1,0 +1,352 @@
+"""Counting the rows that are as expected: the meaning of each check, a row at a time.
+
+Nothing is rejected here: who holds the rows adds the counts up and tells whoever asks. An exception inside of a check
+counts as a failure of the row.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from dateutil.parser import parse as parse_time
+from jsonschema.validators import validator_for
+
+from caraway.dtypes.values import is_null
+from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_of, columns_of, type_named
+
+Arguments = Mapping[str, Any]
+# Tells whether a value, or the values of several columns, are as expected.
+Predicate = Callable[..., bool]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How many rows a check let pass. `name` is that of the check with its columns, and a number if it comes again."""
+
+    name: str
+    successes: int
+    failures: int
+    skipped: int
+    mostly: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether enough of the rows that were looked at are as expected; so it is if there were none."""
+        evaluated = self.successes + self.failures
+        return evaluated == 0 or self.successes / evaluated >= self.mostly
+
+
+def check_rows(suite: ExpectationSuite, frame: pd.DataFrame) -> tuple[Outcome, ...]:
+    """Carry out the checks of a dataset on rows that enter it.
+
+    Args:
+        suite: The checks.
+        frame: The rows, with all columns of the dataset.
+
+    Returns:
+        The outcome of each check, in order.
+    """
+    names = expectation_names(suite)
+    return tuple(_check(name, item, frame) for name, item in zip(names, suite.expectations, strict=True))
+
+
+def expectation_names(suite: ExpectationSuite) -> tuple[str, ...]:
+    """Name each check after its function and columns; one that comes again has a number."""
+    seen: Counter[str] = Counter()
+    names = []
+    for item in suite.expectations:
+        name = f"{item.name}:{','.join(columns_of(arguments_of(item)))}"
+        seen[name] += 1
+        names.append(name if seen[name] == 1 else f"{name}:{seen[name]}")
+    return tuple(names)
+
+
+def _check(name: str, expectation: Expectation, frame: pd.DataFrame) -> Outcome:
+    arguments = arguments_of(expectation)
+    columns = [frame[column].tolist() for column in columns_of(arguments)]
+    meant = _condition(arguments, frame)
+    skips = _SKIPS.get(expectation.name, _null_is_skipped)
+    predicate = _PREDICATES[expectation.name](arguments)
+    successes = failures = 0
+    for row, counts in zip(zip(*columns, strict=True), meant, strict=True):
+        if not counts or skips(row, arguments):
+            continue
+        if _holds(predicate, row):
+            successes += 1
+        else:
+            failures += 1
+    return Outcome(
+        name=name,
+        successes=successes,
+        failures=failures,
+        skipped=len(frame) - successes - failures,
+        mostly=1.0 if arguments.get("mostly") is None else float(arguments["mostly"]),
+    )
+
+
+def _condition(arguments: Arguments, frame: pd.DataFrame) -> list[bool]:
+    condition = arguments.get("row_condition")
+    if condition is None:
+        return [True] * len(frame)
+    found = frame.reset_index(drop=True).eval(condition, engine="python")
+    return [not is_null(value) and bool(value) for value in pd.Series(found, index=range(len(frame)))]
+
+
+def _holds(predicate: Predicate, row: Sequence[Any]) -> bool:
+    try:
+        return bool(predicate(*row))
+    except Exception:  # noqa: BLE001 (a check that breaks on a row has not passed)
+        return False
+
+
+# Which rows are left out
+
+
+def _null_is_skipped(row: Sequence[Any], _arguments: Arguments) -> bool:
+    return is_null(row[0])
+
+
+def _nothing_is_skipped(_row: Sequence[Any], _arguments: Arguments) -> bool:
+    return False
+
+
+def _pair_is_skipped(row: Sequence[Any], arguments: Arguments) -> bool:
+    nulls = sum(map(is_null, row))
+    match arguments.get("ignore_row_if"):
+        case "neither":
+            return False
+        case "either_value_is_missing":
+            return nulls > 0
+        case _:
+            return nulls == len(row)
+
+
+def _empty_row_is_skipped(row: Sequence[Any], _arguments: Arguments) -> bool:
+    return all(map(is_null, row))
+
+
+_SKIPS: Mapping[str, Callable[[Sequence[Any], Arguments], bool]] = {
+    "expect_column_values_to_not_be_null": _nothing_is_skipped,
+    "expect_column_values_to_be_null": _nothing_is_skipped,
+    "expect_column_pair_values_to_be_equal": _pair_is_skipped,
+    "expect_column_pair_values_a_to_be_greater_than_b": _pair_is_skipped,
+    "expect_column_pair_values_to_be_in_set": _pair_is_skipped,
+    "expect_multicolumn_sum_to_equal": _empty_row_is_skipped,
+}
+
+
+# What passes
+
+
+def _of_type(names: Sequence[str]) -> Predicate:
+    kinds = {type_named(name) for name in names}
+    return lambda value: _kind(value) in kinds
+
+
+def _kind(value: object) -> str | None:
+    match value:
+        case bool() | np.bool_():
+            return "bool"
+        case int() | np.integer():
+            return "int"
+        case float() | np.floating():
+            return "float"
+        case str():
+            return "str"
+        case bytes():
+            return "bytes"
+        case datetime() | np.datetime64():
+            return "datetime"
+        case date():
+            return "date"
+        case Decimal():
+            return "Decimal"
+        case list() | tuple() | np.ndarray():
+            return "list"
+        case Mapping():
+            return "dict"
+        case _:
+            return None
+
+
+def _in_set(arguments: Arguments) -> Predicate:
+    options = arguments["value_set"]
+    read = _reader(arguments)
+    return lambda value: any(_equal(read(value), _as(read(option), read(value))) for option in options)
+
+
+def _not_in_set(arguments: Arguments) -> Predicate:
+    member = _in_set(arguments)
+    return lambda value: not member(value)
+
+
+def _between(arguments: Arguments) -> Predicate:
+    low, high = arguments.get("min_value"), arguments.get("max_value")
+    read = _reader(arguments)
+
+    def holds(value: object) -> bool:
+        found: Any = _instant(read(value))
+        if low is not None:
+            bound = _as(read(low), found)
+            if found < bound or (arguments.get("strict_min") and found == bound):
+                return False
+        if high is not None:
+            bound = _as(read(high), found)
+            if found > bound or (arguments.get("strict_max") and found == bound):
+                return False
+        # What compares with nothing lies nowhere.
+        return bool(found == found)  # noqa: PLR0124
+
+    return holds
+
+
+def _length_between(arguments: Arguments) -> Predicate:
+    low, high = arguments.get("min_value"), arguments.get("max_value")
+    return lambda value: (low is None or len(value) >= low) and (high is None or len(value) <= high)
+
+
+def _length_equals(arguments: Arguments) -> Predicate:
+    return lambda value: len(value) == arguments["value"]
+
+
+def _patterns(patterns: Sequence[str], wanted: Callable[[Sequence[bool]], bool]) -> Predicate:
+    compiled = [re.compile(pattern) for pattern in patterns]
+    return lambda value: wanted([pattern.search(value) is not None for pattern in compiled])
+
+
+def _none(found: Sequence[bool]) -> bool:
+    return not any(found)
+
+
+def _unless_not_text(predicate: Predicate) -> Predicate:
+    """A pattern is found in text only; that it isn't in anything else says nothing."""
+
+    def holds(value: object) -> bool:
+        if not isinstance(value, str):
+            raise TypeError(f"{type(value).__name__} is no text")
+        return predicate(value)
+
+    return holds
+
+
+def _strftime(arguments: Arguments) -> Predicate:
+    return lambda value: isinstance(datetime.strptime(value, arguments["strftime_format"]), datetime)  # noqa: DTZ007 (whether it can be read)
+
+
+def _dateutil(_arguments: Arguments) -> Predicate:
+    return lambda value: isinstance(parse_time(value), datetime)
+
+
+def _json(_arguments: Arguments) -> Predicate:
+    def holds(value: str) -> bool:
+        json.loads(value)
+        return True
+
+    return holds
+
+
+def _json_schema(arguments: Arguments) -> Predicate:
+    schema = arguments["json_schema"]
+    validator = validator_for(schema)(schema)
+    return lambda value: validator.is_valid(json.loads(value))
+
+
+def _pair_equal(_arguments: Arguments) -> Predicate:
+    return lambda first, second: not is_null(first) and not is_null(second) and _equal(first, second)
+
+
+def _pair_greater(arguments: Arguments) -> Predicate:
+    read = _reader(arguments)
+    if arguments.get("or_equal"):
+        return lambda first, second: not is_null(first) and not is_null(second) and read(first) >= read(second)
+    return lambda first, second: not is_null(first) and not is_null(second) and read(first) > read(second)
+
+
+def _pair_in_set(arguments: Arguments) -> Predicate:
+    pairs = arguments["value_pairs_set"]
+    return lambda first, second: any(
+        _same_or_both_null(first, one) and _same_or_both_null(second, other) for one, other in pairs
+    )
+
+
+def _sum_equals(arguments: Arguments) -> Predicate:
+    total = arguments["sum_total"]
+    return lambda *values: not any(map(is_null, values)) and sum(values[1:], start=values[0]) == _as(total, values[0])
+
+
+_PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
+    "expect_column_values_to_not_be_null": lambda _: lambda value: not is_null(value),
+    "expect_column_values_to_be_null": lambda _: is_null,
+    "expect_column_values_to_be_of_type": lambda given: _of_type([given["type_"]]),
+    "expect_column_values_to_be_in_type_list": lambda given: _of_type(given["type_list"]),
+    "expect_column_values_to_be_in_set": _in_set,
+    "expect_column_values_to_not_be_in_set": _not_in_set,
+    "expect_column_values_to_be_between": _between,
+    "expect_column_value_lengths_to_be_between": _length_between,
+    "expect_column_value_lengths_to_equal": _length_equals,
+    "expect_column_values_to_match_regex": lambda given: _patterns([given["regex"]], all),
+    "expect_column_values_to_not_match_regex": lambda given: _unless_not_text(_patterns([given["regex"]], _none)),
+    "expect_column_values_to_match_regex_list": lambda given: _patterns(
+        given["regex_list"], all if given.get("match_on") == "all" else any
+    ),
+    "expect_column_values_to_not_match_regex_list": lambda given: _unless_not_text(
+        _patterns(given["regex_list"], _none)
+    ),
+    "expect_column_values_to_match_strftime_format": _strftime,
+    "expect_column_values_to_be_dateutil_parseable": _dateutil,
+    "expect_column_values_to_be_json_parseable": _json,
+    "expect_column_values_to_match_json_schema": _json_schema,
+    "expect_column_pair_values_to_be_equal": _pair_equal,
+    "expect_column_pair_values_a_to_be_greater_than_b": _pair_greater,
+    "expect_column_pair_values_to_be_in_set": _pair_in_set,
+    "expect_multicolumn_sum_to_equal": _sum_equals,
+}
+
+
+# Comparing a value with an argument, which came as JSON
+
+
+def _reader(arguments: Arguments) -> Callable[[Any], Any]:
+    """Return what reads texts as times, if that is asked for."""
+    if not arguments.get("parse_strings_as_datetimes"):
+        return _instant
+    return lambda value: _instant(parse_time(value)) if isinstance(value, str) else _instant(value)
+
+
+def _instant(value: Any) -> Any:  # noqa: ANN401 (any value; times in UTC)
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return value
+
+
+def _as(argument: Any, value: object) -> Any:  # noqa: ANN401 (of the value's type)
+    """Turn an argument, in which times, days and decimals are text, into what compares with `value`."""
+    match value:
+        case datetime() if isinstance(argument, str):
+            return _instant(parse_time(argument))
+        case datetime():
+            return argument
+        case date() if isinstance(argument, str):
+            return date.fromisoformat(argument)
+        case Decimal() if isinstance(argument, (int, float, str)) and not isinstance(argument, bool):
+            return Decimal(str(argument))
+        case _:
+            return argument
+
+
+def _equal(first: Any, second: Any) -> bool:  # noqa: ANN401 (values of any type)
+    """Compare two values; unlike in Python, a bool is no number."""
+    return (_kind(first) == "bool") == (_kind(second) == "bool") and bool(_instant(first) == _instant(second))
+
+
+def _same_or_both_null(value: object, option: object) -> bool:
+    if is_null(value) or is_null(option):
+        return is_null(value) and is_null(option)
+    return _equal(value, _as(option, value))

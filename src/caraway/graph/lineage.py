@@ -1,0 +1,62 @@
+"""Tags along the lineage: from datasets to what is computed from them, and on to features."""
+
+from collections.abc import Iterable, Mapping
+from graphlib import TopologicalSorter
+
+from caraway.graph.references import datasets_of, inputs_of, outputs_of
+from caraway.graph.specs import Extractor, Graph, LookupExtractor
+from caraway.graph.trees import datasets_read
+
+
+def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
+    """Give the tags of all datasets and features, by name and full name: their own and what they inherit.
+
+    A dataset inherits from those that its pipelines read; a feature from its featureset, from the features and datasets
+    that its extractors use and, if it is looked up, from the field. `~x` cancels an inherited `x` there and downstream,
+    and is a tag itself; who inherits both ends with neither.
+
+    Args:
+        graph: A graph without circles; what it refers to but lacks has no tags.
+    """
+    own: dict[str, frozenset[str]] = {d.name: frozenset(d.metadata.tags) for d in graph.datasets}
+    parents: dict[str, set[str]] = {
+        d.name: {name for p in d.pipelines for name in datasets_read(p.operator)} for d in graph.datasets
+    }
+    for dataset in graph.datasets:
+        for field in dataset.fields:
+            node = _field(dataset.name, field.name)
+            own[node], parents[node] = frozenset(field.metadata.tags), {dataset.name}
+    for featureset in graph.featuresets:
+        whole = f"featureset {featureset.name}"
+        own[whole], parents[whole] = frozenset(featureset.metadata.tags), set()
+        for feature in featureset.features:
+            full_name = f"{featureset.name}.{feature.name}"
+            own[full_name], parents[full_name] = frozenset(feature.metadata.tags), {whole}
+        for extractor in featureset.extractors:
+            for output in outputs_of(extractor):
+                parents[output] |= _uses(extractor)
+    found: dict[str, frozenset[str]] = {}
+    for name in TopologicalSorter(parents).static_order():
+        found[name] = _with_inherited(own.get(name, frozenset()), (found[parent] for parent in parents.get(name, ())))
+    names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
+    return {name: found[name] for name in names}
+
+
+def _uses(extractor: Extractor) -> set[str]:
+    if isinstance(extractor, LookupExtractor):
+        return {*extractor.inputs, extractor.dataset, _field(extractor.dataset, extractor.field)}
+    return {*inputs_of(extractor), *datasets_of(extractor)}
+
+
+def _field(dataset: str, field: str) -> str:
+    # A dataset and a featureset may have one name.
+    return f"field {dataset}.{field}"
+
+
+def _with_inherited(own: frozenset[str], parents: Iterable[frozenset[str]]) -> frozenset[str]:
+    inherited = frozenset[str]().union(*parents)
+    return own | {tag for tag in inherited if _opposite(tag) not in inherited | own}
+
+
+def _opposite(tag: str) -> str:
+    return tag[1:] if tag.startswith("~") else f"~{tag}"
