@@ -3,6 +3,7 @@
     CarawayError                     everything that Caraway raises on purpose
     ├── DefinitionError              a decorator or operator was used wrongly (also a ValueError)
     ├── DefinitionTypeError          the same, where Python's own convention is a TypeError
+    ├── DefinitionAttributeError     the same, where the API has an AttributeError: arguments that don't go together
     ├── InvalidExprException         an expression is built or used in a way that Python can't mean
     ├── CommitError                  a set of definitions that can't be committed (also a ValueError)
     ├── CommitTypeError              the same, where Python's own convention is a TypeError
@@ -36,6 +37,12 @@ class DefinitionTypeError(CarawayError, TypeError):
     """A definition is wrong in a type; raised at the line of the decorator or operator."""
 
     code = "invalid_definition_type"
+
+
+class DefinitionAttributeError(CarawayError, AttributeError):
+    """Arguments of a definition don't go together; raised at the line of the decorator or method."""
+
+    code = "invalid_definition_attribute"
 
 
 class InvalidExprException(CarawayError):  # noqa: N818 (the public API's name)

@@ -1,93 +1,182 @@
 """`@source`: where the rows of a dataset come from."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+import copy
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
 
-from caraway.connectors.webhook import Webhook, WebhookEndpoint
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import DataSource, duration_us
+from caraway.connectors.http import HTTPConnector
+from caraway.connectors.kafka import KafkaConnector
+from caraway.connectors.kinesis import KinesisConnector
+from caraway.connectors.preproc import Eval, PreProcValue, Ref, WhereValue
+from caraway.connectors.pubsub import PubSubConnector
+from caraway.connectors.registries import Avro, Protobuf
+from caraway.connectors.s3 import S3Connector
+from caraway.connectors.sampling import Sample, checked_rate
 from caraway.datasets.dataset import SOURCE_FIELD, Dataset
-from caraway.dtypes.durations import parse_duration
-from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.connectors import WebhookConnector
+from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc
 
 D = TypeVar("D")
 
-_INSTEAD = {
-    "every": "a webhook isn't polled; leave it out",
-    "since": "filter in a pipeline",
-    "until": "filter in a pipeline",
-    "preproc": "shape the rows before they are logged, or assign in a pipeline",
-    "bounded": "leave it out",
-    "idleness": "leave it out",
-    "where": "filter in a pipeline",
-    "sample": "filter in a pipeline",
-}
-_AVAILABLE_CDC = (Cdc.APPEND, Cdc.UPSERT)
 
-
-def source(
-    conn: WebhookEndpoint,
+def source(  # noqa: PLR0917 (the API's signature)
+    conn: DataConnector,
     disorder: str,
     cdc: str,
-    *,
+    every: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
     env: EnvSelector = None,
-    **options: Any,  # noqa: ANN401 (refused here)
+    preproc: dict[str, PreProcValue] | None = None,
+    bounded: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+    idleness: str | None = None,
+    where: WhereValue | None = None,
+    sample: float | Sample | None = None,
 ) -> Callable[[D], D]:
     """Feed a dataset from a connector; stands above or below `@dataset`.
 
     Args:
-        conn: An endpoint: `Webhook(name="web").endpoint("clicks")`.
+        conn: What one reads: `Webhook(name="web").endpoint("clicks")`, `kafka.topic("clicks")`, ...
         disorder: How late rows may come, a duration: after a row of time t none older than t - disorder.
-        cdc: "append": each row is an event (keyless datasets); "upsert": it replaces the one with its key (keyed ones).
+        cdc: "append": each row is an event (keyless datasets); "upsert": it replaces the one with its key (keyed
+            ones); "debezium": rows are envelopes of changes; "native": the table format's own changes.
+        every: How often tables and S3 are asked, a duration, by default 30 minutes. Others aren't asked.
+        since: Only rows whose timestamp isn't before this; UTC if it has no zone.
+        until: Only rows whose timestamp is before this.
         env: In which environments the source is read; all by default.
-        options: Further parameters of the API, which aren't available yet.
+        preproc: How fields are made that the payload hasn't got: `ref(...)`, `eval(...)`, or a constant.
+        bounded: The source ends; needs `idleness`.
+        idleness: A bounded source is closed for good when nothing came for so long.
+        where: Which rows count: a function from frame to booleans, or `eval(...)`.
+        sample: The share of the rows that is taken, from 0.0 to 1.0, or `Sample(rate, using=[...])`.
 
     Raises:
-        DefinitionTypeError: `conn` is no endpoint.
-        DefinitionError: Another argument is wrong or not available yet.
+        DefinitionTypeError: `conn` isn't what can be read, or an argument is of a wrong type.
+        DefinitionError: An argument has a wrong value.
+        DefinitionAttributeError: Only one of `bounded` and `idleness` is given.
     """
-    _check_connector(conn)
-    where = f"source {conn.identifier()}"
-    for name, value in options.items():
-        if name not in _INSTEAD:
-            raise DefinitionTypeError(f"{where}: unknown parameter {name}; parameters: disorder, cdc, env")
-        if value is not None and value is not False:
-            raise DefinitionError(f"{where}: {name}= isn't available yet; {_INSTEAD[name]}")
-    if cdc not in tuple(Cdc):
-        raise DefinitionError(f"{where}: cdc is one of {', '.join(Cdc)}, not {cdc!r}")
-    if cdc not in _AVAILABLE_CDC:
-        raise DefinitionError(f'{where}: cdc="{cdc}" isn\'t available yet; use "append" or "upsert"')
-    try:
-        disorder_us = parse_duration(disorder)
-    except (DefinitionError, DefinitionTypeError) as error:
-        raise DefinitionError(f"{where}: disorder: {error}") from None
-    webhook = conn.data_source
-    spec = SourceSpec(
-        connector=WebhookConnector(
-            name=webhook.name, endpoint=conn.endpoint, retention_us=parse_duration(webhook.retention)
-        ),
-        disorder_us=disorder_us,
-        cdc=Cdc(cdc),
-        env=selector(env, where),
-    )
+    connector = copy.deepcopy(_readable(conn))
+    label = f"source {connector.identifier()}"
+    duration_us(label, "disorder", disorder)
+    connector.disorder, connector.cdc = disorder, cdc
+    if every is not None:
+        duration_us(label, "every", every)
+    connector.every = every
+    connector.since, connector.until = checked_bounds(label, since, until)
+    selector(env, label)
+    connector.envs = env
+    connector.pre_proc = _checked_preproc(label, connector, preproc)
+    connector.bounded, connector.idleness = bounded, _checked_idleness(label, bounded=bounded, idleness=idleness)
+    if where is not None and not isinstance(where, Eval) and not callable(where):
+        raise DefinitionTypeError(
+            f"{label}: where is a function or eval(...), not {type(where).__name__} {where}; "
+            "put an expression into eval(...)"
+        )
+    connector.where = where
+    connector.sample = _checked_sample(label, sample, preproc or {})
+    if isinstance(connector, S3Connector) and connector.format == "delta" and cdc != Cdc.NATIVE:
+        raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {cdc!r}')
 
     def decorate(found: D) -> D:
-        if isinstance(found, Dataset):
-            found.add_source(spec)
-        elif isinstance(found, type):
-            setattr(found, SOURCE_FIELD, (*getattr(found, SOURCE_FIELD, ()), spec))
-        else:
+        if not isinstance(found, (Dataset, type)):
             raise DefinitionTypeError(f"@source goes onto a dataset, not {type(found).__name__} {found!r}")
+        # Each use has its own copy, so that none sees what is done to another.
+        setattr(found, SOURCE_FIELD, [*vars(found).get(SOURCE_FIELD, []), copy.copy(connector)])
         return found
 
     return decorate
 
 
-def _check_connector(conn: object) -> None:
-    if isinstance(conn, Webhook):
-        raise DefinitionTypeError(f'source: webhook {conn.name} lacks its endpoint: use .endpoint("...")')
-    if not isinstance(conn, WebhookEndpoint):
+def _readable(conn: object) -> DataConnector:
+    if isinstance(conn, DataSource):
+        raise DefinitionTypeError(f"source: {conn.identifier()} lacks {conn.required_fields}")
+    if isinstance(conn, HTTPConnector):
+        raise DefinitionTypeError(f"source: {conn.identifier()} only takes rows: it goes into @sink")
+    if not isinstance(conn, DataConnector):
         raise DefinitionTypeError(
-            f'source takes the endpoint of a webhook, Webhook(name="web").endpoint("clicks"), not {type(conn).__name__}'
+            f'source takes what has rows, such as Webhook(name="web").endpoint("clicks"), not {type(conn).__name__}'
         )
+    return conn
+
+
+def checked_bounds(
+    label: str, since: datetime | None, until: datetime | None
+) -> tuple[datetime | None, datetime | None]:
+    """Check since and until, and turn them to UTC.
+
+    Raises:
+        DefinitionTypeError: One of them is no datetime.
+        DefinitionError: since is after until.
+    """
+    for name, value in (("since", since), ("until", until)):
+        if value is not None and not isinstance(value, datetime):
+            raise DefinitionTypeError(f"{label}: {name} is a datetime, not {type(value).__name__} {value!r}")
+    since, until = _in_utc(since), _in_utc(until)
+    if since is not None and until is not None and since > until:
+        raise DefinitionError(f"{label}: since {since.isoformat()} is after until {until.isoformat()}")
+    return since, until
+
+
+def _in_utc(at: datetime | None) -> datetime | None:
+    if at is None:
+        return None
+    return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)
+
+
+def _checked_idleness(label: str, *, bounded: object, idleness: str | None) -> str | None:
+    if bounded and idleness is None:
+        raise DefinitionAttributeError(f"{label}: bounded=True needs idleness, the time without rows that ends it")
+    if idleness is None:
+        return None
+    if not bounded:
+        raise DefinitionAttributeError(f"{label}: idleness={idleness!r} is only for bounded=True")
+    duration_us(label, "idleness", idleness)
+    return idleness
+
+
+def _checked_preproc(
+    label: str, connector: DataConnector, preproc: dict[str, PreProcValue] | None
+) -> dict[str, PreProcValue] | None:
+    if preproc is None:
+        return None
+    if not isinstance(preproc, Mapping):
+        raise DefinitionTypeError(f"{label}: preproc is a dict from field to value, not {preproc!r}")
+    for name, value in preproc.items():
+        if isinstance(value, Ref) and value.is_nested() and not _has_structs(connector):
+            raise DefinitionError(
+                f"{label}: preproc of {name}: {value!r} leads into a struct, which is possible for Kafka, and for S3, "
+                "Kinesis and PubSub in the format json"
+            )
+    return dict(preproc)
+
+
+def _has_structs(connector: DataConnector) -> bool:
+    """Tell whether the records of a connector may have structs that a reference leads into."""
+    match connector:
+        case KafkaConnector():
+            return connector.format in (None, "json") or isinstance(connector.format, (Avro, Protobuf))
+        case S3Connector() | KinesisConnector() | PubSubConnector():
+            return connector.format == "json"
+        case _:
+            return False
+
+
+def _checked_sample(label: str, sample: object, preproc: Mapping[str, PreProcValue]) -> float | Sample | None:
+    if sample is None:
+        return None
+    if isinstance(sample, Sample):
+        if made := [name for name in sample.using if name in preproc]:
+            raise DefinitionError(
+                f"{label}: sample is by {', '.join(made)}, which preproc makes; use columns of the payload"
+            )
+        return sample
+    if not isinstance(sample, float):
+        raise DefinitionError(
+            f"{label}: sample is a float from 0.0 to 1.0 or Sample(rate, using=[...]), "
+            f"not {type(sample).__name__} {sample!r}"
+        )
+    return checked_rate(f"{label}: sample", sample)

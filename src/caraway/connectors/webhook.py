@@ -1,53 +1,51 @@
 """Webhooks: rows that clients post to an endpoint."""
 
-from dataclasses import dataclass
+from typing import ClassVar
 
-from caraway.dtypes.durations import parse_duration
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import DataSource, duration_us, named
+from caraway.graph.connectors import SystemKind
+from caraway.graph.connectors import WebhookConnector as WebhookSpec
 
 
-@dataclass(frozen=True, kw_only=True)
-class Webhook:
+class Webhook(DataSource):
     """A place that takes rows over HTTP, with any number of endpoints.
 
     `retention` is how long rows stay readable for datasets that are defined later.
     """
 
-    name: str
     retention: str = "7d"
 
-    def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name:  # type: ignore[redundant-expr]  # users pass anything
-            raise DefinitionError(f"Webhook: the name is a str that isn't empty, not {self.name!r}")
-        try:
-            parse_duration(self.retention)
-        except (DefinitionError, DefinitionTypeError) as error:
-            raise DefinitionError(f"webhook {self.name}: retention: {error}") from None
+    kind: ClassVar = SystemKind.WEBHOOK
+    required_fields: ClassVar = 'its endpoint: use .endpoint("...")'
 
-    def endpoint(self, endpoint: str) -> "WebhookEndpoint":
+    def _check(self) -> None:
+        duration_us(f"webhook {self.name}", "retention", self.retention)
+
+    def endpoint(self, endpoint: str) -> "WebhookConnector":
         """Return the endpoint of this name.
 
         Raises:
-            DefinitionError: The name is no string or empty.
+            DefinitionError: The name is empty.
+            DefinitionTypeError: It is no text.
         """
-        if not isinstance(endpoint, str) or not endpoint:  # type: ignore[redundant-expr]  # users pass anything
-            raise DefinitionError(
-                f"webhook {self.name}: the name of an endpoint is a str that isn't empty, not {endpoint!r}"
-            )
-        return WebhookEndpoint(data_source=self, endpoint=endpoint)
-
-    def identifier(self) -> str:
-        """Name the webhook for people."""
-        return f"[Webhook: {self.name}]"
+        return WebhookConnector(self, endpoint)
 
 
-@dataclass(frozen=True, kw_only=True)
-class WebhookEndpoint:
+class WebhookConnector(DataConnector):
     """One endpoint of a webhook."""
 
     data_source: Webhook
-    endpoint: str
 
-    def identifier(self) -> str:
-        """Name the endpoint for people."""
-        return f"{self.data_source.identifier()}(endpoint={self.endpoint})"
+    def __init__(self, data_source: Webhook, endpoint: str) -> None:
+        super().__init__(data_source)
+        self.endpoint = named(f"webhook {data_source.name}", "endpoint", endpoint)
+
+    def _inside(self) -> str:
+        return f"endpoint={self.endpoint}"
+
+    def spec(self) -> WebhookSpec:
+        """Give the endpoint as a value."""
+        webhook = self.data_source
+        retention_us = duration_us(f"webhook {webhook.name}", "retention", webhook.retention)
+        return WebhookSpec(name=webhook.name, endpoint=self.endpoint, retention_us=retention_us)

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from caraway.datasets.fields import Field, FieldMarker
 from caraway.datasets.nodes import Node
@@ -15,15 +15,24 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Input
 from caraway.graph.runtime import DatasetHandle
 from caraway.graph.schemas import schema_of_dataset
-from caraway.graph.sources import SourceSpec
+from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
 from caraway.lib.metadata import comments_above, get_metadata, module_owner
 
-# `@source` below `@dataset` leaves its sources on the class under this name.
-SOURCE_FIELD = "__caraway_sources__"
+# `@source` and `@sink` leave their connectors under these names: on the class, below `@dataset`, else on the dataset.
+SOURCE_FIELD = "__caraway_data_sources__"
+SINK_FIELD = "__caraway_data_sinks__"
 RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
 FOREVER_RETENTION = "forever"
+
+
+class _Connector(Protocol):
+    """What `@source` and `@sink` leave: the dataset's own copy of a connector, with all that they were given."""
+
+    def source_spec(self, dataset: DatasetSpec) -> SourceSpec: ...
+
+    def sink_spec(self, dataset: DatasetSpec) -> SinkSpec: ...
 
 
 class Dataset(Node):
@@ -83,14 +92,22 @@ class Dataset(Node):
         return self._name
 
     def to_spec(self) -> DatasetSpec:
-        """Give the definition as a value, with the metadata and sources that later decorators added."""
+        """Give the definition as a value, with the metadata, sources and sinks that other decorators added.
+
+        Raises:
+            CommitError: A source or sink can't be for this dataset.
+            CommitTypeError: The same, where the API has a TypeError.
+        """
         metadata = get_metadata(self) or self._spec.metadata
         owner = metadata.owner or module_owner(self._module)
-        return replace(self._spec, metadata=replace(metadata, owner=owner))
-
-    def add_source(self, source: SourceSpec) -> None:
-        """Add a source, as `@source` above `@dataset` does."""
-        self._spec = replace(self._spec, sources=(*self._spec.sources, source))
+        sources: list[_Connector] = vars(self).get(SOURCE_FIELD, [])
+        sinks: list[_Connector] = vars(self).get(SINK_FIELD, [])
+        return replace(
+            self._spec,
+            metadata=replace(metadata, owner=owner),
+            sources=tuple(connector.source_spec(self._spec) for connector in sources),
+            sinks=tuple(connector.sink_spec(self._spec) for connector in sinks),
+        )
 
     def add_index(self, index: IndexSpec) -> None:
         """Add an index, as `@index` does.
@@ -192,12 +209,13 @@ def _make(
         history_us=history_us,
         fields=fields,
         index=_index(name, keys, *flags),
-        sources=getattr(body, SOURCE_FIELD, ()),
         metadata=get_metadata(body) or Metadata(),
     )
     erase_keys = tuple(f for f, (_, marker) in markers.items() if marker is not None and marker.erase_key)
     made = Dataset(spec, erase_keys, body.__module__)
     made.__doc__ = body.__doc__
+    for attribute in (SOURCE_FIELD, SINK_FIELD):
+        vars(made)[attribute] = list(vars(body).get(attribute, ()))
     pipelines = tuple(item.build(made, name) for item in vars(body).values() if isinstance(item, Pipeline))
     made._spec = replace(made._spec, pipelines=pipelines)  # noqa: SLF001 (pipelines need the dataset that they complete)
     return made

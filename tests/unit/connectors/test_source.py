@@ -1,62 +1,373 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
-# mypy: disable-error-code="arg-type, call-arg"
+"""`@source`: what it leaves on a dataset, and what it refuses."""
+
+import copy
 from collections.abc import Callable
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from caraway.connectors import Webhook, source
-from caraway.datasets import dataset
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway import connectors, dataset, field
+from caraway.connectors import (
+    CSV,
+    S3,
+    SOURCE_FIELD,
+    Avro,
+    BigQuery,
+    DataConnector,
+    Kafka,
+    Kinesis,
+    Mongo,
+    MySQL,
+    Postgres,
+    Protobuf,
+    PubSub,
+    Redshift,
+    Sample,
+    Snowflake,
+    Webhook,
+    eval,
+    ref,
+    source,
+)
+from caraway.datasets.dataset import Dataset
+from caraway.errors import CommitError, DefinitionAttributeError, DefinitionError, DefinitionTypeError
+from caraway.expr import col, lit
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
+from caraway.graph.specs import DatasetSpec
+
+DAY_US = 86_400_000_000
+MINUTE_US = 60_000_000
 
 WEB = Webhook(name="web", retention="14d")
 CLICKS = WEB.endpoint("clicks")
+BROKERS = Kafka(name="k", bootstrap_servers="b:9092", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+LAKE = S3(name="lake")
+LOGIN: dict[str, Any] = {"host": "h", "db_name": "d", "username": "u", "password": "p"}
+POSTGRES = Postgres(name="pg", **LOGIN)
+SNOW = Snowflake(name="snow", account="a", db_name="d", username="u", password="p", warehouse="w", schema="s", role="r")
+BIG = BigQuery(name="bq", project_id="p", dataset_id="d", service_account_key={"a": "b"})
+RED = Redshift(name="red", db_name="d", host="h", schema="s", s3_access_role_arn="arn")
+STREAM = Kinesis(name="kin", role_arn="arn").stream("arn:s", "latest", "json")
+GOOGLE = PubSub(name="ps", project_id="p", service_account_key={"a": "b"}).topic("t", "json")
 
 
-def test_an_endpoint_feeds_several_datasets() -> None:
-    feed = source(CLICKS, "1d", "append", env=["prod"])
-    for name in ("A", "B"):
-        made = dataset(feed(type(name, (), {"__annotations__": {"at": datetime}})))
-        assert made.to_spec().sources == (
-            SourceSpec(
-                connector=WebhookConnector(name="web", endpoint="clicks", retention_us=14 * 86_400_000_000),
-                disorder_us=86_400_000_000,
-                cdc=Cdc.APPEND,
-                env=("prod",),
-            ),
-        )
-    assert CLICKS.identifier() == "[Webhook: web](endpoint=clicks)"
+def sourced(conn: Any = CLICKS, *, keyed: bool = False, **options: Any) -> Dataset:
+    @source(conn, **{"disorder": "1d", "cdc": "upsert" if keyed else "append", **options})
+    @dataset
+    class Clicks:
+        user: int = field(key=keyed)
+        at: datetime
+        region: str
+
+    made: Dataset = Clicks
+    return made
 
 
-def test_parameters_at_their_defaults_pass() -> None:
-    source(CLICKS, "1d", "append", preproc=None, where=None, bounded=False, every=None)
+def spec(conn: Any = CLICKS, **options: Any) -> SourceSpec:
+    (found,) = sourced(conn, **options).to_spec().sources
+    return found
+
+
+def test_what_is_left_is_the_source_as_a_value() -> None:
+    assert spec() == SourceSpec(
+        connector=WebhookConnector(name="web", endpoint="clicks", retention_us=14 * DAY_US),
+        disorder_us=DAY_US,
+        cdc=Cdc.APPEND,
+    )
+
+
+@pytest.mark.spec("connectors:2.1:a `DataConnector`".replace("`", ""), "connectors:2.9:1")
+def test_decorators_apply_from_below_and_copy_the_connector() -> None:
+    shared = WEB.endpoint("shared")
+
+    @source(shared, disorder="1d", cdc="append", env="above")
+    @dataset
+    @source(shared, disorder="2d", cdc="append", env="upper")
+    @source(shared, disorder="3d", cdc="append", env="lowest")
+    class Clicks:
+        user: int
+        at: datetime
+
+    kept: list[DataConnector] = getattr(Clicks, SOURCE_FIELD)
+    assert [connector.envs for connector in kept] == ["lowest", "upper", "above"]
+    assert all(connector is not shared and connector.data_source is not WEB for connector in kept)
+    assert shared.disorder is None
+    assert [s.disorder_us for s in Clicks.to_spec().sources] == [3 * DAY_US, 2 * DAY_US, DAY_US]
+
+
+@pytest.mark.spec("connectors:2.9:7")
+def test_one_connector_feeds_several_datasets() -> None:
+    feed = source(CLICKS, disorder="1d", cdc="append", preproc={"region": "north"})
+
+    @feed
+    @dataset
+    class First:
+        region: str
+        at: datetime
+
+    @feed
+    @dataset
+    class Second:
+        region: str
+        at: datetime
+
+    assert First.to_spec().sources == Second.to_spec().sources
+    assert getattr(First, SOURCE_FIELD)[0] is not getattr(Second, SOURCE_FIELD)[0]
+
+
+def test_a_subclass_of_what_is_sourced_has_no_source_of_it() -> None:
+    @source(CLICKS, disorder="1d", cdc="append")
+    class Body:
+        user: int
+        at: datetime
+
+    @source(WEB.endpoint("other"), disorder="1d", cdc="append")
+    class Other(Body):
+        pass
+
+    assert [c.endpoint for c in vars(Body)[SOURCE_FIELD]] == ["clicks"]
+    assert [c.endpoint for c in vars(Other)[SOURCE_FIELD]] == ["other"]
+
+
+@pytest.mark.spec("connectors:2.2:disorder")
+def test_disorder_is_a_duration() -> None:
+    assert spec(disorder="1h 30m").disorder_us == 90 * MINUTE_US
+    with pytest.raises(ValueError, match="disorder"):
+        spec(disorder="soon")
+    with pytest.raises(TypeError, match="disorder"):
+        source(CLICKS, cdc="append")  # type: ignore[call-arg]
+
+
+@pytest.mark.spec("connectors:2.2:cdc")
+def test_cdc_is_checked_at_commit() -> None:
+    for cdc in Cdc:
+        assert spec(cdc=str(cdc)).cdc is cdc
+    wrong = sourced(cdc="insert")
+    with pytest.raises(CommitError) as caught:
+        wrong.to_spec()
+    assert all(
+        fact in str(caught.value) for fact in ("Clicks", "[Webhook: web](endpoint=clicks)", "'insert'", "upsert")
+    )
+    with pytest.raises(TypeError, match="cdc"):
+        source(CLICKS, disorder="1d")  # type: ignore[call-arg]
+
+
+@pytest.mark.spec("connectors:2.2:every", "connectors:2.3:every", "connectors:12:every default")
+def test_every_counts_where_one_asks_for_rows() -> None:
+    table = POSTGRES.table("t", cursor="c")
+    assert spec(table).every_us == 30 * MINUTE_US
+    assert spec(table, every="5m").every_us == 5 * MINUTE_US
+    assert spec(LAKE.bucket("b", prefix="p"), every="1h").every_us == 60 * MINUTE_US
+    for pushed in (CLICKS, BROKERS.topic("t"), STREAM, GOOGLE):
+        assert spec(pushed, every="5m").every_us is None
+    with pytest.raises(DefinitionError, match="every"):
+        source(table, "1d", "append", every="often")
+
+
+@pytest.mark.spec(
+    "connectors:2.2:since`, `until".replace("`", ""),
+    "connectors:2.2:1",
+    "connectors:2.3:applicability",
+    "connectors:12:since/until for Webhook, PubSub",
+)
+@pytest.mark.parametrize("connector", [CLICKS, GOOGLE, BROKERS.topic("t"), POSTGRES.table("t", "c")])
+def test_bounds_are_in_utc(connector: DataConnector) -> None:
+    aware = datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))
+    made = spec(connector, since=aware, until=datetime(2024, 1, 2))  # noqa: DTZ001 (naive is UTC)
+    midnight_us = 1_704_067_200_000_000
+    assert (made.since_us, made.until_us) == (midnight_us, midnight_us + DAY_US)
+    assert spec(connector, since=aware, until=datetime(2024, 1, 1, tzinfo=UTC)).until_us == midnight_us
+
+
+@pytest.mark.spec("connectors:2.2:env")
+def test_envs() -> None:
+    assert spec(env="prod").env == ("prod",)
+    assert spec(env=["~a", "~b"]).env == ("~a", "~b")
+    assert spec().env == ()
+
+
+@pytest.mark.spec("connectors:2.2:bounded", "connectors:2.2:idleness", "connectors:2.3:bounded/idleness")
+def test_bounded_goes_with_idleness() -> None:
+    made = spec(bounded=True, idleness="1h")
+    assert (made.bounded, made.idleness_us) == (True, 60 * MINUTE_US)
+    with pytest.raises(AttributeError, match="idleness"):
+        source(CLICKS, "1d", "append", bounded=True)
+    with pytest.raises(AttributeError, match="bounded"):
+        source(CLICKS, "1d", "append", idleness="1h")
+    with pytest.raises(ValueError, match="idleness"):
+        source(CLICKS, "1d", "append", bounded=True, idleness="long")
+
+
+@pytest.mark.spec("connectors:2.2:preproc")
+def test_preproc_keeps_its_order() -> None:
+    made = spec(preproc={"region": ref("zone"), "user": eval(col("id") + lit(1), schema={"id": int}), "at": 5})
+    assert [name for name, _ in made.preproc] == ["region", "user", "at"]
+    first, second, third = (value for _, value in made.preproc)
+    assert first == Ref(path=("zone",))
+    assert isinstance(second, Computed)
+    assert [name for name, _ in second.schema] == ["id"]
+    assert isinstance(third, Constant)
+    assert third.value == 5
+
+
+@pytest.mark.spec("connectors:2.2:where", "connectors:2.6:callable", "connectors:2.6:eval(callable, schema)")
+def test_where_takes_functions_and_eval() -> None:
+    made = spec(where=lambda df: df["region"] == "north").where
+    assert made is not None
+    assert "north" in made.by.source_code  # type: ignore[union-attr]
+    declared = spec(where=eval(lambda df: df["kind"] == "x", schema={"kind": str})).where
+    assert declared is not None
+    assert [name for name, _ in declared.schema] == ["kind"]
+    with pytest.raises(TypeError, match="eval"):
+        source(CLICKS, "1d", "append", where=col("region") == "north")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="where"):
+        source(CLICKS, "1d", "append", where="region")  # type: ignore[arg-type]
+
+
+@pytest.mark.spec("connectors:2.2:sample")
+def test_samples() -> None:
+    assert spec(sample=0.25).sample == SampleSpec(rate=0.25)
+    assert spec(sample=Sample(0.5, using=["user"])).sample == SampleSpec(rate=0.5, using=("user",))
+    assert spec().sample is None
+
+
+@pytest.mark.spec(
+    "connectors:2.7:float outside [0, 1]",
+    "connectors:2.7:2",
+    "connectors:2.7:Sample` rate outside [0, 1]".replace("`", ""),
+    "connectors:2.7:using` empty or `None".replace("`", ""),
+    "connectors:2.7:using` contains a `preproc` key".replace("`", ""),
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: source(CLICKS, "1d", "append", sample=1.5),
+        lambda: source(CLICKS, "1d", "append", sample=-0.1),
+        lambda: source(CLICKS, "1d", "append", sample=1),
+        lambda: source(CLICKS, "1d", "append", sample=0),
+        lambda: source(CLICKS, "1d", "append", sample=True),
+        lambda: source(CLICKS, "1d", "append", sample="0.5"),  # type: ignore[arg-type]
+        lambda: Sample(1.5, using=["a"]),
+        lambda: Sample(float("nan"), using=["a"]),
+        lambda: Sample(0.5, using=[]),
+        lambda: Sample(0.5, using=None),  # type: ignore[arg-type]
+        lambda: source(CLICKS, "1d", "append", sample=Sample(0.5, using=["a"]), preproc={"a": 1}),
+    ],
+)
+def test_samples_that_are_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"sample|Sample"):
+        make()
+
+
+@pytest.mark.spec("connectors:2.1:a bare DataSource")
+@pytest.mark.parametrize(
+    ("bare", "missing"),
+    [
+        (WEB, ".endpoint("),
+        (BROKERS, ".topic("),
+        (LAKE, ".bucket("),
+        (POSTGRES, "cursor"),
+        (MySQL(name="my", **LOGIN), "cursor"),
+        (SNOW, "cursor"),
+        (BIG, "cursor"),
+        (RED, "cursor"),
+        (Mongo(name="mo", **LOGIN), ".collection("),
+        (STREAM.data_source, ".stream("),
+        (GOOGLE.data_source, ".topic("),
+    ],
+)
+def test_a_bare_system_says_what_is_missing(bare: object, missing: str) -> None:
+    with pytest.raises(TypeError) as caught:
+        source(bare, "1d", "append")  # type: ignore[arg-type]
+    assert missing in str(caught.value)
+
+
+@pytest.mark.spec("connectors:2.1:anything else", "connectors:2.1:an HTTP connector")
+def test_what_has_no_rows_is_refused() -> None:
+    with pytest.raises(TypeError, match="int"):
+        source(3, "1d", "append")  # type: ignore[arg-type]
+    http = connectors.HTTP(name="h", host="x", healthz="/", ca_cert=connectors.Certificate("pem"))
+    with pytest.raises(TypeError, match="sink"):
+        source(http.path("/in"), "1d", "append")
 
 
 @pytest.mark.parametrize(
-    ("wrong", "error", "facts"),
+    ("make", "kind", "facts"),
     [
-        (lambda: Webhook(name=""), DefinitionError, ["name"]),
-        (lambda: Webhook(name="w", retention="7x"), DefinitionError, ["w", "retention", "x"]),
-        (lambda: WEB.endpoint(""), DefinitionError, ["web", "endpoint"]),
-        (lambda: source(WEB, "1d", "append"), DefinitionTypeError, ["web", ".endpoint"]),
-        (lambda: source("web", "1d", "append"), DefinitionTypeError, ["str"]),
-        (lambda: source(CLICKS, cdc="append"), TypeError, ["disorder"]),
-        (lambda: source(CLICKS, disorder="1d"), TypeError, ["cdc"]),
-        (lambda: source(CLICKS, "1x", "append"), DefinitionError, ["clicks", "disorder", "x"]),
-        (lambda: source(CLICKS, "1d", "replace"), DefinitionError, ["clicks", "replace", "upsert"]),
-        (lambda: source(CLICKS, "1d", "debezium"), DefinitionError, ["debezium", "yet"]),
-        (lambda: source(CLICKS, "1d", "append", env="~"), DefinitionError, ["clicks", "env"]),
-        (lambda: source(CLICKS, "1d", "append", preproc={"a": 1}), DefinitionError, ["preproc", "yet"]),
-        (lambda: source(CLICKS, "1d", "append", where=len), DefinitionError, ["where", "yet"]),
-        (lambda: source(CLICKS, "1d", "append", sample=0.5), DefinitionError, ["sample", "yet"]),
-        (lambda: source(CLICKS, "1d", "append", schema={}), DefinitionTypeError, ["schema"]),
+        (lambda: source(CLICKS, "1d", "append", starting_from=1), TypeError, ["starting_from"]),  # type: ignore[call-arg]
+        (lambda: source(CLICKS, "1d", "append", since="2024"), DefinitionTypeError, ["since", "2024"]),  # type: ignore[arg-type]
+        (lambda: source(CLICKS, "1d", "append", until=date(2024, 1, 1)), DefinitionTypeError, ["until"]),  # type: ignore[arg-type]
+        (
+            lambda: source(
+                CLICKS, "1d", "append", since=datetime(2024, 1, 2, tzinfo=UTC), until=datetime(2024, 1, 1, tzinfo=UTC)
+            ),
+            DefinitionError,
+            ["since", "until", "2024-01-02"],
+        ),
+        (lambda: source(CLICKS, "1d", "append", env="a b"), DefinitionError, ["env", "a b"]),
+        (lambda: source(CLICKS, "1d", "append", bounded=True), DefinitionAttributeError, ["idleness"]),
+        (lambda: source(CLICKS, "1d", "append", preproc=[1]), DefinitionTypeError, ["preproc"]),  # type: ignore[arg-type]
         (lambda: source(CLICKS, "1d", "append")(3), DefinitionTypeError, ["int"]),
     ],
 )
-def test_what_is_refused(wrong: Callable[[], Any], error: type[Exception], facts: list[str]) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert all(fact in str(caught.value) for fact in facts), str(caught.value)
+def test_what_is_refused(make: Callable[[], object], kind: type[Exception], facts: list[str]) -> None:
+    with pytest.raises(kind) as caught:
+        make()
+    assert all(fact in str(caught.value) for fact in facts)
+
+
+AVRO = Avro(registry="confluent", url="http://r")
+PROTOBUF = Protobuf(registry="confluent", url="http://r", token="t")
+NESTED_IS_POSSIBLE = [
+    BROKERS.topic("t"),
+    BROKERS.topic("t", None),
+    BROKERS.topic("t", AVRO),
+    BROKERS.topic("t", PROTOBUF),
+    LAKE.bucket("b", prefix="p", format="json"),
+    STREAM,
+    GOOGLE,
+]
+NESTED_IS_REFUSED = [
+    CLICKS,
+    LAKE.bucket("b", prefix="p"),
+    LAKE.bucket("b", prefix="p", format=CSV(delimiter=";")),
+    LAKE.bucket("b", prefix="p", format="parquet"),
+    POSTGRES.table("t", "c"),
+    SNOW.table("t", "c"),
+    BIG.table("t", "c"),
+    RED.table("t", "c"),
+]
+
+
+@pytest.mark.parametrize("connector", NESTED_IS_POSSIBLE, ids=repr)
+def test_references_lead_into_structs_where_records_have_them(connector: DataConnector) -> None:
+    made = spec(connector, preproc={"region": ref("place[zone][name]")})
+    assert made.preproc == (("region", Ref(path=("place", "zone", "name"))),)
+
+
+@pytest.mark.parametrize("connector", NESTED_IS_REFUSED, ids=repr)
+def test_references_lead_into_structs_nowhere_else(connector: DataConnector) -> None:
+    # Behind a plain one, which is no excuse.
+    with pytest.raises(ValueError, match="region"):
+        source(connector, "1d", "append", preproc={"user": ref("id"), "region": ref("place[zone]")})
+
+
+@pytest.mark.spec("connectors:2.4b:S3 delta")
+def test_delta_is_read_natively_only() -> None:
+    delta = LAKE.bucket("b", prefix="p", format="delta")
+    assert spec(delta, cdc="native").cdc is Cdc.NATIVE
+    for cdc in ("append", "upsert", "debezium"):
+        with pytest.raises(ValueError, match="native"):
+            source(delta, "1d", cdc)
+
+
+def test_a_connector_can_be_copied() -> None:
+    assert copy.deepcopy(BROKERS.topic("t")).data_source == BROKERS
+
+
+def test_the_dataset_is_a_spec_without_and_with_sources() -> None:
+    made: DatasetSpec = sourced(keyed=True).to_spec()
+    assert made.keys == ("user",)
+    assert made.sources[0].cdc is Cdc.UPSERT

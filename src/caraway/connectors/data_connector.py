@@ -1,0 +1,138 @@
+"""What all connectors have in common: one thing inside of an external system that has rows."""
+
+from datetime import datetime
+from typing import Any, ClassVar
+
+from caraway.connectors.data_source import DataSource, duration_us
+from caraway.connectors.preproc import Eval, PreProcValue, Ref, WhereValue, constant
+from caraway.connectors.sampling import Sample
+from caraway.dtypes.instants import instant_us
+from caraway.dtypes.types import BOOL
+from caraway.errors import CommitError
+from caraway.graph.connectors import Connector
+from caraway.graph.envs import EnvSelector, selector
+from caraway.graph.sources import Cdc, Computed, Constant, SampleSpec, SinkSpec, SourceSpec
+from caraway.graph.sources import Ref as RefSpec
+from caraway.graph.specs import DatasetSpec
+from caraway.lib.shipping import python_function
+
+# How often a source is asked, and a sink written, that says nothing else.
+SOURCE_EVERY = "30m"
+SINK_EVERY = "1h"
+
+
+class DataConnector:
+    """One table, topic, path or endpoint of a system: what `@source` and `@sink` take.
+
+    The attributes below `data_source` are those of the decorators; on what a method of a system gives, they are unset.
+    """
+
+    #: Whether it is asked for new rows from time to time, and doesn't get them pushed.
+    polled: ClassVar[bool] = False
+
+    def __init__(self, data_source: DataSource) -> None:
+        self.data_source = data_source
+        self.cdc: str | None = None
+        self.every: str | None = None
+        self.disorder: str | None = None
+        self.since: datetime | None = None
+        self.until: datetime | None = None
+        self.envs: EnvSelector = None
+        self.pre_proc: dict[str, PreProcValue] | None = None
+        self.where: WhereValue | None = None
+        self.sample: float | Sample | None = None
+        self.bounded = False
+        self.idleness: str | None = None
+        self.how: Any = None
+        self.create: bool | None = None
+        self.renames: dict[str, str] | None = None
+
+    def identifier(self) -> str:
+        """Name the connector for people."""
+        return f"{self.data_source.identifier()}({self._inside()})"
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}{self.identifier()}"
+
+    def spec(self) -> Connector:
+        """Give the connector as a value, without what the decorators set."""
+        raise NotImplementedError
+
+    def _inside(self) -> str:
+        raise NotImplementedError
+
+    def source_spec(self, dataset: DatasetSpec) -> SourceSpec:
+        """Give what `@source` made of it, for one dataset, as a value.
+
+        Raises:
+            CommitError: The cdc isn't one, or preproc has an entry that can't be.
+            CommitTypeError: A typed expression is declared as something else than its field.
+        """
+        where = f"dataset {dataset.name}, source {self.identifier()}"
+        if self.cdc not in tuple(Cdc):
+            raise CommitError(f"{where}: cdc is one of {', '.join(Cdc)}, not {self.cdc!r}")
+        every = (self.every or SOURCE_EVERY) if self.polled else None
+        return SourceSpec(
+            connector=self.spec(),
+            cdc=Cdc(self.cdc),
+            disorder_us=duration_us(where, "disorder", self.disorder),
+            every_us=_duration_us(where, "every", every),
+            since_us=_instant_us(self.since),
+            until_us=_instant_us(self.until),
+            env=selector(self.envs, where),
+            preproc=tuple(
+                (name, self._made(f"{where}, preproc of {name}", name, value, dataset))
+                for name, value in (self.pre_proc or {}).items()
+            ),
+            where=None if self.where is None else _condition(f"{where}, where", self.where),
+            bounded=self.bounded,
+            idleness_us=_duration_us(where, "idleness", self.idleness),
+            sample=_sample_spec(self.sample),
+        )
+
+    def sink_spec(self, dataset: DatasetSpec) -> SinkSpec:
+        """Give what `@sink` made of it, for one dataset, as a value."""
+        where = f"dataset {dataset.name}, sink {self.identifier()}"
+        every = (self.every or SINK_EVERY) if self.polled else None
+        return SinkSpec(
+            connector=self.spec(),
+            cdc=None if self.cdc is None else Cdc(self.cdc),
+            every_us=_duration_us(where, "every", every),
+            how=self.how,
+            create=bool(self.create),
+            renames=tuple((self.renames or {}).items()),
+            since_us=_instant_us(self.since),
+            until_us=_instant_us(self.until),
+            env=selector(self.envs, where),
+        )
+
+    def _made(self, where: str, name: str, value: PreProcValue, dataset: DatasetSpec) -> RefSpec | Constant | Computed:
+        if isinstance(value, Ref):
+            return value.spec()
+        if isinstance(value, Eval):
+            return value.spec(where, next((f.dtype for f in dataset.fields if f.name == name), None))
+        return constant(where, value)
+
+
+def _condition(where: str, value: WhereValue) -> Computed:
+    if isinstance(value, Eval):
+        return value.spec(where, BOOL)
+    return Computed(by=python_function(where, value))
+
+
+def _sample_spec(sample: float | Sample | None) -> SampleSpec | None:
+    if sample is None:
+        return None
+    return (
+        SampleSpec(rate=sample.rate, using=tuple(sample.using))
+        if isinstance(sample, Sample)
+        else SampleSpec(rate=sample)
+    )
+
+
+def _duration_us(where: str, what: str, duration: str | None) -> int | None:
+    return None if duration is None else duration_us(where, what, duration)
+
+
+def _instant_us(at: datetime | None) -> int | None:
+    return None if at is None else instant_us(at)

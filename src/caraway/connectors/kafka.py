@@ -1,0 +1,90 @@
+"""Kafka and all brokers that speak its protocol."""
+
+from typing import ClassVar
+
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import DataSource, named
+from caraway.connectors.registries import Avro, Protobuf
+from caraway.connectors.settings import Secretish, one_of, stored_if_given
+from caraway.errors import CommitError
+from caraway.graph.connectors import KafkaConnector as KafkaSpec
+from caraway.graph.connectors import KafkaSystem, SystemKind
+
+SECURITY_PROTOCOLS = ("PLAINTEXT", "SASL_PLAINTEXT", "SASL_SSL")
+SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "GSSAPI")
+
+
+class Kafka(DataSource):
+    """Brokers. `sasl_mechanism` is required with every protocol, and means nothing for PLAINTEXT."""
+
+    bootstrap_servers: str
+    security_protocol: str
+    sasl_mechanism: str
+    sasl_plain_username: Secretish | None = None
+    sasl_plain_password: Secretish | None = None
+
+    kind: ClassVar = SystemKind.KAFKA
+    required_fields: ClassVar = 'its topic: use .topic("...")'
+
+    def _check(self) -> None:
+        one_of(f"Kafka {self.name}: security_protocol", self.security_protocol, SECURITY_PROTOCOLS)
+        one_of(f"Kafka {self.name}: sasl_mechanism", self.sasl_mechanism, SASL_MECHANISMS)
+
+    @staticmethod
+    def get(name: str) -> "Kafka":
+        """Refer to brokers that were registered on the server."""
+        return Kafka._reference(name)
+
+    def topic(self, topic: str, format: "str | Avro | Protobuf | None" = "json") -> "KafkaConnector":  # noqa: A002 (the API's name)
+        """Return the topic of this name; its records are in "json", `Avro(...)` or `Protobuf(...)`.
+
+        Raises:
+            DefinitionError: The name is empty.
+            DefinitionTypeError: It is no text.
+        """
+        return KafkaConnector(self, topic, format)
+
+
+class KafkaConnector(DataConnector):
+    """A topic."""
+
+    data_source: Kafka
+
+    def __init__(
+        self,
+        data_source: Kafka,
+        topic: str,
+        format: "str | Avro | Protobuf | None" = "json",  # noqa: A002 (the API's name)
+    ) -> None:
+        super().__init__(data_source)
+        self.topic = named(f"Kafka {data_source.name}", "topic", topic)
+        self.format = format
+
+    def _inside(self) -> str:
+        shown = type(self.format).__name__ if isinstance(self.format, (Avro, Protobuf)) else self.format or "json"
+        return f"topic={self.topic}, format={shown}"
+
+    def spec(self) -> KafkaSpec:
+        """Give the topic as a value.
+
+        Raises:
+            CommitError: The format isn't one.
+        """
+        kafka = self.data_source
+        system = kafka._registered_system() or KafkaSystem(  # noqa: SLF001 (a part of it)
+            name=kafka.name,
+            bootstrap_servers=kafka.bootstrap_servers,
+            security_protocol=kafka.security_protocol,
+            sasl_mechanism=kafka.sasl_mechanism,
+            username=stored_if_given(kafka.sasl_plain_username),
+            password=stored_if_given(kafka.sasl_plain_password),
+        )
+        match self.format:
+            case Avro() | Protobuf():
+                return KafkaSpec(system=system, topic=self.topic, format=self.format.spec())
+            case None | "json":
+                return KafkaSpec(system=system, topic=self.topic)
+            case _:
+                raise CommitError(
+                    f'{self.identifier()}: the format is "json", Avro(...) or Protobuf(...), not {self.format!r}'
+                )

@@ -1,0 +1,153 @@
+"""S3: files in a bucket."""
+
+import warnings
+from typing import ClassVar
+
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import DataSource, duration_us, named
+from caraway.connectors.s3_paths import parse_path
+from caraway.connectors.settings import Secretish, Settings, stored_if_given
+from caraway.errors import DefinitionAttributeError, DefinitionError, DefinitionTypeError
+from caraway.graph.connectors import CSVFormat, S3System, SystemKind
+from caraway.graph.connectors import S3Connector as S3Spec
+
+FORMATS = ("csv", "json", "parquet", "delta", "hudi")
+
+
+class CSV(Settings):
+    """Delimited text; without `headers` the first line has the names of the columns."""
+
+    delimiter: str = ","
+    headers: list[str] | None = None
+
+    def _check(self) -> None:
+        if len(self.delimiter) != 1:
+            raise DefinitionError(f"CSV: the delimiter is one character, not {self.delimiter!r}")
+
+
+class S3(DataSource):
+    """S3; opened by a key with its secret, by a role, or as the worker that reads."""
+
+    aws_access_key_id: Secretish | None = None
+    aws_secret_access_key: Secretish | None = None
+    role_arn: str | None = None
+
+    kind: ClassVar = SystemKind.S3
+    required_fields: ClassVar = 'its bucket: use .bucket("...", prefix="...")'
+
+    @staticmethod
+    def get(name: str) -> "S3":
+        """Refer to an S3 that was registered on the server."""
+        return S3._reference(name)
+
+    def bucket(  # noqa: PLR0917 (the API's signature)
+        self,
+        bucket_name: str,
+        prefix: str | None = None,
+        path: str | None = None,
+        format: str | CSV | None = None,  # noqa: A002 (the API's name)
+        presorted: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        spread: str | None = None,
+    ) -> "S3Connector":
+        """Return the objects of a bucket below `prefix`, or whose keys match `path`.
+
+        Args:
+            bucket_name: Name of the bucket.
+            prefix: What the keys begin with, as it stands.
+            path: Segments with `/` between them: plain ones, `*`, `**`, `*.ext` at the end, times as `%Y-%m-%d`.
+            format: `CSV(...)` (the default), "json", "parquet", "delta" or "hudi".
+            presorted: A hint that rows come in the order of their event times; results are the same without it.
+            spread: How far the event times of rows may lie outside of the time in their object's path.
+
+        Raises:
+            DefinitionError: A path, format or duration that isn't possible.
+            DefinitionAttributeError: Not one of prefix and path, or a spread without path.
+        """
+        return S3Connector(self, bucket_name, prefix, path, format, presorted, spread)
+
+
+class S3Connector(DataConnector):
+    """Objects of a bucket."""
+
+    data_source: S3
+    polled: ClassVar = True
+
+    def __init__(  # noqa: PLR0917 (the API's signature)
+        self,
+        data_source: S3,
+        bucket_name: str,
+        path_prefix: str | None,
+        path: str | None,
+        format: str | CSV | None,  # noqa: A002 (the API's name)
+        presorted: bool,  # noqa: FBT001
+        spread: str | None,
+    ) -> None:
+        super().__init__(data_source)
+        where = f"S3 {data_source.name}"
+        self.bucket_name = named(where, "bucket_name", bucket_name)
+        where = f"{where}, bucket {bucket_name}"
+        self.format = _format(where, format)
+        self.presorted = presorted
+        self.path_prefix, self.path_suffix, is_temporal = _place(where, path_prefix, path)
+        self.spread = spread
+        if spread is not None:
+            if not path:
+                raise DefinitionAttributeError(f"{where}: spread needs path, whose time it is about")
+            duration_us(where, "spread", spread)
+            if not is_temporal:
+                warnings.warn(f"{where}: spread has no effect: path {path!r} tells no time", stacklevel=3)
+
+    def _inside(self) -> str:
+        return f"bucket={self.bucket_name},prefix={self.path_prefix}"
+
+    def spec(self) -> S3Spec:
+        """Give the objects as a value."""
+        s3 = self.data_source
+        system = s3._registered_system() or S3System(  # noqa: SLF001 (a part of it)
+            name=s3.name,
+            access_key_id=stored_if_given(s3.aws_access_key_id),
+            secret_access_key=stored_if_given(s3.aws_secret_access_key),
+            role_arn=s3.role_arn,
+        )
+        return S3Spec(
+            system=system,
+            bucket=self.bucket_name,
+            prefix=self.path_prefix,
+            suffix=self.path_suffix or None,
+            format=self._stored_format(),
+            presorted=self.presorted,
+            spread_us=None if self.spread is None else duration_us(self.identifier(), "spread", self.spread),
+        )
+
+    def _stored_format(self) -> str | CSVFormat:
+        if isinstance(self.format, CSV):
+            headers = self.format.headers
+            return CSVFormat(delimiter=self.format.delimiter, headers=None if headers is None else tuple(headers))
+        return self.format
+
+
+def _format(where: str, given: object) -> str | CSV:
+    if given is None or given == "csv":
+        return CSV()
+    if isinstance(given, CSV) or (isinstance(given, str) and given in FORMATS):
+        return given
+    raise DefinitionError(f"{where}: the format is CSV(...) or one of {', '.join(FORMATS)}, not {given!r}")
+
+
+def _place(where: str, prefix: str | None, path: str | None) -> tuple[str, str, bool]:
+    for name, value in (("prefix", prefix), ("path", path)):
+        if value is not None and not isinstance(value, str):
+            raise DefinitionTypeError(f"{where}: {name} is a str, not {type(value).__name__} {value!r}")
+    if prefix and path:
+        raise DefinitionAttributeError(f"{where}: give prefix or path, not both")
+    if path:
+        try:
+            found = parse_path(path)
+        except DefinitionError as error:
+            raise DefinitionError(f"{where}: {error}") from None
+        return found.prefix, found.suffix, found.is_temporal
+    if not prefix:
+        raise DefinitionAttributeError(f"{where}: give prefix or path, to say which objects are read")
+    if "*" in prefix:
+        raise DefinitionError(f"{where}: prefix {prefix!r} is taken as it stands; for wildcards use path=")
+    return prefix, "", False

@@ -1,0 +1,144 @@
+"""`@sink`: where the rows of a dataset go to."""
+
+import copy
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+from caraway.connectors.data_connector import DataConnector
+from caraway.connectors.data_source import DataSource, duration_us
+from caraway.connectors.http import HTTPConnector
+from caraway.connectors.kafka import KafkaConnector
+from caraway.connectors.s3 import S3Connector
+from caraway.connectors.settings import is_text_dict
+from caraway.connectors.source import checked_bounds
+from caraway.connectors.tables import Snowflake, TableConnector
+from caraway.datasets.dataset import SINK_FIELD, Dataset
+from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.envs import EnvSelector, selector
+
+D = TypeVar("D")
+
+INCREMENTAL = "incremental"
+
+
+class SnapshotData:
+    """Writes of the whole dataset from time to time, of which the last `num_retain` are kept. No sink takes it yet."""
+
+    def __init__(self, marker: str, num_retain: int) -> None:
+        self.marker = marker
+        self.num_retain = num_retain
+
+    def __repr__(self) -> str:
+        return f"SnapshotData(marker={self.marker!r}, num_retain={self.num_retain!r})"
+
+
+def sink(  # noqa: PLR0917 (the API's signature)
+    conn: DataConnector,
+    cdc: str | None = None,
+    every: str | None = None,
+    how: str | SnapshotData | None = None,
+    renames: Mapping[str, str] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    env: EnvSelector = None,
+) -> Callable[[D], D]:
+    """Write the rows of a dataset, which pipelines fill, to a connector; stands above or below `@dataset`.
+
+    Args:
+        conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
+            Snowflake.
+        cdc: "debezium" for Kafka and HTTP; none for the others.
+        every: How often S3 and Snowflake are written, a duration, by default an hour.
+        how: "incremental", which S3 and Snowflake need.
+        renames: Names of columns in S3 and Snowflake, by field.
+        since: Only rows whose timestamp isn't before this; for S3 and Snowflake.
+        until: Only rows whose timestamp is before this; for S3 and Snowflake.
+        env: In which environments the sink is written; all by default.
+
+    Raises:
+        DefinitionError: The connector can't be written to, or doesn't take an argument.
+        DefinitionTypeError: since or until is no datetime.
+    """
+    connector = copy.deepcopy(_writable(conn))
+    label = f"sink {connector.identifier()}"
+    given = {"every": every, "renames": renames, "since": since, "until": until}
+    if isinstance(connector, (KafkaConnector, HTTPConnector)):
+        _check_stream(label, connector, cdc, how, given)
+        connector.create = False
+    else:
+        _check_table(label, connector, cdc, how)
+        connector.create = True
+    if every is not None:
+        duration_us(label, "every", every)
+    selector(env, label)
+    connector.cdc, connector.every, connector.how, connector.envs = cdc, every, how, env
+    connector.renames = _checked_renames(label, renames)
+    connector.since, connector.until = checked_bounds(label, since, until)
+
+    def decorate(found: D) -> D:
+        if not isinstance(found, (Dataset, type)):
+            raise DefinitionTypeError(f"@sink goes onto a dataset, not {type(found).__name__} {found!r}")
+        # Each use has its own copy, so that none sees what is done to another.
+        setattr(found, SINK_FIELD, [*vars(found).get(SINK_FIELD, []), copy.copy(connector)])
+        return found
+
+    return decorate
+
+
+def _writable(conn: object) -> DataConnector:
+    if isinstance(conn, DataSource):
+        raise DefinitionError(f"sink: {conn.identifier()} lacks {conn.required_fields}")
+    if isinstance(conn, (KafkaConnector, HTTPConnector, S3Connector)):
+        return conn
+    if isinstance(conn, TableConnector) and isinstance(conn.data_source, Snowflake):
+        return conn
+    shown = conn.identifier() if isinstance(conn, DataConnector) else f"{type(conn).__name__} {conn!r}"
+    raise DefinitionError(
+        f"sink: {shown} can't be written to; sinks are topics of Kafka, paths of HTTP, S3 and tables of Snowflake"
+    )
+
+
+def _check_stream(
+    label: str,
+    connector: KafkaConnector | HTTPConnector,
+    cdc: str | None,
+    how: str | SnapshotData | None,
+    given: Mapping[str, Any],
+) -> None:
+    if cdc != "debezium":
+        raise DefinitionError(f'{label}: cdc is "debezium", not {cdc!r}')
+    if isinstance(connector, KafkaConnector) and connector.format != "json":
+        raise DefinitionError(f'{label}: the format is "json", not {connector.format!r}')
+    if how not in (None, INCREMENTAL):
+        raise DefinitionError(f'{label}: how is "{INCREMENTAL}" or left out, not {how!r}')
+    for name, value in given.items():
+        # An empty dict of renames is the API's default.
+        if value is not None and value != {}:
+            raise DefinitionError(
+                f"{label}: {name}= is for S3 and Snowflake; changes are sent as they come: leave it out"
+            )
+
+
+def _check_table(label: str, connector: DataConnector, cdc: str | None, how: str | SnapshotData | None) -> None:
+    if cdc is not None:
+        raise DefinitionError(f"{label}: cdc isn't for tables, which get the rows themselves: leave {cdc!r} out")
+    if how != INCREMENTAL:
+        raise DefinitionError(f'{label}: how has to be "{INCREMENTAL}", not {how!r}')
+    if isinstance(connector, S3Connector):
+        if connector.format != "delta":
+            raise DefinitionError(f'{label}: the format is "delta", not {connector.format!r}')
+        s3 = connector.data_source
+        keys = ("aws_access_key_id", "aws_secret_access_key", "role_arn")
+        if there := [name for name in keys if getattr(s3, name, None) is not None]:
+            raise DefinitionError(f"{label}: S3 is written as the worker that writes; leave {', '.join(there)} out")
+    elif isinstance(connector, TableConnector) and connector.cursor is not None:
+        raise DefinitionError(f"{label}: a sink has no cursor; leave {connector.cursor!r} out")
+
+
+def _checked_renames(label: str, renames: Mapping[str, str] | None) -> dict[str, str]:
+    if renames is None:
+        return {}
+    if not is_text_dict(renames):
+        raise DefinitionError(f"{label}: renames is a dict from field to column, not {renames!r}")
+    return dict(renames)

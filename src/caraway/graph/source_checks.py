@@ -1,0 +1,235 @@
+"""Whether the sources and sinks of datasets can be: what takes the dataset to tell, as pure functions over specs.
+
+Whether `cdc` goes with the keys, and what a dataset with sources may have beside them, is in the validation of graphs.
+"""
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+
+from caraway.dtypes.strictness import conforms
+from caraway.dtypes.types import (
+    BOOL,
+    DATETIME,
+    INT,
+    DataType,
+    base_type,
+    is_optional,
+    optional,
+    strip_optional,
+    type_name,
+)
+from caraway.errors import CommitError, CommitTypeError, DefinitionError, DefinitionTypeError, InvalidExprException
+from caraway.expr.inference import infer_nullable
+from caraway.expr.printer import print_node
+from caraway.expr.references import columns_of
+from caraway.graph.connectors import (
+    KafkaConnector,
+    KinesisConnector,
+    RegisteredSystem,
+    S3Connector,
+    SchemaRegistry,
+    System,
+    TableConnector,
+    WebhookConnector,
+    identifier,
+    system_kind,
+)
+from caraway.graph.functions import PythonFunction
+from caraway.graph.sampling import sample_columns
+from caraway.graph.sources import Cdc, Computed, Constant, SinkSpec, SourceSpec
+from caraway.graph.specs import DatasetSpec, Graph
+
+Fields = Mapping[str, DataType]
+
+
+def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
+    """Check a source against its dataset.
+
+    Raises:
+        CommitError: preproc, where, sample or the connector isn't possible; names the dataset, the source, the part.
+        CommitTypeError: An expression is of another type than its field.
+    """
+    where = f"dataset {dataset.name}, source {identifier(source.connector)}"
+    _check_connector(where, source.connector)
+    fields = {f.name: f.dtype for f in dataset.fields}
+    made: set[str] = set()
+    for name, value in source.preproc:
+        label = f"{where}, preproc of {name}"
+        if name not in fields:
+            raise CommitError(f"{label}: there is no such field; fields: {', '.join(fields)}")
+        match value:
+            case Constant():
+                _check_constant(label, value, fields[name])
+            case Computed():
+                if name == dataset.timestamp:
+                    raise CommitError(
+                        f"{label}: it is the timestamp, which eval can't make; use ref(...) or a constant"
+                    )
+                if not isinstance(value.by, PythonFunction):
+                    later = {n for n, _ in source.preproc} - made
+                    _check_made(label, value, fields, later, fields[name])
+        made.add(name)
+    if source.where is not None and not isinstance(source.where.by, PythonFunction):
+        _check_where(f"{where}, where", source.where, fields)
+    _check_sample(where, dataset, source)
+
+
+def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
+    """Check a sink against its dataset.
+
+    Raises:
+        CommitError: The connector can't be written to.
+    """
+    where = f"dataset {dataset.name}, sink {identifier(sink.connector)}"
+    match sink.connector:
+        case S3Connector(system=system) if not isinstance(system, RegisteredSystem):
+            if system.access_key_id or system.secret_access_key or system.role_arn:
+                raise CommitError(f"{where}: S3 is written as the worker that writes; leave keys and role out")
+        case TableConnector(cursor=cursor) if cursor is not None:
+            raise CommitError(f"{where}: a sink has no cursor; leave {cursor!r} out")
+
+
+def check_systems(graph: Graph) -> None:
+    """Check that one name stands for one system in all of a graph.
+
+    Raises:
+        CommitError: Two sources or sinks give other settings for the same name.
+    """
+    for message in conflicting_systems(graph):
+        raise CommitError(message)
+
+
+def conflicting_systems(graph: Graph) -> Iterator[str]:
+    """Yield a message for each place where a name stands for another system than it did before."""
+    seen: dict[str, tuple[str, System | tuple[str, int]]] = {}
+    for dataset in graph.datasets:
+        connectors = chain((s.connector for s in dataset.sources), (s.connector for s in dataset.sinks))
+        for connector in connectors:
+            system: System | tuple[str, int]
+            if isinstance(connector, WebhookConnector):
+                system = (connector.name, connector.retention_us)
+                name = connector.name
+            else:
+                system, name = connector.system, connector.system.name
+            if isinstance(system, RegisteredSystem):
+                continue
+            first, known = seen.setdefault(name, (dataset.name, system))
+            if known != system:
+                yield (
+                    f"dataset {dataset.name}: {system_kind(connector)} {name} has other settings than what is called "
+                    f"{name} in dataset {first}; names of connectors are unique: use one object, or another name"
+                )
+
+
+def supported_cdc(connector: object) -> frozenset[Cdc]:
+    """Return the ways in which the rows of a connector can be read."""
+    plain = {Cdc.APPEND, Cdc.UPSERT}
+    match connector:
+        case KafkaConnector(format=SchemaRegistry(format="protobuf")):
+            return frozenset(plain)
+        case S3Connector(format="delta"):
+            return frozenset({Cdc.NATIVE})
+        case S3Connector(format="hudi"):
+            return frozenset({*plain, Cdc.NATIVE})
+        case WebhookConnector() | KafkaConnector() | KinesisConnector() | S3Connector():
+            return frozenset({*plain, Cdc.DEBEZIUM})
+        case _:
+            return frozenset(plain)
+
+
+def _check_connector(where: str, connector: object) -> None:
+    match connector:
+        case KafkaConnector(format=str() as found) if found != "json":
+            raise CommitError(f'{where}: the format is "json", Avro(...) or Protobuf(...), not {found!r}')
+        case KafkaConnector(format=SchemaRegistry(registry=registry)) if registry != "confluent":
+            raise CommitError(f'{where}: the registry is "confluent", not {registry!r}')
+        case TableConnector(cursor=None):
+            raise CommitError(f"{where}: a source needs the cursor, a column that grows with each change of a row")
+        case S3Connector(system=system) if not isinstance(system, RegisteredSystem):
+            key, secret = system.access_key_id, system.secret_access_key
+            if (key is None) != (secret is None):
+                there, missing = ("key", "secret") if secret is None else ("secret", "key")
+                raise CommitError(f"{where}: an access {there} is given without the {missing}; give both or none")
+            if key is not None and system.role_arn is not None:
+                raise CommitError(f"{where}: keys and role_arn are given; S3 is opened by one of them")
+
+
+def _check_constant(where: str, constant: Constant, field: DataType) -> None:
+    inner, value = strip_optional(field), constant.value
+    if constant.dtype == DATETIME:
+        fits = base_type(field) == DATETIME
+    else:
+        # An int stands for an instant as it does in payloads: an epoch.
+        fits = (constant.dtype == INT and inner == DATETIME) or conforms(value, inner)
+    if not fits:
+        raise CommitError(
+            f"{where}: the constant {value!r} is {type_name(constant.dtype)}, the field is {type_name(field)}; "
+            "constants aren't converted"
+        )
+
+
+def _check_made(where: str, computed: Computed, fields: Fields, unmade: set[str], field: DataType) -> None:
+    visible = {name: dtype for name, dtype in fields.items() if name not in unmade}
+    found = _infer(where, computed, {**visible, **dict(computed.schema)})
+    # A restriction of the field is checked when rows come in: no expression tells that it holds.
+    allowed = {field, optional(base_type(field)) if is_optional(field) else base_type(field)}
+    if found not in allowed:
+        raise CommitTypeError(
+            f"{where}: {_spelled(computed)} is {_type(found)}, the field is {type_name(field)}; "
+            "expressions have to give the type of the field"
+        )
+
+
+def _check_where(where: str, computed: Computed, fields: Fields) -> None:
+    for name, dtype in computed.schema:
+        if name in fields and fields[name] != dtype:
+            raise CommitTypeError(
+                f"{where}: the schema has {name} as {type_name(dtype)}, the dataset as {type_name(fields[name])}; "
+                "where runs on what preproc made, so leave it out"
+            )
+    found = _infer(where, computed, {**fields, **dict(computed.schema)})
+    if found != BOOL:
+        raise CommitTypeError(f"{where}: {_spelled(computed)} is {_type(found)}, bool is expected")
+
+
+def _infer(where: str, computed: Computed, visible: Fields) -> DataType | None:
+    assert not isinstance(computed.by, PythonFunction)  # noqa: S101 (functions have no type)
+    if unknown := [name for name in columns_of(computed.by) if name not in visible]:
+        raise CommitError(
+            f"{where}: {_spelled(computed)} reads {', '.join(unknown)}, which is neither a field that the payload has "
+            f"nor in the schema of eval; there are: {', '.join(visible) or 'none'}"
+        )
+    try:
+        return infer_nullable(computed.by, visible)
+    except (DefinitionTypeError, TypeError) as error:
+        raise CommitTypeError(f"{where}: {error}") from None
+    except (DefinitionError, InvalidExprException) as error:
+        raise CommitError(f"{where}: {error}") from None
+
+
+def _spelled(computed: Computed) -> str:
+    assert not isinstance(computed.by, PythonFunction)  # noqa: S101 (functions have no printed form)
+    return print_node(computed.by)
+
+
+def _type(found: DataType | None) -> str:
+    return "null" if found is None else type_name(found)
+
+
+def _check_sample(where: str, dataset: DatasetSpec, source: SourceSpec) -> None:
+    if source.sample is None:
+        return
+    fields = [f.name for f in dataset.fields]
+    made = {name for name, _ in source.preproc}
+    for name in source.sample.using:
+        if name not in fields:
+            raise CommitError(f"{where}, sample: there is no field {name}; fields: {', '.join(fields)}")
+        if name == dataset.timestamp:
+            raise CommitError(f"{where}, sample: {name} is the timestamp; use other columns")
+        if name in made:
+            raise CommitError(f"{where}, sample: {name} is made by preproc; use columns of the payload")
+    if not sample_columns(dataset, source):
+        raise CommitError(
+            f"{where}, sample: no column is left to sample by: keys and fields that preproc makes don't count; "
+            "name columns with Sample(rate, using=[...])"
+        )
