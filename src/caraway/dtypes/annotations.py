@@ -5,7 +5,7 @@ import types
 import typing
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Optional, Union
+from typing import Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
 
 import numpy as np
 import pandas as pd
@@ -119,9 +119,10 @@ def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN
         case DecimalType() | EmbeddingType() | BetweenType() | OneOfType() | RegexType():
             return dtype
         case ListType(of):
-            return list[annotation_of(of)]  # type: ignore[misc]
+            # As most users write it: a list[int] isn't equal to a List[int].
+            return List[annotation_of(of)]  # type: ignore[misc]  # noqa: UP006
         case MapType(of):
-            return dict[str, annotation_of(of)]  # type: ignore[misc]
+            return Dict[str, annotation_of(of)]  # type: ignore[misc]  # noqa: UP006
         case OptionalType(of):
             return Optional[annotation_of(of, pandas=pandas)]  # noqa: UP045 (built at run time)
         case StructType():

@@ -51,9 +51,9 @@ def _(node: ListCall, scope: Scope) -> pl.Expr:
             mean = total / (count if columns_of(node.operand) else as_column(count))
             return pl.when(~has_null & (of.len() > 0)).then(mean)
         case ListFunction.MIN:
-            return pl.when(~has_null).then(of.min() if element == INT else of.sort().list.first() + 0.0)
+            return pl.when(~has_null).then(of.min() if element == INT else _unsigned(of.sort().list.first()))
         case ListFunction.MAX:
-            return pl.when(~has_null).then(of.max() if element == INT else of.sort().list.last() + 0.0)
+            return pl.when(~has_null).then(of.max() if element == INT else _unsigned(of.sort().list.last()))
         case ListFunction.ALL:
             return pl.when(~has_null).then(of.contains(False).not_())  # noqa: FBT003 (a value)
         case ListFunction.ANY:
@@ -63,8 +63,13 @@ def _(node: ListCall, scope: Scope) -> pl.Expr:
 
 def _float_sum(floats: pl.Expr) -> pl.Expr:
     """Add up from the left; polars' own sum adds stripes of 16 side by side."""
-    total = floats.list.eval(pl.element().cum_sum()).list.last() + 0.0
+    total = floats.list.eval(pl.element().cum_sum()).list.last()
     return pl.when(floats.list.len() == 0).then(pl.lit(0.0)).otherwise(total)
+
+
+def _unsigned(number: pl.Expr) -> pl.Expr:
+    # Not by adding 0.0, which polars leaves out.
+    return pl.when(number == 0.0).then(pl.lit(0.0)).otherwise(number)
 
 
 @compile_node.register

@@ -77,7 +77,8 @@ def as_column(constant: pl.Expr) -> pl.Expr:
 
     polars takes short cuts with single floats that give other bits: it divides by one by multiplying with its
     reciprocal (14.0 / 10.0 would be 1.4000000000000001), and raises to the power 0.5 by a square root. It recognises a
-    repeated constant, but not one less a computed zero, which has the same value.
+    repeated constant, but not one times a computed one, which has the same value. (Less a computed zero won't do: zero
+    less a column is the column's negative there, which makes 0.0 of it -0.0.)
     """
-    zeros = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0
-    return constant - zeros
+    ones = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0 + 1.0
+    return constant * ones
