@@ -29,11 +29,11 @@ def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | 
         found = args
     else:
         return None
-    return tuple(dict.fromkeys(column_name(operator, name) for name in found))
+    return tuple(column_name(operator, name) for name in found)
 
 
 def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...]:
-    """Return the columns that an operator is given, as `column_names`.
+    """Return the columns that an operator is given, as `column_names`, each once.
 
     Raises:
         DefinitionError: None are given.
@@ -41,7 +41,7 @@ def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] 
     names = column_names(operator, args, columns)
     if names is None:
         raise DefinitionError(f"{operator}: name at least one column")
-    return names
+    return tuple(dict.fromkeys(names))
 
 
 def column_name(operator: str, given: object) -> str:

@@ -1,29 +1,29 @@
 """`@dataset`: a class body becomes a dataset."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from caraway.datasets.fields import Field, FieldMarker
+from caraway.datasets.class_body import fields_of
+from caraway.datasets.fields import Field
+from caraway.datasets.lookups import lookup_function
 from caraway.datasets.nodes import Node
 from caraway.datasets.pipelines import Pipeline
-from caraway.dtypes.annotations import dtype_of, own_annotations, spell
+from caraway.datasets.suites import expectations_of
+from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
-from caraway.dtypes.types import DATE, DATETIME, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Input
 from caraway.graph.runtime import DatasetHandle
 from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SinkSpec, SourceSpec
-from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, Metadata
+from caraway.graph.specs import DatasetSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
-from caraway.lib.metadata import comments_above, get_metadata, module_owner
+from caraway.lib.metadata import get_metadata, module_owner
 
 # `@source` and `@sink` leave their connectors under these names: on the class, below `@dataset`, else on the dataset.
 SOURCE_FIELD = "__caraway_data_sources__"
 SINK_FIELD = "__caraway_data_sinks__"
-RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
 FOREVER_RETENTION = "forever"
 
 
@@ -38,13 +38,13 @@ class _Connector(Protocol):
 class Dataset(Node):
     """A dataset: columns, keys, where its rows come from, and the operators of a pipeline as methods."""
 
-    def __init__(self, spec: DatasetSpec, erase_keys: tuple[str, ...], module: str) -> None:
+    def __init__(self, spec: DatasetSpec, module: str) -> None:
         super().__init__(Input(dataset=spec.name), schema_of_dataset(spec))
         self._name = spec.name
         self._spec = spec
         self._module = module
         self._fields = {f.name: Field(self, f) for f in spec.fields}
-        self.erase_key_fields = list(erase_keys)
+        self._lookup = lookup_function(self._handle(), spec.keys)
 
     def __class_getitem__(cls, name: Any) -> Any:  # noqa: ANN401 (`Dataset[Name]` in annotations)
         return name
@@ -60,7 +60,26 @@ class Dataset(Node):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A function that is shipped carries no definitions: only what it takes to look one up.
-        return (DatasetHandle, (self._name, tuple(self.key_fields), tuple(self._fields)))
+        handle = self._handle()
+        return (DatasetHandle, (handle._name, handle._keys, handle._columns))  # noqa: SLF001 (every other name may be a column's)
+
+    def _handle(self) -> DatasetHandle:
+        return DatasetHandle(self._name, self._spec.keys, tuple(self._fields))
+
+    def complete(self, body: type) -> None:
+        """Add the pipelines and expectations of the class body, which are written in terms of the dataset itself.
+
+        Raises:
+            DefinitionError: One of them is wrong.
+            DefinitionTypeError: One is wrong in a type; of all pipelines together, what doesn't fit the dataset.
+        """
+        built = [item.build(self, self._name) for item in vars(body).values() if isinstance(item, Pipeline)]
+        if problems := [problem for pipeline in built for problem in pipeline.problems]:
+            raise DefinitionTypeError(
+                f"dataset {self._name}: what comes out is not what it declares: " + "; ".join(problems)
+            )
+        self._spec = replace(self._spec, pipelines=tuple(pipeline.spec for pipeline in built))
+        self._spec = replace(self._spec, expectations=expectations_of(body, self))
 
     @property
     def fields(self) -> list[Field]:
@@ -71,6 +90,11 @@ class Dataset(Node):
     def key_fields(self) -> list[str]:
         """Names of the keys, in the order declared."""
         return list(self._spec.keys)
+
+    @property
+    def erase_key_fields(self) -> list[str]:
+        """Names of the keys by which rows are erased, in the order declared."""
+        return [f.name for f in self._spec.fields if f.erase_key]
 
     @property
     def timestamp_field(self) -> str:
@@ -85,7 +109,12 @@ class Dataset(Node):
     @property
     def lookup(self) -> Any:  # noqa: ANN401 (a method whose keywords are the keys)
         """Look rows up, in an extractor: `lookup(ts, key=Series, fields=[...])` gives a frame and what was found."""
-        return DatasetHandle(self._name, tuple(self.key_fields), tuple(self._fields)).lookup
+        return self._lookup
+
+    @property
+    def node_spec(self) -> DatasetSpec:
+        """The definition without sources, sinks and owner, which later decorators add."""
+        return self._spec
 
     def fqn(self) -> str:
         """Return the dataset's name."""
@@ -192,88 +221,31 @@ def _make(
     history: str,
     flags: tuple[bool, bool | None, bool | None],
 ) -> Dataset:
+    if not isinstance(body, type):
+        raise DefinitionTypeError(f"@dataset goes onto a class, not {type(body).__name__} {body!r}")
     name = body.__name__
     where = f"dataset {name}"
-    if not isinstance(body, type):
-        raise DefinitionTypeError(f"@dataset goes onto a class, not {type(body).__name__}")
+    if isinstance(version, bool) or not isinstance(version, int):
+        raise DefinitionTypeError(f"{where}: the version is an int, not {version!r}")
     try:
         history_us = parse_duration(history)
     except (DefinitionError, DefinitionTypeError) as error:
         raise type(error)(f"{where}: history: {error}") from None
-    markers = _markers(body, namespace, where)
-    fields = _fields(body, markers, where)
-    keys = tuple(f.name for f in fields if f.key)
+    fields = fields_of(body, namespace)
     spec = DatasetSpec(
         name=name,
         version=version,
         history_us=history_us,
         fields=fields,
-        index=_index(name, keys, *flags),
+        index=_index(name, tuple(f.name for f in fields if f.key), *flags),
         metadata=get_metadata(body) or Metadata(),
     )
-    erase_keys = tuple(f for f, (_, marker) in markers.items() if marker is not None and marker.erase_key)
-    made = Dataset(spec, erase_keys, body.__module__)
+    made = Dataset(spec, body.__module__)
     made.__doc__ = body.__doc__
-    for attribute in (SOURCE_FIELD, SINK_FIELD):
-        vars(made)[attribute] = list(vars(body).get(attribute, ()))
-    pipelines = tuple(item.build(made, name) for item in vars(body).values() if isinstance(item, Pipeline))
-    made._spec = replace(made._spec, pipelines=pipelines)  # noqa: SLF001 (pipelines need the dataset that they complete)
+    for name in (SOURCE_FIELD, SINK_FIELD):
+        vars(made)[name] = list(vars(body).get(name, ()))
+    made.complete(body)
     return made
-
-
-Markers = dict[str, tuple[Any, FieldMarker | None]]
-
-
-def _markers(body: type, namespace: dict[str, Any], where: str) -> Markers:
-    module = vars(sys.modules[body.__module__]) if body.__module__ in sys.modules else {}
-    annotations = own_annotations(body, {**module, **namespace})
-    if wrong := [name for name in annotations if name in RESERVED]:
-        raise DefinitionError(
-            f"{where}: reserved names can't be fields: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
-        )
-    found: Markers = {}
-    for name, annotation in annotations.items():
-        value = vars(body).get(name)
-        found[name] = (annotation, value if isinstance(value, FieldMarker) else None)
-    return found
-
-
-def _fields(body: type, markers: Markers, where: str) -> tuple[FieldSpec, ...]:
-    comments = comments_above(body)
-    fields = []
-    for name, (annotation, marker) in markers.items():
-        try:
-            dtype = dtype_of(annotation)
-        except (DefinitionError, DefinitionTypeError) as error:
-            raise type(error)(f"{where}: field {name}: {error}") from None
-        is_key = marker is not None and marker.key
-        if is_key and isinstance(dtype, OptionalType):
-            raise DefinitionError(f"{where}: key {name} is {type_name(dtype)}; a key can't be optional")
-        metadata = marker.metadata if marker is not None else Metadata()
-        if not metadata.description:
-            metadata = replace(metadata, description=comments.get(name, ""))
-        fields.append(FieldSpec(name=name, dtype=dtype, key=is_key, metadata=metadata))
-    timestamp = _timestamp(fields, markers, where)
-    return tuple(replace(f, timestamp=True, dtype=DATETIME) if f.name == timestamp else f for f in fields)
-
-
-def _timestamp(fields: Sequence[FieldSpec], markers: Markers, where: str) -> str:
-    marked = [name for name, (_, marker) in markers.items() if marker is not None and marker.timestamp]
-    if len(marked) > 1:
-        raise DefinitionError(f"{where}: {', '.join(marked)} are all marked as the timestamp; a dataset has one")
-    if marked:
-        if any(f.name == marked[0] and f.dtype == DATE for f in fields):
-            raise DefinitionError(f"{where}: timestamp {marked[0]} is date; the timestamp is datetime")
-        return marked[0]
-    found = [f.name for f in fields if f.dtype == DATETIME and not f.key]
-    if not found:
-        raise DefinitionError(f"{where} has no timestamp; it needs a field of type datetime that isn't a key")
-    if len(found) > 1:
-        raise DefinitionError(
-            f"{where}: {', '.join(found)} are datetime; mark one as the timestamp: {found[0]}: datetime = "
-            "field(timestamp=True)"
-        )
-    return found[0]
 
 
 def _index(name: str, keys: tuple[str, ...], both: bool, online: bool | None, offline: bool | None) -> IndexSpec | None:  # noqa: FBT001

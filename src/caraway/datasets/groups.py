@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from caraway.datasets.aggregates import AggregateType
-from caraway.datasets.arguments import kind, required_names
+from caraway.datasets.arguments import column_names, kind
 from caraway.datasets.fields import Field
 from caraway.datasets.windows import window_spec
 from caraway.dtypes.durations import FOREVER
@@ -29,7 +29,7 @@ class GroupBy:
             if isinstance(window, Hopping) and window.duration == FOREVER:
                 raise DefinitionTypeError('groupby: the window can\'t be Hopping("forever", ...); give it a duration')
         self._node = node
-        self._keys = required_names("groupby", args, None)
+        self._keys = column_names("groupby", args, None) or ()
         self._window = None if window is None else window_spec(window)
         group_keys(self._keys, node.node_schema)
 

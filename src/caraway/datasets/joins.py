@@ -27,7 +27,7 @@ def join_operator(  # noqa: PLR0917 (the API's signature)
     """
     if not hasattr(other, "node_operator"):
         raise DefinitionTypeError(f"join: the right side is a dataset, not {kind(other)}")
-    if not hasattr(other, "to_spec"):
+    if not hasattr(other, "node_spec"):
         raise DefinitionError("join: the right side is a step of the pipeline; it must be a dataset of its own")
     where = f"join with {other.fqn()}"
     if how not in tuple(JoinKind):
@@ -36,7 +36,7 @@ def join_operator(  # noqa: PLR0917 (the API's signature)
     if (on is None) == (left_on is None and right_on is None) or (left_on is None) != (right_on is None):
         raise DefinitionError(f"{where}: give either on=, or left_on= and right_on=")
     low_us, high_us = _bounds(where, within)
-    added = column_names(f"{where}: fields", (), fields) or tuple(other.node_schema.values)
+    added = column_names(f"{where}: fields", (), fields) or other.node_schema.values
     return Join(
         left=left,
         right=other.fqn(),
@@ -45,7 +45,7 @@ def join_operator(  # noqa: PLR0917 (the API's signature)
         right_on=on or right_on or (),
         within_low_us=low_us,
         within_high_us=high_us,
-        fields=added,
+        fields=tuple(dict.fromkeys(added)),
     )
 
 

@@ -199,7 +199,7 @@ class Node:
             raise DefinitionError("dropnull: name at least one column, or none at all for all optional ones")
         if names is None:
             names = tuple(name for name, dtype in self._schema.columns.items() if is_optional(dtype))
-        return self.add_step(DropNull(of=self._operator, columns=names))
+        return self.add_step(DropNull(of=self._operator, columns=tuple(dict.fromkeys(names))))
 
     def rename(self, columns: Mapping[str, str]) -> "Node":
         """Rename columns, one after the other; keys and timestamp keep their role.
@@ -302,7 +302,7 @@ class Node:
             DefinitionTypeError: The types of paired columns don't, or `other` is no dataset.
         """
         operator = join_operator(self._operator, other, how, (on, left_on, right_on), within, fields)
-        node = Node(operator, join_schema(operator, self._schema, other.to_spec()))
+        node = Node(operator, join_schema(operator, self._schema, other.node_spec))
         self.count_out_edge()
         other.count_out_edge()
         return node

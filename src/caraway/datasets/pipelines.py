@@ -1,18 +1,28 @@
 """`@pipeline`: how a dataset is computed from others."""
 
 import inspect
-import textwrap
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from caraway.datasets.groups import GroupBy
-from caraway.datasets.nodes import Node
+from caraway.datasets.nodes import Node, including
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
 from caraway.graph.envs import EnvSelector, selector
 from caraway.graph.schemas import datasets_read, schema_differences
 from caraway.graph.specs import Metadata, PipelineSpec
+from caraway.lib.code_text import source_text
+from caraway.lib.includes import included
 from caraway.lib.metadata import get_metadata
 from caraway.lib.params import INPUTS_ATTRIBUTE
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A pipeline as a spec, and in what its output differs from the dataset."""
+
+    spec: PipelineSpec
+    problems: list[str]
 
 
 class Pipeline:
@@ -25,40 +35,40 @@ class Pipeline:
         self.inputs: tuple[Any, ...] = getattr(function, INPUTS_ATTRIBUTE, ())
         _check_signature(self)
 
-    def build(self, dataset: Node, dataset_name: str) -> PipelineSpec:
-        """Run the function once and check what it gives against the dataset.
+    def build(self, dataset: Node, dataset_name: str) -> "Built":
+        """Run the function once and compare what it gives with the dataset.
 
         Raises:
             DefinitionError: A step is wrong; the message names dataset and pipeline.
-            DefinitionTypeError: A step is wrong in a type, or the output isn't what the dataset declares.
+            DefinitionTypeError: A step is wrong in a type.
         """
         where = f"pipeline {dataset_name}.{self.name}"
+        helpers = tuple(dict.fromkeys([*included(self), *included(self.function)]))
         try:
-            result = self.function(dataset, *self.inputs)
+            with including(helpers):
+                result = self.function(dataset, *self.inputs)
         except CarawayError as error:
             # The same exception, so that the traceback still ends at the user's line.
             error.args = (f"{where}: {error}",)
             raise
         if isinstance(result, GroupBy):
-            raise DefinitionError(f"{where} returns a bare groupby; aggregate(...) or latest() must follow")
+            raise DefinitionError(f"{where} returns a bare groupby; first(), latest() or aggregate(...) must follow")
         if not isinstance(result, Node):
             raise DefinitionError(f"{where} returns {type(result).__name__}; it must return the last step")
         names = tuple(dict.fromkeys(item.fqn() for item in self.inputs))
         for name in sorted(datasets_read(result.node_operator)):
             if name not in names:
                 raise DefinitionError(f"{where} reads {name}, which is not among its @inputs: {', '.join(names)}")
-        if problems := schema_differences(result.node_schema, dataset.node_schema):
-            raise DefinitionTypeError(
-                f"{where}: the output is not what dataset {dataset_name} declares: " + "; ".join(problems)
-            )
-        return PipelineSpec(
+        spec = PipelineSpec(
             name=self.name,
             inputs=names,
             operator=result.node_operator,
             env=self.env,
-            source_code=source_of(self.function),
+            source_code=source_text(self.function),
             metadata=get_metadata(self) or get_metadata(self.function) or Metadata(),
         )
+        differences = schema_differences(result.node_schema, dataset.node_schema)
+        return Built(spec, [f"{where}: {difference}" for difference in differences])
 
 
 def pipeline(function: Callable[..., Any] | None = None, *, env: EnvSelector = None) -> Any:  # noqa: ANN401 (both forms)
@@ -72,16 +82,12 @@ def pipeline(function: Callable[..., Any] | None = None, *, env: EnvSelector = N
         DefinitionTypeError: The first parameter isn't `cls`, `@inputs` is missing, or an input can't be one.
     """
     if function is None:
+        # A wrong env is refused here, at its own line.
+        selector(env, "pipeline")
         return lambda decorated: Pipeline(decorated, env)
+    if not callable(function):
+        raise DefinitionTypeError(f"@pipeline goes onto a function, not {type(function).__name__} {function!r}")
     return Pipeline(function, env)
-
-
-def source_of(function: Callable[..., Any]) -> str:
-    """Return the text of a function; empty if it isn't at hand."""
-    try:
-        return textwrap.dedent(inspect.getsource(function))
-    except (OSError, TypeError):
-        return ""
 
 
 def _check_signature(pipeline: Pipeline) -> None:
@@ -95,7 +101,7 @@ def _check_signature(pipeline: Pipeline) -> None:
     for position, given in enumerate(pipeline.inputs):
         item: object = given
         parameter = parameters[position + 1] if position + 1 < len(parameters) else f"number {position + 1}"
-        if not isinstance(item, Node) or not hasattr(item, "to_spec"):
+        if not isinstance(item, Node) or not hasattr(item, "node_spec"):
             raise DefinitionTypeError(f"{where}: input {parameter} is a dataset, not {type(item).__name__} {item!r}")
         if given.is_terminal:
             raise DefinitionTypeError(

@@ -50,7 +50,7 @@ class DatasetHandle:
         self,
         ts: "pd.Series[Any]",
         *args: object,
-        fields: Sequence[Any] = (),
+        fields: Sequence[Any] | None = (),
         **keys: "pd.Series[Any]",
     ) -> tuple[pd.DataFrame, "pd.Series[bool]"]:
         """Return the rows that hold for the keys at each time of `ts`, and which of them were found.
@@ -65,14 +65,14 @@ class DatasetHandle:
             DefinitionError: The arguments don't fit the dataset.
             NotImplementedError: Nobody answers lookups here; they work in extractors.
         """
-        self._check(ts, args, keys, fields)
+        wanted = self._check(ts, args, keys, fields)
         provider = lookup_provider.get()
         if provider is None:
             raise NotImplementedError(
                 f"lookup of {self._name}: lookups are answered inside extractors; use client.lookup(...) from outside"
             )
         frame = pd.DataFrame({key: keys[key].reset_index(drop=True) for key in self._keys})
-        return provider(self._name, ts.reset_index(drop=True), frame, [str(name) for name in fields])
+        return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
     def __getattr__(self, attribute: str) -> str:
         # As in the definition, where `Dataset.column` is a field whose text is its name.
@@ -80,7 +80,7 @@ class DatasetHandle:
             return attribute
         raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}")
 
-    def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Sequence[Any]) -> None:  # noqa: ANN401
+    def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Any) -> list[str]:  # noqa: ANN401
         where = f"lookup of {self._name}"
         names = ", ".join(self._keys)
         if not self._keys:
@@ -99,9 +99,13 @@ class DatasetHandle:
                 raise DefinitionError(f"{where}: key {name} is a Series, not {_kind(values)}")
             if len(values) != len(ts):
                 raise DefinitionError(f"{where}: key {name} has {len(values)} rows, ts has {len(ts)}")
-        for wanted in map(str, fields):
-            if wanted not in self._columns:
-                raise DefinitionError(f"{where}: unknown field {wanted}; fields: {', '.join(self._columns)}")
+        if not isinstance(fields, (list, tuple, type(None))):
+            raise DefinitionError(f"{where}: fields is a list of names, not {_kind(fields)}")
+        wanted = [str(name) for name in fields or ()]
+        for name in wanted:
+            if name not in self._columns:
+                raise DefinitionError(f"{where}: unknown field {name}; fields: {', '.join(self._columns)}")
+        return wanted
 
 
 def _kind(value: object) -> str:

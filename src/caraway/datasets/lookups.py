@@ -1,0 +1,30 @@
+"""`Dataset.lookup` as a function whose signature names the keys."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pandas as pd
+
+from caraway.graph.runtime import DatasetHandle
+
+Found = tuple[pd.DataFrame, pd.Series]
+
+
+def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Callable[..., Any]:
+    """Return the lookup of a dataset: `lookup(ts, *, key=Series, ..., fields=[])` gives a frame and what was found."""
+
+    def lookup(*args: Any, **named: Any) -> Any:  # noqa: ANN401 (checked there)
+        return handle.lookup(*args, **named)
+
+    annotations: dict[str, Any] = {"ts": pd.Series, **dict.fromkeys(keys, pd.Series), "fields": list[str]}
+    only = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("ts", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=pd.Series),
+        *(inspect.Parameter(key, only, annotation=pd.Series) for key in keys),
+        inspect.Parameter("fields", only, default=[], annotation=list[str]),
+    ]
+    lookup.__doc__ = DatasetHandle.lookup.__doc__
+    lookup.__annotations__ = {**annotations, "return": Found}
+    lookup.__signature__ = inspect.Signature(parameters, return_annotation=Found)  # type: ignore[attr-defined]
+    return lookup

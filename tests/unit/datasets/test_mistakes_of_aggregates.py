@@ -1,0 +1,295 @@
+"""Mistakes in aggregates and their windows: what they raise, and the facts that the message has."""
+
+# Wrong arguments are tested here.
+# mypy: disable-error-code="arg-type, attr-defined, misc, operator, call-arg"
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from caraway.datasets import (
+    Average,
+    Count,
+    Distinct,
+    ExpDecaySum,
+    FirstK,
+    LastK,
+    Max,
+    Min,
+    Quantile,
+    Stddev,
+    Sum,
+)
+from caraway.dtypes import Continuous, Hopping, Session, Tumbling
+from caraway.lib import bucketize
+from tests.unit.datasets.refusals import check, mistake
+from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
+
+DAY = Tumbling("1d")
+
+
+def over(on: Any, *args: Any, by: str = "user", window: Any = None, **options: Any) -> Callable[[], Any]:
+    return lambda: on.groupby(by, window=window).aggregate(*args, **options)
+
+
+def column(aggregate: Callable[..., Any], of: str, on: Any = Visits, **options: Any) -> Callable[[], Any]:
+    return lambda: on.groupby("user").aggregate(x=aggregate(of=of, window=HOUR, **options))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "facts"),
+    [
+        # 7.12
+        mistake(over(Orders), TypeError, "aggregate", "at least one", spec="datasets:7.12:1"),
+        mistake(over(Orders, []), ValueError, "aggregate", "at least one", spec="datasets:7.12:1"),
+        mistake(lambda: Orders.groupby(window=DAY).aggregate(), ValueError, "groupby", spec="datasets:7.12:2"),
+        mistake(
+            lambda: Orders.groupby().aggregate(n=Count(window=HOUR)), ValueError, "groupby", spec="datasets:7.12:2"
+        ),
+        mistake(over(Orders, x=3), ValueError, "column x", "int 3", spec="datasets:7.12:3"),
+        mistake(over(Orders, Count), ValueError, "an argument", "Count", spec="datasets:7.12:3"),
+        mistake(over(Orders, Count(window=HOUR)), ValueError, "Count", "into_field", spec="datasets:7.12:4"),
+        mistake(over(Orders, emit=Count(window=HOUR)), ValueError, "emit is reserved", spec="datasets:7.12:5"),
+        mistake(over(Orders, along=Count(window=HOUR)), ValueError, "along is reserved", spec="datasets:7.12:5"),
+        mistake(
+            over(Orders, n=Count(window=HOUR), emit="x"),
+            ValueError,
+            "'x'",
+            '"eager" or "final"',
+            spec="datasets:7.12:6",
+        ),
+        mistake(over(Visits, n=Count(window=HOUR), along=3), ValueError, "along", "int 3", spec="datasets:7.12:7"),
+        mistake(over(Visits, n=Count(window=HOUR), along="gone"), ValueError, "gone", "due", spec="datasets:7.12:7"),
+        mistake(over(Visits, n=Count(window=HOUR), along="at"), ValueError, "names at", "due", spec="datasets:7.12:7"),
+        mistake(
+            over(Visits, n=Count(window=HOUR), along="good"), ValueError, "good, which is bool", spec="datasets:7.12:7"
+        ),
+        mistake(
+            over(Visits, n=Count(window=HOUR), along="seen"),
+            ValueError,
+            "seen, which is Optional[datetime]",
+            spec="datasets:7.12:7",
+        ),
+        mistake(over(Visits, n=Count(), window=DAY, along="due"), ValueError, "along=due", spec="datasets:7.12:8"),
+        mistake(
+            over(Visits, n=Count(window=HOUR), along="due", emit="final"),
+            ValueError,
+            "along=due",
+            "final",
+            spec="datasets:7.12:8",
+        ),
+        mistake(
+            over(Orders, a=Count(window=HOUR), b=Count(window=DAY)),
+            ValueError,
+            "a over continuous",
+            "b over discrete",
+            spec="datasets:7.12:9",
+        ),
+        mistake(
+            over(Orders, n=Count(window=Tumbling("1h")), window=DAY),
+            ValueError,
+            'Tumbling("3600s")',
+            'Tumbling("86400s")',
+            spec="datasets:7.12:10",
+        ),
+        mistake(over(Orders, n=Count(window=HOUR), window=Session("1h")), ValueError, "Session", "Continuous"),
+        *(
+            mistake(
+                over(Orders, a=Count(window=Tumbling("1d", first)), b=Count(window=Hopping("2d", "1d", second))),
+                ValueError,
+                "lookbacks",
+                "0s",
+                "3600s",
+                spec="datasets:7.12:11",
+            )
+            for first, second in [("1h", "0s"), ("0s", "1h")]
+        ),
+        mistake(
+            over(Users, n=Count(), by="town", window=DAY),
+            ValueError,
+            "keyed by user",
+            spec="datasets:7.12:12",
+        ),
+        *(
+            mistake(
+                over(Users, n=Count(window=window), by="town"),
+                ValueError,
+                "keyed by user",
+                "forever",
+                "along",
+                spec="datasets:7.12:13",
+            )
+            for window in (DAY, Hopping("2d", "1d"))
+        ),
+        mistake(over(Orders, n=Count()), ValueError, "n has no window", spec="datasets:7.12:14"),
+        mistake(over(Orders, x=Sum(of="gone", window=HOUR)), Exception, "Sum", "gone", spec="datasets:7.12:15"),
+        *(
+            mistake(
+                over(Orders, x=aggregate(of="gone", window=HOUR, **more)), Exception, "gone", spec="datasets:7.12:15"
+            )
+            for aggregate, more in (
+                (Min, {"default": 1}),
+                (Average, {}),
+                (LastK, {"limit": 1, "dedup": False}),
+                (Distinct, {"unordered": True}),
+                (ExpDecaySum, {"half_life": "1d"}),
+                (Count, {"unique": True, "approx": True}),
+            )
+        ),
+        mistake(
+            over(Orders, Count(window=HOUR, into_field="n"), n=Count(window=HOUR)),
+            ValueError,
+            "n stands twice",
+            spec="datasets:7.12:16",
+        ),
+        mistake(over(Orders, user=Count(window=HOUR)), ValueError, "user", "a key", spec="datasets:7.12:16"),
+        mistake(over(Orders, at=Count(window=HOUR)), ValueError, "at", "the timestamp", spec="datasets:7.12:16"),
+        mistake(over(Orders, window=Count(), by="user"), TypeError, "groupby", "Count"),
+        mistake(
+            over(Orders, Count(into_field="window"), window=DAY), ValueError, "window", "a key", spec="datasets:7.12:16"
+        ),
+        mistake(
+            lambda: Orders.rename({"shop": "window"}).groupby("window", window=DAY).aggregate(),
+            ValueError,
+            "window",
+            "rename",
+        ),
+        mistake(
+            over(Orders, x=ExpDecaySum(of="price", half_life="1h", window=HOUR), emit="final"),
+            ValueError,
+            "x is an ExpDecaySum",
+            "final",
+        ),
+    ],
+)
+def test_calls_of_aggregate_that_are_refused(
+    call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]
+) -> None:
+    check(call, error, facts)
+
+
+LAST = {"limit": 2, "dedup": False}
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "facts"),
+    [
+        # 8: the window of an aggregate
+        mistake(lambda: Count(window="1h"), ValueError, "Count", "'1h'", "Continuous"),
+        mistake(lambda: Count(window=Session("1h")), ValueError, "Count", "Session", "Continuous"),
+        mistake(lambda: Sum(of="price", window=3600), ValueError, "Sum", "price", "3600"),
+        # 9: parameters
+        mistake(lambda: Sum(), ValueError, "Sum", "of is missing", spec="datasets:9:2"),
+        mistake(lambda: Average(window=HOUR), ValueError, "Average", "of is missing", spec="datasets:9:3"),
+        mistake(lambda: Max(default=1), ValueError, "Max", "of is missing", spec="datasets:9:4"),
+        mistake(lambda: Stddev(), ValueError, "Stddev", "of is missing", spec="datasets:9:5"),
+        mistake(lambda: Quantile(of="x", approx=True), ValueError, "Quantile", "p is missing", spec="datasets:9:6"),
+        mistake(lambda: Distinct(of="x"), ValueError, "Distinct", "unordered is missing", spec="datasets:9:7"),
+        mistake(lambda: LastK(of="x", limit=1), ValueError, "LastK", "dedup is missing", spec="datasets:9:8"),
+        mistake(
+            lambda: FirstK(of="x", limit=1, dedup=False),
+            ValueError,
+            "FirstK",
+            "dropnull is missing",
+            spec="datasets:9:9",
+        ),
+        mistake(lambda: ExpDecaySum(of="x"), ValueError, "ExpDecaySum", "half_life is missing", spec="datasets:9:10"),
+        mistake(lambda: Count(distinct=True), ValueError, "Count", "unknown parameter distinct", spec="datasets:9:1"),
+        mistake(lambda: Sum("price"), ValueError, "Sum", "by name", "price"),
+        mistake(lambda: Sum(of=3), ValueError, "Sum", "of is the name", "3"),
+        mistake(lambda: Sum(of=""), ValueError, "Sum", "of is the name"),
+        mistake(lambda: Sum(of="x", into_field=3), ValueError, "Sum", "into_field", "3"),
+        # 9.1
+        mistake(lambda: Count(of="x", unique=True), ValueError, "Count", "approx=True", spec="datasets:9:1"),
+        mistake(lambda: Count(unique=True, approx=True), ValueError, "Count", "of=", spec="datasets:9:1"),
+        mistake(lambda: Count(dropnull=True), ValueError, "Count", "of=", spec="datasets:9:1"),
+        mistake(column(Count, "user", dropnull=True), ValueError, "Count", "user is int", spec="datasets:9:1"),
+        *(
+            mistake(column(Count, of, unique=True, approx=True), TypeError, "Count", of, spec="datasets:9:1")
+            for of in ("ratio", "due", "picture", "vector", "place")
+        ),
+        *(
+            mistake(column(Sum, of), TypeError, "x = Sum", of, "int, float, Decimal", spec="datasets:9:2")
+            for of in ("zip", "good", "due", "tags", "counts", "place", "vector", "picture")
+        ),
+        mistake(column(Sum, "day", Orders), TypeError, "Sum", "day is date", spec="datasets:9:2"),
+        mistake(column(Average, "day", Orders), TypeError, "Average", "day is date", spec="datasets:9:3"),
+        mistake(
+            column(Average, "price", Orders, default="a"),
+            TypeError,
+            "x = Average(of=price)",
+            "'a'",
+            spec="datasets:9:3",
+        ),
+        mistake(column(Average, "price", Orders, default=True), TypeError, "Average", "True", spec="datasets:9:3"),
+        mistake(column(Min, "shop", Orders), TypeError, "Min", "shop is Optional[str]", spec="datasets:9:4"),
+        mistake(column(Max, "good"), TypeError, "Max", "good is bool", spec="datasets:9:4"),
+        mistake(column(Min, "count", Orders, default=0.5), TypeError, "Min", "0.5", "count", spec="datasets:9:4"),
+        mistake(column(Min, "day", Orders, default=1), TypeError, "Min", "day", "date", spec="datasets:9:4"),
+        mistake(column(Max, "due", default=date(2024, 1, 1)), TypeError, "Max", "due", "datetime", spec="datasets:9:4"),
+        mistake(column(Max, "price", Orders, default="a"), TypeError, "Max", "price", spec="datasets:9:4"),
+        mistake(column(Stddev, "due"), TypeError, "Stddev", "due is datetime", spec="datasets:9:5"),
+        mistake(column(Stddev, "price", Orders, default="a"), TypeError, "Stddev", "'a'", spec="datasets:9:5"),
+        mistake(lambda: Quantile(of="x", p=0.5), ValueError, "Quantile", "approx=True", spec="datasets:9:6"),
+        *(
+            mistake(lambda p=p: Quantile(of="x", p=p, approx=True), ValueError, "p is", repr(p), spec="datasets:9:6")
+            for p in (-0.1, 1.5, float("nan"), "a", True)
+        ),
+        mistake(column(Quantile, "zip", p=0.5, approx=True), TypeError, "Quantile", "zip", spec="datasets:9:6"),
+        mistake(lambda: Distinct(of="x", unordered=False), ValueError, "Distinct", "unordered", spec="datasets:9:7"),
+        mistake(
+            column(Distinct, "user", unordered=True, dropnull=True), ValueError, "user is int", spec="datasets:9:7"
+        ),
+        *(
+            mistake(column(Distinct, of, unordered=True), TypeError, "Distinct", of, spec="datasets:9:7")
+            for of in ("ratio", "due", "seen", "picture", "vector", "place")
+        ),
+        mistake(column(Distinct, "day", Orders, unordered=True), TypeError, "Distinct", "date", spec="datasets:9:7"),
+        mistake(column(LastK, "user", dropnull=True, **LAST), ValueError, "LastK", "user is int", spec="datasets:9:8"),
+        mistake(lambda: LastK(of="x", limit=0, dedup=False), ValueError, "limit", "0", spec="datasets:9:8"),
+        mistake(lambda: LastK(of="x", limit=1.5, dedup=False), ValueError, "limit", "1.5", spec="datasets:9:8"),
+        mistake(
+            lambda: FirstK(of="x", limit=-1, dedup=False, dropnull=False),
+            ValueError,
+            "limit",
+            "-1",
+            spec="datasets:9:9",
+        ),
+        mistake(column(FirstK, "user", dropnull=True, **LAST), TypeError, "FirstK", "user is int", spec="datasets:9:9"),
+        *(
+            mistake(
+                lambda given=given: ExpDecaySum(of="x", half_life=given), ValueError, "half_life", spec="datasets:9:10"
+            )
+            for given in ("0s", "soon", "5", 5, None)
+        ),
+        mistake(column(ExpDecaySum, "due", half_life="1d"), TypeError, "ExpDecaySum", "due", spec="datasets:9:10"),
+    ],
+)
+def test_aggregates_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:
+    check(call, error, facts)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "facts"),
+    [
+        mistake(lambda: Continuous(5), TypeError, "int 5", spec="datasets:8:1"),
+        mistake(lambda: Continuous("5"), TypeError, "unit", spec="datasets:8:1"),
+        mistake(lambda: Continuous("-1d"), ValueError, "-", "-1d", spec="datasets:8:1"),
+        mistake(lambda: Continuous("1q"), ValueError, "q", "1q", spec="datasets:8:1"),
+        mistake(lambda: Tumbling("forever"), ValueError, "Tumbling", "forever", spec="datasets:8:2"),
+        mistake(lambda: Tumbling("1x"), ValueError, "Tumbling", "duration", "x", spec="datasets:8:2"),
+        mistake(lambda: Tumbling("1d", lookback="x"), ValueError, "Tumbling", "lookback", spec="datasets:8:2"),
+        mistake(lambda: Hopping("1h", "2h"), ValueError, "Hopping", "1h", "2h", spec="datasets:8:3"),
+        mistake(lambda: Hopping("1h", "forever"), ValueError, "Hopping", "stride", spec="datasets:8:3"),
+        mistake(lambda: Hopping("1x", "1h"), ValueError, "Hopping", "duration", spec="datasets:8:3"),
+        mistake(lambda: Session("forever"), ValueError, "Session", "forever", spec="datasets:8:4"),
+        mistake(lambda: Session("1x"), ValueError, "Session", "gap", spec="datasets:8:4"),
+        mistake(over(Orders, n=Count(window=Tumbling("0.5s"))), ValueError, "Tumbling", "0.5s", "whole seconds"),
+        mistake(lambda: bucketize(date(2024, 1, 1), 5), ValueError, "bucketize", "5"),
+        mistake(lambda: bucketize(date(2024, 1, 1), FOREVER), ValueError, "bucketize", "Continuous"),
+        mistake(lambda: bucketize(date(2024, 1, 1), Session("1h")), ValueError, "bucketize", "Session"),
+    ],
+)
+def test_windows_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:
+    check(call, error, facts)
