@@ -46,7 +46,9 @@ NAT = np.iinfo(np.int64).min
 Wrap = Callable[[Any], Any]
 
 
-def to_series(values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index) -> "pd.Series[Any]":
+def to_series(
+    values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, seal: Wrap = MappingProxyType
+) -> "pd.Series[Any]":
     """Make the series that user code sees.
 
     Args:
@@ -54,8 +56,9 @@ def to_series(values: Sequence[object], dtype: DataType | None, *, name: str, in
         dtype: Its type; None leaves the values as they are.
         name: Name of the series.
         index: Index of the series.
+        seal: What maps and structs are shown as, made of a dict: mappings that can't be changed, or `dict` itself.
     """
-    return pd.Series(_array(values, dtype), index=index, name=name, copy=False)
+    return pd.Series(_array(values, dtype, seal), index=index, name=name, copy=False)
 
 
 def result_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Series[Any]":
@@ -77,7 +80,7 @@ def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
 
 
-def _array(values: Sequence[Any], dtype: DataType | None) -> Any:  # noqa: ANN401 (a line a type)
+def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:  # noqa: ANN401 (a line a type)
     base = None if dtype is None else base_type(dtype)
     match base:
         case IntType():
@@ -100,7 +103,7 @@ def _array(values: Sequence[Any], dtype: DataType | None) -> Any:  # noqa: ANN40
         case None:
             return _objects(values, lambda value: value)
         case _:
-            return _objects(values, _user_value(base))
+            return _objects(values, _user_value(base, seal))
 
 
 def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> tuple[Any, Any]:

@@ -10,7 +10,7 @@ from caraway.engine_local import LocalEngine
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input, Operator
-from caraway.graph.schemas import column_of, output_type, schema_of
+from caraway.graph.schemas import column_of, datasets_read, output_type, schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 
@@ -59,7 +59,7 @@ def derived(operator: Operator, name: str = "Out", sources: Iterable[DatasetSpec
         FieldSpec(name=column, dtype=dtype, key=column in schema.keys, timestamp=column == schema.timestamp)
         for column, dtype in columns.items()
     )
-    pipeline = PipelineSpec(name="made", inputs=tuple(known), operator=operator)
+    pipeline = PipelineSpec(name="made", inputs=datasets_read(operator), operator=operator)
     return DatasetSpec(name=name, version=1, history_us=0, fields=fields, index=None, pipelines=(pipeline,))
 
 

@@ -144,7 +144,7 @@ def test_a_read_against_the_definition_of_its_window(rows: Logged, window: Any, 
 @given(EVENTS, WINDOWS)
 def test_the_stored_frame_says_what_reads_say(rows: Logged, window: Any) -> None:
     engine = engine_of(aggregate(*over(window, *NAMED)), Events=rows)
-    stored = engine.rows("Out")
+    stored: Logged = engine.rows("Out")
     assert [r["t"] for r in stored] == sorted(r["t"] for r in stored)
     for at in {0, *(r["t"] + d for r in stored for d in (-1, 0, 1))}:
         for key in "ab":

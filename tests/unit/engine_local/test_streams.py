@@ -143,7 +143,7 @@ def test_a_changelog_rebuilds_its_table(changes: list[tuple[str, int, int, bool]
     engine.apply_changes(
         "Versions", [Change(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
     )
-    log = engine.rows("Out")
+    log: Logged = engine.rows("Out")
     for at in range(-1, 11):
         live: set[tuple[str, int]] = set()
         for time in sorted({r["t"] for r in log}):

@@ -1,6 +1,6 @@
 """Operators by users' functions of a pandas frame: filter, assign and transform."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -8,8 +8,7 @@ import cloudpickle
 import numpy as np
 import pandas as pd
 
-from caraway.dtypes.frames import to_series
-from caraway.dtypes.series import from_series as check_column
+from caraway.dtypes.series import from_series, to_series
 from caraway.dtypes.types import DataType, is_optional, strip_optional, type_name
 from caraway.dtypes.values import cast, is_null
 from caraway.engine_local.operators.columns import keep
@@ -47,9 +46,9 @@ def compile_assign_function(operator: AssignFunction, before: Schema) -> Callabl
             return table
         result = _column(title, call(table), len(table.versions))
         try:
-            values = check_column(result, operator.dtype)
+            values = from_series(result, operator.dtype)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{title}: {error}") from error
+            raise InvalidInputError(f"{title} {error}") from error
         return Relation(
             keys,
             [
@@ -97,13 +96,13 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
     def loaded() -> Callable[[pd.DataFrame], Any]:
         return cloudpickle.loads(function.pickled)  # type: ignore[no-any-return]
 
+    def column(versions: Sequence[Version], name: str, dtype: DataType) -> "pd.Series[Any]":
+        values = [version.row[name] for version in versions]
+        # The frame is the function's own: it may change the dicts in it.
+        return to_series(values, dtype, name=name, index=pd.RangeIndex(len(values)), seal=dict)
+
     def call(table: Table) -> Any:  # noqa: ANN401 (a user's function gives anything)
-        frame = pd.DataFrame(
-            {
-                name: to_series([version.row[name] for version in table.versions], dtype, name)
-                for name, dtype in schema.items()
-            }
-        )
+        frame = pd.DataFrame({name: column(table.versions, name, dtype) for name, dtype in schema.items()})
         try:
             return loaded()(frame)
         except Exception as error:
