@@ -75,6 +75,14 @@ class SourceSpec:
     sample: SampleSpec | None = None
 
 
+def distinct_sources(sources: tuple[SourceSpec, ...]) -> tuple[SourceSpec, ...]:
+    """Return the sources that count: a connector that a dataset names twice gives each record once, as the first."""
+    first: dict[Connector, SourceSpec] = {}
+    for source in sources:
+        first.setdefault(source.connector, source)
+    return tuple(first.values())
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpec:
     """Where the rows of a dataset go to."""

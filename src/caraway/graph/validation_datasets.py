@@ -4,6 +4,7 @@ from collections import Counter
 
 from caraway.errors import CommitError
 from caraway.graph.connectors import identifier
+from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.validation_scope import Scope
@@ -70,4 +71,13 @@ def sinks_are_fed(scope: Scope) -> None:
                     raise CommitError(f"{where}: two columns would be named {new}; rename one of them otherwise")
 
 
-DATASET_CHECKS = (datasets_are_sound, rows_come_from_one_side, sinks_are_fed)
+def sources_and_sinks_fit(scope: Scope) -> None:
+    """What sources make of their rows, and how they are read, goes with their dataset; likewise sinks."""
+    for dataset in scope.graph.datasets:
+        for source in dataset.sources:
+            check_source(dataset, source)
+        for sink in dataset.sinks:
+            check_sink(dataset, sink)
+
+
+DATASET_CHECKS = (datasets_are_sound, rows_come_from_one_side, sources_and_sinks_fit, sinks_are_fed)

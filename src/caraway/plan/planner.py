@@ -13,11 +13,12 @@ from graphlib import TopologicalSorter
 
 from caraway.dtypes.types import DataType, type_name
 from caraway.errors import CommitError
-from caraway.graph.connectors import WebhookConnector, identifier, system_kind
+from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
 from caraway.graph.fingerprints import dataset_fingerprint
 from caraway.graph.operators import Aggregate, AggregateSpec, Join, Operator
 from caraway.graph.schemas import Schema, schema_of
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.source_checks import check_systems, supported_cdc
+from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read, parents
 from caraway.plan.limits import require_streamable
@@ -58,6 +59,7 @@ class _Planned:
 
 def plan_graph(graph: Graph) -> GraphPlan:
     """Plan all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
+    check_systems(graph)
     specs = {spec.name: spec for spec in graph.datasets}
     planned: dict[str, _Planned] = {}
     for name in _order(specs):
@@ -78,8 +80,16 @@ def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
         CommitError: The server can't read such a source.
     """
     where = f"dataset {planned.spec.name}, source {identifier(source.connector)}"
-    if not isinstance(source.connector, WebhookConnector):
-        raise CommitError(f"{where}: the server doesn't read {system_kind(source.connector)} yet; post to a webhook")
+    connector, possible = source.connector, supported_cdc(source.connector)
+    if source.cdc not in possible:
+        raise CommitError(
+            f'{where}: {system_kind(connector)} can\'t be read with cdc="{source.cdc}"; possible: '
+            f"{', '.join(sorted(possible))}"
+        )
+    if not isinstance(connector, WebhookConnector):
+        if isinstance(connector.system, RegisteredSystem):
+            raise CommitError(f"{where}: no {system_kind(connector)} is registered under this name on the server")
+        raise CommitError(f"{where}: the server doesn't read {system_kind(connector)} yet; post to a webhook")
     asked = (
         ("preproc", source.preproc),
         ("where", source.where),
@@ -92,7 +102,7 @@ def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
         raise CommitError(f"{where}: the server doesn't run {', '.join(unread)} yet; leave it out")
     if source.cdc not in (Cdc.APPEND, Cdc.UPSERT):
         raise CommitError(f'{where}: the server doesn\'t read cdc="{source.cdc}" yet; use "append" or "upsert"')
-    return IngestPlan(connector=source.connector, source=source, topic=planned.topic, fields=_fields(planned.spec))
+    return IngestPlan(connector=connector, source=source, topic=planned.topic, fields=_fields(planned.spec))
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:

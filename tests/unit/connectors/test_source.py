@@ -78,7 +78,7 @@ def test_what_is_left_is_the_source_as_a_value() -> None:
     )
 
 
-@pytest.mark.spec("connectors:2.1:a `DataConnector`".replace("`", ""), "connectors:2.9:1")
+@pytest.mark.spec("connectors:2.1:a DataConnector", "connectors:2.9:1")
 def test_decorators_apply_from_below_and_copy_the_connector() -> None:
     shared = WEB.endpoint("shared")
 
@@ -167,8 +167,7 @@ def test_every_counts_where_one_asks_for_rows() -> None:
 
 
 @pytest.mark.spec(
-    "connectors:2.2:since`, `until".replace("`", ""),
-    "connectors:2.2:1",
+    "connectors:2.2:since, until",
     "connectors:2.3:applicability",
     "connectors:12:since/until for Webhook, PubSub",
 )
@@ -236,9 +235,9 @@ def test_samples() -> None:
 @pytest.mark.spec(
     "connectors:2.7:float outside [0, 1]",
     "connectors:2.7:2",
-    "connectors:2.7:Sample` rate outside [0, 1]".replace("`", ""),
-    "connectors:2.7:using` empty or `None".replace("`", ""),
-    "connectors:2.7:using` contains a `preproc` key".replace("`", ""),
+    "connectors:2.7:Sample rate outside [0, 1]",
+    "connectors:2.7:using empty or None",
+    "connectors:2.7:using contains a preproc key",
 )
 @pytest.mark.parametrize(
     "make",
