@@ -29,13 +29,13 @@ from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
+from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import for_env, require_env
-from caraway.graph.merging import without_deleted
 from caraway.graph.validation import validate, validate_placement
-from caraway.graph.wire import CommitRequest, encode_commit
 
 if TYPE_CHECKING:
     from caraway.client.http import Connection
+    from caraway.graph.wire import CommitRequest
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
@@ -122,6 +122,9 @@ class Client:
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
+        # As in `build_commit`.
+        from caraway.graph.wire import encode_commit  # noqa: PLC0415
+
         self._queue.clear()
         request = self.build_commit(
             message, datasets or (), featuresets or (), preview, env, incremental=incremental, backfill=backfill
@@ -152,10 +155,13 @@ class Client:
         *,
         incremental: bool = False,
         backfill: bool = True,
-    ) -> CommitRequest:
+    ) -> "CommitRequest":
         """Check definitions and build what `commit` sends, without sending it; see there."""
         require_message(message)
         require_env(env)
+        # protobuf and its messages, which only a commit needs, would slow down every import of Caraway.
+        from caraway.graph.wire import CommitRequest  # noqa: PLC0415
+
         defined = gather(datasets, featuresets)
         validate_placement(defined, env)
         given = for_env(defined, env)

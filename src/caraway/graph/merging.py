@@ -29,14 +29,6 @@ def laid_over(current: Graph, given: Graph) -> Graph:
     )
 
 
-def without_deleted(graph: Graph) -> Graph:
-    """Return the graph without the entities that are marked as deleted; what refers to them is left with nothing."""
-    return Graph(
-        datasets=tuple(d for d in graph.datasets if not d.metadata.deleted),
-        featuresets=tuple(f for f in graph.featuresets if not f.metadata.deleted),
-    )
-
-
 def _merged(kept: Iterable[E], given: Iterable[E]) -> tuple[E, ...]:
     by_name: dict[str, E] = {entity.name: entity for entity in kept}
     by_name.update((entity.name, entity) for entity in given)

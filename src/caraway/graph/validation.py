@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from caraway.errors import CommitError
+from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import is_selected
-from caraway.graph.merging import without_deleted
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.validation_datasets import DATASET_CHECKS
 from caraway.graph.validation_entities import ENTITY_CHECKS

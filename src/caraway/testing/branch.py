@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from caraway.engine_local import LocalEngine
-from caraway.graph.merging import merge, without_deleted
+from caraway.graph.deletion import without_deleted
+from caraway.graph.merging import merge
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.query import Catalog, Instants, QueryEngine
