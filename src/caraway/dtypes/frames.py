@@ -37,8 +37,12 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
             )
         case _:
             read = decode(base_type(dtype))
-            # Filled one by one: pandas would take a list of lists for rows and columns.
-            series = pd.Series([None] * len(values), dtype=object, name=name)
-            for position, value in enumerate(values):
-                series.iloc[position] = pd.NA if value is None else read(value)
-            return series
+            return pd.Series(objects([pd.NA if value is None else read(value) for value in values]), name=name)
+
+
+def objects(values: Sequence[Any]) -> Any:  # noqa: ANN401 (numpy's own type says no more)
+    """Make an array of objects, one by one: a list of lists would become rows and columns, a dict a series."""
+    array = np.empty(len(values), dtype=object)
+    for position, value in enumerate(values):
+        array[position] = value
+    return array

@@ -56,7 +56,9 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
         case BytesType():
             return isinstance(value, bytes)
         case DatetimeType():
-            return isinstance(value, (datetime, pd.Timestamp, np.datetime64)) and not is_null(value)
+            # An int is an epoch offset.
+            is_instant = isinstance(value, (datetime, pd.Timestamp, np.datetime64)) and not is_null(value)
+            return is_instant or (conforms(value, INT) and _casts(value, dtype))
         case DateType():
             return isinstance(value, date)
         case DecimalType():
@@ -66,8 +68,9 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
         case ListType(of):
             return isinstance(value, (list, np.ndarray)) and all(conforms(item, of, widen=widen) for item in value)
         case MapType(of):
-            return isinstance(value, Mapping) and all(
-                isinstance(key, str) and conforms(item, of, widen=widen) for key, item in value.items()
+            pairs = _pairs(value)
+            return pairs is not None and all(
+                isinstance(key, str) and conforms(item, of, widen=widen) for key, item in pairs
             )
         case StructType(_, fields):
             if hasattr(type(value), STRUCT_ATTRIBUTE):
@@ -79,6 +82,15 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
             return conforms(value, of, widen=widen) and _casts(value, dtype)
         case RegexType():
             return isinstance(value, str) and _casts(value, dtype)
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
+    """Return the entries of a map, given as such or as pairs; None if it isn't one."""
+    if isinstance(value, Mapping):
+        return list(value.items())
+    if isinstance(value, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):
+        return [(key, item) for key, item in value]
+    return None
 
 
 def _casts(value: Any, dtype: DataType) -> bool:  # noqa: ANN401

@@ -6,24 +6,14 @@ from typing import Any
 
 import pandas as pd
 import polars as pl
+from polars.exceptions import PolarsError
 
+from caraway.dtypes.arrow import arrow_series
 from caraway.dtypes.decoding import decode
-from caraway.dtypes.frames import to_series
-from caraway.dtypes.types import (
-    BOOL,
-    DATETIME,
-    FLOAT,
-    INT,
-    BetweenType,
-    DataType,
-    OneOfType,
-    RegexType,
-    base_type,
-    is_optional,
-    strip_optional,
-    type_name,
-)
+from caraway.dtypes.frames import objects, to_series
+from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, base_type, type_name
 from caraway.dtypes.values import cast, is_null
+from caraway.dtypes.verifying import verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node
@@ -47,24 +37,35 @@ def evaluate(
     now_column: str | None,
 ) -> "pd.Series[Any]":
     """Evaluate an expression for each row of a frame; see `Expr.eval`."""
+    dtype = _result_type(node, schema, wanted)
+    if missing := [name for name in schema if name not in frame.columns]:
+        raise InvalidExprException(
+            f"the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, frame)) or 'none'}"
+        )
+    if now_column is not None and (now_column not in schema or base_type(schema[now_column]) != DATETIME):
+        known = ", ".join(schema) or "none"
+        raise InvalidExprException(f"now_col_name={now_column!r} is no datetime column of the schema; columns: {known}")
+    columns = [_column(name, frame[name], of) for name, of in schema.items()]
+    rows = pl.DataFrame([pl.Series(ROW, range(len(frame)), dtype=pl.Int64), *columns])
+    now = pl.col(now_column) if now_column else time.time_ns() // 1_000
+    try:
+        # With a column of the frame beside it a constant is repeated for each row.
+        computed = rows.with_columns(compile_as(node, dtype, schema, now=now).alias(RESULT))[RESULT]
+    except (InvalidInputError, PolarsError) as error:
+        raise InvalidInputError(f"{print_node(node)}: {error}") from None
+    return _shown(_checked(from_polars(computed, dtype), node, dtype), dtype, parse=parse)
+
+
+def _result_type(node: Node, schema: Mapping[str, DataType], wanted: DataType | None) -> DataType:
     found = infer_nullable(node, schema)
     if wanted is None:
         if found is None:
             raise DefinitionError("the type of null alone is not known; give output_dtype")
-        wanted = found
-    elif not promotes(found, wanted):
+        return found
+    if not promotes(found, wanted):
         spelled = "null" if found is None else type_name(found)
         raise DefinitionError(f"{print_node(node)} is {spelled}, which can't be declared {type_name(wanted)}")
-    if missing := [name for name in schema if name not in frame.columns]:
-        raise InvalidExprException(
-            f"the frame has no column {', '.join(missing)}; columns: {', '.join(map(str, frame))}"
-        )
-    columns = [_column(name, frame[name], dtype) for name, dtype in schema.items()]
-    rows = pl.DataFrame([pl.Series(ROW, range(len(frame)), dtype=pl.Int64), *columns])
-    now = pl.col(now_column) if now_column else time.time_ns() // 1_000
-    # With a column of the frame beside it a constant is repeated for each row.
-    computed = rows.with_columns(compile_as(node, wanted, schema, now=now).alias(RESULT))[RESULT]
-    return _result(_checked(from_polars(computed, wanted), node, wanted), wanted, parse=parse)
+    return wanted
 
 
 def _column(name: str, values: "pd.Series[Any]", dtype: DataType) -> pl.Series:
@@ -78,26 +79,23 @@ def _column(name: str, values: "pd.Series[Any]", dtype: DataType) -> pl.Series:
 
 
 def _checked(values: list[Any], node: Node, dtype: DataType) -> list[Any]:
-    if not is_optional(dtype) and None in values:
-        raise InvalidInputError(f"{print_node(node)} is {type_name(dtype)}, but gives null in row {values.index(None)}")
-    inner = strip_optional(dtype)
-    if isinstance(inner, (BetweenType, OneOfType, RegexType)):
-        check = cast(inner)
-        for value in values:
-            if value is not None:
-                check(value)
+    check = verify(dtype)
+    for row, value in enumerate(values):
+        try:
+            check(value)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{print_node(node)}, row {row}: {error}") from None
     return values
 
 
-def _result(values: list[Any], dtype: DataType, *, parse: bool) -> "pd.Series[Any]":
+def _shown(values: list[Any], dtype: DataType, *, parse: bool) -> "pd.Series[Any]":
     base = base_type(dtype)
-    if not parse or base == DATETIME:
+    if base == DATETIME:
         return to_series(values, dtype)
+    if not parse:
+        return to_series(values, dtype) if base in (*NUMPY_TYPES, STRING) else arrow_series(values, base)
     read = decode(base)
     shown = [pd.NA if is_null(value) else read(value) for value in values]
     if base in NUMPY_TYPES and not any(value is pd.NA for value in shown):
         return pd.Series(shown, dtype=NUMPY_TYPES[base])
-    series = pd.Series([None] * len(shown), dtype=object)
-    for position, value in enumerate(shown):
-        series.iloc[position] = value
-    return series
+    return pd.Series(objects(shown))
