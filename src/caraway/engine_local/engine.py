@@ -1,12 +1,13 @@
 """The engine: datasets in memory, every derived one up to date after each call."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from graphlib import TopologicalSorter
 
 from caraway.engine_local.changes import Change, arrive, events, insertions, table_of
 from caraway.engine_local.erasure import Erased, erasing
 from caraway.engine_local.pipelines import Run, compile_pipeline, defaults_of
-from caraway.engine_local.tables import Event, Table, identity
+from caraway.engine_local.tables import Event, Table, key_of
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.specs import DatasetSpec
 
@@ -116,7 +117,8 @@ class LocalEngine:
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: It has no keys, a column is unknown, or a key has too few or too many parts.
+            InvalidInputError: It has no keys, a column is unknown, a key has too few or too many parts, or a sum
+                doesn't fit its type.
         """
         spec = self._spec(dataset)
         _check_lookup(spec, keys, columns)
@@ -135,10 +137,12 @@ class LocalEngine:
 
         Raises:
             UnknownEntityError: No such dataset.
+            InvalidInputError: A sum doesn't fit its type.
         """
         names = [field.name for field in self._spec(dataset).fields]
         erased = self._erased.get(dataset, NOTHING_ERASED)
-        rows = [version.row for version in self._tables[dataset].versions]
+        with _naming(dataset):
+            rows = [version.row for version in self._tables[dataset].versions]
         return [{name: row[name] for name in names} for row in rows if not erased.hides(row)]
 
     def copy(self) -> "LocalEngine":
@@ -189,11 +193,21 @@ class LocalEngine:
         return [name for name in self._runs if name in changed and name != dataset]
 
     def _find(self, spec: DatasetSpec, key: tuple[object, ...], at_us: int) -> Mapping[str, object] | None:
-        if self._erased.get(spec.name, NOTHING_ERASED).hides(dict(zip(spec.keys, key, strict=True))):
-            return None
         parts = dict(zip(spec.keys, key, strict=True))
-        version = self._tables[spec.name].find(tuple(identity(parts[name]) for name in spec.keys), at_us)
+        if self._erased.get(spec.name, NOTHING_ERASED).hides(parts):
+            return None
+        with _naming(spec.name):
+            version = self._tables[spec.name].find(key_of(parts, spec.keys), at_us)
         return None if version is None else version.row
+
+
+@contextmanager
+def _naming(dataset: str) -> Iterator[None]:
+    """Name the dataset in errors of values that are computed as they are read."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"dataset {dataset}: {error}") from error
 
 
 def _inputs(spec: DatasetSpec) -> Iterable[str]:

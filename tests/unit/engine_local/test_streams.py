@@ -93,6 +93,12 @@ def test_a_late_row_can_join_sessions(rows: Logged, gap: int) -> None:
     assert output(dedup, Events=rows) == sorted(expected, key=lambda r: r["t"])
 
 
+@given(DISTINCT_TIMES, st.sampled_from([None, hopping(5, 5), SessionWindow(gap_us=3 * S)]))
+def test_what_has_no_duplicates_is_left_alone(rows: Logged, window: Any) -> None:
+    once = Dedup(of=events, by=("k", "x"), window=window)
+    assert output(Dedup(of=once, by=("k", "x"), window=window), Events=rows) == output(once, Events=rows)
+
+
 @pytest.mark.spec("datasets:10:first")
 def test_first_is_the_oldest_row_as_a_whole() -> None:
     engine = engine_of(First(of=events, keys=("k",)), Events=[row("a", 1, 5), row("a", 2, 5, 1.5), row("a", 3, 9)])

@@ -101,7 +101,7 @@ def _group(groups: Groups, operator: Aggregate, version: Version, window: tuple[
         key_row = {name: version.row[name] for name in operator.keys}
         if window is not None:
             key_row[WINDOW_KEY] = list(window)
-        since_us = [] if window is None else [window[1]]
+        since_us = () if window is None else (window[1],)
         group = groups[key] = Group(key_row, tuple([] for _ in operator.aggregates), since_us)
     return group
 

@@ -21,9 +21,16 @@ def number_of(dtype: DataType) -> Callable[[Any], Number]:
 
 
 def total(numbers: Sequence[Number]) -> Total:
-    """Add numbers without rounding; with infinities or NaN among them, as IEEE 754 does."""
+    """Add numbers without rounding; with infinities or NaN among them, as IEEE 754 does.
+
+    All of them are put over one denominator, so that there is one fraction to reduce in the end.
+    """
     special = [number for number in numbers if isinstance(number, float) and not math.isfinite(number)]
-    return sum(special) if special else sum((Fraction(number) for number in numbers), Fraction())
+    if special:
+        return sum(special)
+    ratios = [number.as_integer_ratio() for number in numbers]
+    common = math.lcm(*{denominator for _, denominator in ratios})
+    return Fraction(sum(numerator * (common // denominator) for numerator, denominator in ratios), common)
 
 
 def rounded(number: Total) -> float:

@@ -1,7 +1,8 @@
 """The output of an aggregation: a function of time, computed when it is read."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from caraway.engine_local.aggregates.functions import Compute, Sample
@@ -17,18 +18,19 @@ class Column:
     compute: Compute
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Group:
     """The rows of one group.
 
-    `samples` has, for each aggregate, what counts in it and when, in the order of time and then of arrival. `since_us`
-    is when the group is there without any.
+    `samples` has, for each aggregate, what counts in it and when, in the order of time and then of arrival; they are
+    complete before the group is read. `since_us` is when the group is there without any.
     """
 
     key_row: Row
     samples: tuple[list[tuple[Life, Sample]], ...]
-    since_us: list[int] = field(default_factory=list)
+    since_us: tuple[int, ...] = ()
 
+    @cached_property
     def changes(self) -> list[int]:
         """Return the times at which something changes, ascending; from the first on the group is there."""
         lives = [life for samples in self.samples for life, _ in samples]
@@ -72,11 +74,11 @@ class Aggregated:
         group = self._groups.get(key)
         if group is None:
             return None
-        changes = group.changes()
-        begin_us = max((change for change in changes if change <= at_us), default=None)
-        if begin_us is None:
+        changes = group.changes
+        position = bisect_right(changes, at_us)
+        if not position:
             return None
-        end_us = min((change for change in changes if change > at_us), default=None)
+        begin_us, end_us = changes[position - 1], changes[position] if position < len(changes) else None
         return Version(self._row(group, begin_us, at_us), begin_us, end_us)
 
     def keyed_by(self, keys: Sequence[str]) -> "Aggregated":
@@ -88,7 +90,7 @@ class Aggregated:
 
     def _history(self) -> Iterator[Version]:
         for group in self._groups.values():
-            changes = group.changes()
+            changes = group.changes
             for begin_us, end_us in zip(changes, [*changes[1:], None], strict=True):
                 yield Version(self._row(group, begin_us, begin_us), begin_us, end_us)
 
