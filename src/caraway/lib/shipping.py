@@ -1,9 +1,11 @@
 """User functions by value: they must run in a process that doesn't have the user's modules."""
 
-import builtins
+import functools
 import sys
+import sysconfig
 import types
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -13,6 +15,9 @@ from caraway.graph.functions import PythonFunction
 from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
 from caraway.lib.code_text import code_text, source_text
 from caraway.lib.includes import included
+
+# Where packages are installed.
+_INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
 def ship(
@@ -119,15 +124,23 @@ def _names_in(code: types.CodeType | None) -> Iterable[str]:
 
 
 def _user_modules(functions: Iterable[Callable[..., Any]]) -> list[types.ModuleType]:
-    names = dict.fromkeys(getattr(function, "__module__", None) for function in functions)
-    return [
-        sys.modules[name]
-        for name in names
-        if name is not None
-        and name in sys.modules
-        and name != builtins.__name__
-        and name.partition(".")[0] != "caraway"
-    ]
+    names = dict.fromkeys(getattr(_innermost(function), "__module__", None) for function in functions)
+    return [sys.modules[name] for name in names if name in sys.modules and _is_a_users(sys.modules[name])]
+
+
+def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def _is_a_users(module: types.ModuleType) -> bool:
+    """Tell a module of the user from one that is installed wherever the function runs."""
+    package = module.__name__.partition(".")[0]
+    if package == "caraway" or package in sys.stdlib_module_names - {"__main__"}:
+        return False
+    file = getattr(module, "__file__", None)
+    return file is None or not any(Path(file).is_relative_to(folder) for folder in _INSTALLED)
 
 
 def _register(module: types.ModuleType) -> bool:

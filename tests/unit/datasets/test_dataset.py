@@ -234,8 +234,9 @@ def test_edges_are_counted() -> None:
         (
             "caraway.datasets",
             (
-                "dataset field index pipeline Dataset Pipeline Field Count Sum Average Min Max Stddev Quantile Distinct "
-                "LastK FirstK ExpDecaySum AggregateType Transform Filter GroupBy Aggregate Join Union_ Dedup Explode First "
+                "dataset field index pipeline Dataset Pipeline Field Count Sum Average Min Max Stddev Quantile "
+                "Distinct LastK FirstK ExpDecaySum AggregateType Transform Filter GroupBy Aggregate Join Union_ "
+                "Dedup Explode First "
                 "Visitor Summary on_demand OnDemand"
             ),
         ),
