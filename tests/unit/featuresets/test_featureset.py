@@ -1,6 +1,5 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
 # mypy: disable-error-code="arg-type, attr-defined, list-item, untyped-decorator"
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Optional
 
@@ -13,6 +12,7 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr import col
 from caraway.expr.nodes import Node
 from caraway.featuresets import (
+    ExtractorType,
     Feature,
     extractor,
     feature,
@@ -22,7 +22,7 @@ from caraway.featuresets import (
 )
 from caraway.featuresets import feature as F  # noqa: N812 (as users write it)
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata, PythonExtractor
-from caraway.lib import desc, inputs, meta, outputs
+from caraway.lib import desc, includes, inputs, meta, outputs
 
 __owner__ = "module@example.com"
 
@@ -83,7 +83,16 @@ class PotState:
         return "!"
 
 
+@pytest.mark.spec(
+    "featuresets:2.1:1",
+    "featuresets:2.1:2",
+    "featuresets:2.1:3",
+    "featuresets:2.1:6",
+    "featuresets:2.2:7",
+    "featuresets:1:2",
+)
 def test_features() -> None:
+    assert PotState._name == "PotState"
     assert [f.name for f in PotState.features][:3] == ["pot", "count", "species"]
     assert PotState.all()[0] == "PotState.pot"
     assert (str(PotState.dry), repr(PotState.dry), PotState.dry.fqn_) == ("dry", "PotState.dry", "PotState.dry")
@@ -97,6 +106,7 @@ def test_features() -> None:
     assert (is_valid_feature("A.b"), is_valid_feature("A"), is_valid_featureset("A")) == (True, False, True)
 
 
+@pytest.mark.spec("featuresets:2.2:3", "featuresets:2.2:5", "featuresets:2.6:1", "featuresets:2.6:2")
 def test_spec() -> None:
     spec = PotState.to_spec()
     assert spec.metadata.owner == "ana@example.com"
@@ -126,6 +136,7 @@ def test_spec() -> None:
     assert "def advise" in advise.source_code
 
 
+@pytest.mark.spec("featuresets:2.1:4")
 def test_extractors_come_in_order() -> None:
     assert [getattr(e, "name", "") for e in PotState.extractors] == [
         "_caraway_expr_PotState.dry",
@@ -139,6 +150,7 @@ def test_extractors_come_in_order() -> None:
     ]
 
 
+@pytest.mark.spec("featuresets:2.1:7")
 def test_direct_calls() -> None:
     ts = pd.Series(pd.to_datetime(["2024-01-01"], utc=True))
     advice = PotState.advise(PotState, ts, pd.Series(["fern"]), pd.Series([1]))
@@ -179,115 +191,21 @@ def test_siblings_may_be_named_by_identifier() -> None:
     assert spec.outputs == ("Siblings.b",)
 
 
-def bad(annotations: dict[str, Any], **values: Any) -> Callable[[], Any]:
-    return lambda: featureset(type("Bad", (), {"__annotations__": annotations, **values}))
+def define(annotations: dict[str, Any], **values: Any) -> Any:
+    return featureset(type("Made", (), {"__annotations__": annotations, **values}))
 
 
-def function(cls: Any, ts: Any, x: Any) -> Any: ...
-
-
-def of(given_inputs: Any = None, given_outputs: Any = None, **options: Any) -> Callable[[], Any]:
-    def run() -> Any:
-        def fresh(cls: Any, ts: Any, x: Any) -> Any: ...
-
-        decorated: Any = fresh
-        if given_inputs is not None:
-            decorated = inputs(*given_inputs)(decorated)
-        if given_outputs is not None:
-            decorated = outputs(*given_outputs)(decorated)
-        members = {"__annotations__": {"a": int, "b": int}, "fresh": extractor(**options)(decorated)}
-        return featureset(type("Bad", (), members))
-
-    return run
-
-
-@pytest.mark.parametrize(
-    ("wrong", "error", "facts"),
-    [
-        # 2.1
-        (bad({"a": int}, a=3), DefinitionTypeError, ["Bad", "a", "3"]),
-        (bad({"a": int}, a=Tap.pot), DefinitionTypeError, ["Bad", "a", "Tap.pot"]),
-        (bad({"dtype": int, "features": int}), DefinitionError, ["Bad", "dtype", "features"]),
-        (bad({"a": object}), DefinitionTypeError, ["Bad", "a", "object"]),
-        # 2.2
-        (lambda: feature(Tap.pot, Tap.maybe), DefinitionTypeError, ["2"]),
-        (lambda: feature(default=3), DefinitionTypeError, ["3"]),
-        (lambda: feature("Tap.pot", default=3), DefinitionTypeError, ["3"]),
-        (lambda: feature(col("a"), default=3), DefinitionError, ["fillnull"]),
-        (bad({"a": int}, a=F("Tap.pot")), DefinitionTypeError, ["Bad.a", "Tap.pot"]),
-        (lambda: feature(Tap.pot, env="~"), DefinitionError, ["env"]),
-        (lambda: feature(Tap.pot, version="1"), DefinitionTypeError, ["version"]),
-        # 2.3
-        (
-            bad({"pot": int, "a": Optional[str]}, a=F(Unindexed.species)),
-            DefinitionError,
-            ["Bad.a", "Unindexed", "index"],
-        ),
-        (bad({"a": Optional[str]}, a=F(Pots.species)), DefinitionError, ["Bad.a", "pot", "Pots", "Bad"]),
-        (bad({"pot": int, "a": str}, a=F(Pots.species)), DefinitionTypeError, ["Bad.a", "str", "Optional[str]"]),
-        (bad({"pot": int, "a": Optional[str]}, a=F(Pots.species, default="x")), DefinitionTypeError, ["Bad.a", "str"]),
-        (bad({"pot": int, "a": str}, a=F(Pots.species, default=0.0)), DefinitionError, ["Bad.a", "0.0", "str"]),
-        (bad({"pot": int, "a": float}, a=F(Pots.moisture, default=1)), DefinitionError, ["Bad.a", "1", "float"]),
-        (
-            bad({"pot": int, "a": Optional[str], "b": str}, a=F(Pots.species), b=F(Pots.species, default="x")),
-            DefinitionError,
-            ["Bad.a", "Bad.b"],
-        ),
-        (
-            bad({"pot": list[int], "a": list[str]}, a=F(Pots.species)),
-            DefinitionTypeError,
-            ["Bad.a", "List[str]", "lists of keys", "List[Optional[str]]"],
-        ),
-        # 2.4
-        (bad({"a": str}, a=F(Tap.pot)), DefinitionTypeError, ["Bad.a", "str", "Tap.pot", "int"]),
-        (bad({"a": int}, a=F(Tap.pot, default=1)), DefinitionTypeError, ["Bad.a", "Optional[int]"]),
-        (bad({"a": str}, a=F(Tap.maybe, default="1")), DefinitionTypeError, ["Bad.a", "Optional[str]"]),
-        # The value of an alias's default is checked when it is committed.
-        (lambda: bad({"a": int}, a=F(Tap.maybe, default=0.5))().to_spec(), DefinitionError, ["Bad.a", "0.5"]),
-        # 2.5
-        (bad({"a": int}, a=F(col("gone") + 1)), DefinitionError, ["Bad.a", "gone"]),
-        (bad({"a": int}, a=F(col("Tap.pot") + 1)), DefinitionError, ["Bad.a", "Tap.pot"]),
-        (bad({"x": float, "a": int}, a=F(col("x") + 1)), DefinitionTypeError, ["Bad.a", "int", "float", 'col("x")']),
-        (bad({"x": Optional[int], "a": int}, a=F(col("x"))), DefinitionTypeError, ["Bad.a", "Optional[int]"]),
-        (bad({"x": str, "a": int}, a=F(col("x") + 1)), DefinitionError, ["Bad.a", "+"]),
-        (bad({"x": int, "a": int}, a=F(col("x").astype(int))), DefinitionTypeError, ["Bad.a", "astype"]),
-        # 2.6
-        (lambda: extractor(lambda self, ts: ts), DefinitionTypeError, ["cls", "self"]),
-        (lambda: extractor(lambda cls: cls), DefinitionTypeError, ["ts", "nothing"]),
-        (lambda: extractor(lambda cls, time: time), DefinitionTypeError, ["ts", "time"]),
-        (lambda: extractor(deps=[], depends_on=[]), DefinitionError, ["deps", "depends_on"]),
-        (lambda: extractor(deps=(Pots,))(function), DefinitionTypeError, ["function", "list"]),
-        (lambda: extractor(deps=["Pots"])(function), DefinitionTypeError, ["function", "'Pots'"]),
-        (lambda: extractor(deps=[Unindexed])(function), DefinitionError, ["function", "Unindexed", "index"]),
-        (lambda: extractor(version=None)(function), DefinitionTypeError, ["function", "version"]),
-        (lambda: inputs(), DefinitionError, ["@inputs"]),
-        (lambda: outputs(), DefinitionError, ["@outputs"]),
-        (of(["gone"]), DefinitionError, ["Bad.fresh", "gone", "a, b"]),
-        (of([Tap]), DefinitionTypeError, ["Bad.fresh", "Featureset"]),
-        (of([Pots]), DefinitionTypeError, ["Bad.fresh", "Dataset"]),
-        (of([3]), DefinitionTypeError, ["Bad.fresh", "3"]),
-        (of(["a"], ["gone"]), DefinitionError, ["Bad.fresh", "gone"]),
-        (of(["a"], [Tap.pot]), DefinitionTypeError, ["Bad.fresh", "Tap.pot"]),
-        (of(["a"], [Tap]), DefinitionTypeError, ["Bad.fresh", "Featureset"]),
-        (of(env="a b"), DefinitionError, ["fresh", "a b"]),
-    ],
-)
-def test_what_is_refused(wrong: Callable[[], Any], error: type[Exception], facts: list[str]) -> None:
-    with pytest.raises(error) as caught:
-        wrong()
-    assert all(fact in str(caught.value) for fact in facts), str(caught.value)
-
-
+@pytest.mark.spec("featuresets:2.3:7", "featuresets:2.2:6")
 def test_what_is_accepted() -> None:
-    made = bad(
+    made = define(
         {"x": int, "a": float, "b": Optional[int], "c": between(int, 0, 9)}, a=F(col("x")), b=F(col("x")), c=F(col("x"))
-    )()
+    )
     assert len(made.to_spec().extractors) == 3
     # A key feature that is optional, or of another type, is cast when it is looked up.
-    bad({"pot": Optional[int], "a": Optional[str]}, a=F(Pots.species))()
-    bad({"pot": str, "a": Optional[str]}, a=F(Pots.species))()
+    define({"pot": Optional[int], "a": Optional[str]}, a=F(Pots.species))
+    define({"pot": str, "a": Optional[str]}, a=F(Pots.species))
     # Falsy defaults are defaults.
-    zero = bad({"pot": int, "a": float}, a=F(Pots.moisture, default=0.0))().to_spec().extractors[0]
+    zero = define({"pot": int, "a": float}, a=F(Pots.moisture, default=0.0)).to_spec().extractors[0]
     assert zero.default == 0.0
 
 
@@ -295,3 +213,113 @@ def test_an_unbound_feature_has_no_type() -> None:
     unbound: Feature = feature()
     with pytest.raises(DefinitionError, match="once its featureset is defined"):
         _ = unbound.data_type
+
+
+@pytest.mark.spec("featuresets:2.1:5")
+def test_the_class_is_still_there() -> None:
+    assert isinstance(PotState.original_cls, type)
+    assert PotState.original_cls.__name__ == "PotState"
+
+
+@pytest.mark.spec("featuresets:2.2:1", "featuresets:2.2:2", "featuresets:2.2:4")
+def test_forms_of_features() -> None:
+    made = define(
+        {"pot": int, "bare": int, "empty": int, "species": Optional[str], "moisture": Optional[float], "alias": int},
+        empty=F(),
+        # An optional field stays what it is, another one becomes optional.
+        species=F(Pots.species),
+        moisture=F(Pots.moisture),
+        alias=F(Tap.pot, version=3),
+        ignored=F(Tap.pot),
+    )
+    extractors = {item.outputs: item for item in made.extractors}
+    assert set(extractors) == {("Made.species",), ("Made.moisture",), ("Made.alias",)}
+    lookup, alias = extractors["Made.species",], extractors["Made.alias",]
+    assert (lookup.extractor_type, lookup.inputs, lookup.datasets) == (ExtractorType.LOOKUP, ("Made.pot",), ("Pots",))
+    assert (alias.extractor_type, alias.inputs, alias.version) == (ExtractorType.ALIAS, ("Tap.pot",), 3)
+    assert (lookup.version, lookup.function, lookup.fqn()) == (0, None, "Made._caraway_lookup_Pots.species")
+    # What has no annotation is no feature.
+    assert [f.name for f in made.features] == ["pot", "bare", "empty", "species", "moisture", "alias"]
+
+
+@pytest.mark.parametrize("default", [0, "", [], False, 0.0])
+def test_falsy_defaults_are_defaults(default: Any) -> None:
+    made = define({"a": type(default) if default != [] else list[int], "o": int}, o=F(Tap.pot))
+    assert [f.name for f in made.features] == ["a", "o"]
+    with pytest.raises(DefinitionTypeError, match="needs a field"):
+        feature(default=default)
+
+
+def test_default_none_is_no_default() -> None:
+    assert define({"pot": int, "a": Optional[str]}, a=F(Pots.species, default=None)).extractors[0].spec.default is None
+    assert feature(default=None).default is None
+
+
+def test_lists_of_keys_are_looked_up_element_by_element() -> None:
+    made = define(
+        {"pot": list[Optional[int]], "a": list[Optional[str]], "b": list[float], "c": list[Optional[list[str]]]},
+        a=F(Pots.species),
+        b=F(Pots.moisture, default=0.5),
+        c=F(Pots.tags),
+    )
+    specs = {item.output: item for item in made.to_spec().extractors}
+    assert all(item.element_wise for item in specs.values())
+    assert specs["Made.b"].default == 0.5
+    # A list feature whose key is no list is a lookup of a list.
+    whole = define({"pot": int, "a": Optional[list[str]], "pots": list[int]}, a=F(Pots.tags))
+    assert whole.to_spec().extractors[0].element_wise is False
+    filled = define({"pot": int, "a": list[str]}, a=F(Pots.tags, default=[]))
+    assert (filled.to_spec().extractors[0].default, filled.to_spec().extractors[0].element_wise) == ([], False)
+
+
+def test_decorators_of_an_extractor_stand_in_any_order() -> None:
+    def helper() -> None: ...
+
+    @featureset
+    class Ordered:
+        a: int
+        b: int
+
+        @meta(owner="above@example.com")
+        @includes(helper)
+        @outputs("b")
+        @inputs("a")
+        @extractor
+        def above(cls, ts: Any, a: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+
+        @extractor(env="prod")
+        @meta(owner="below@example.com")
+        @inputs("b")
+        @outputs("a")
+        @includes(helper)
+        def below(cls, ts: Any, b: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+
+    above, below = Ordered.to_spec().extractors
+    assert isinstance(above, PythonExtractor)
+    assert isinstance(below, PythonExtractor)
+    assert (above.inputs, above.outputs, above.metadata.owner) == (("Ordered.a",), ("Ordered.b",), "above@example.com")
+    assert (below.inputs, below.outputs, below.metadata.owner) == (("Ordered.b",), ("Ordered.a",), "below@example.com")
+    assert above.env == ()
+    assert below.env == ("prod",)
+    assert "def helper" in above.source_code
+    assert "def helper" in below.source_code
+
+
+def test_direct_calls_check_and_convert_nothing() -> None:
+    @featureset
+    class Loose:
+        a: int
+
+        @extractor
+        def odd(cls, ts: Any) -> Any:  # noqa: N805 (a class method of the API)
+            results: dict[Any, Any] = {
+                "list": [1],
+                "unnamed": pd.Series([1]),
+                "extra": pd.DataFrame({"a": [1], "z": [2]}),
+            }
+            return results[cls]
+
+    ts = pd.Series(pd.to_datetime(["2024-01-01"], utc=True))
+    assert Loose.odd("list", ts) == [1]
+    assert Loose.odd("unnamed", ts).name is None
+    assert list(Loose.odd("extra", ts).columns) == ["Loose.a", "Loose.z"]

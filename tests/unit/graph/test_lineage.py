@@ -1,0 +1,106 @@
+import pytest
+
+from caraway.dtypes.types import DATETIME, INT
+from caraway.graph.lineage import effective_tags
+from caraway.graph.operators import Input, Join, JoinKind, Operator
+from caraway.graph.specs import (
+    AliasExtractor,
+    DatasetSpec,
+    FeaturesetSpec,
+    FeatureSpec,
+    FieldSpec,
+    Graph,
+    LookupExtractor,
+    Metadata,
+    PipelineSpec,
+    PythonExtractor,
+)
+
+
+def dataset(name: str, *tags: str, of: tuple[str, ...] = (), field: tuple[str, ...] = ()) -> DatasetSpec:
+    operator: Operator | None = None
+    for parent in of:
+        operator = (
+            Input(dataset=parent)
+            if operator is None
+            else Join(
+                left=operator,
+                right=parent,
+                how=JoinKind.INNER,
+                left_on=("k",),
+                right_on=("k",),
+                within_low_us=None,
+                within_high_us=0,
+                fields=(),
+            )
+        )
+    return DatasetSpec(
+        name=name,
+        version=1,
+        history_us=1,
+        fields=(
+            FieldSpec(name="k", dtype=INT, key=True),
+            FieldSpec(name="v", dtype=INT, metadata=Metadata(tags=field)),
+            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+        ),
+        index=None,
+        pipelines=() if operator is None else (PipelineSpec(name="p", inputs=of, operator=operator),),
+        metadata=Metadata(tags=tags),
+    )
+
+
+def tags_of(*datasets: DatasetSpec, sets: tuple[FeaturesetSpec, ...] = ()) -> dict[str, set[str]]:
+    return {name: set(tags) for name, tags in effective_tags(Graph(datasets=datasets, featuresets=sets)).items()}
+
+
+@pytest.mark.spec("connectors:9.2:3")
+def test_tags_flow_from_datasets_to_what_is_computed_from_them_and_add_up() -> None:
+    found = tags_of(
+        dataset("A", "a"), dataset("B", "b"), dataset("C", "c", of=("A", "B")), dataset("D", of=("C",)), dataset("E")
+    )
+    assert found == {"A": {"a"}, "B": {"b"}, "C": {"a", "b", "c"}, "D": {"a", "b", "c"}, "E": set()}
+
+
+def test_a_negated_tag_cancels_there_and_downstream_and_is_a_tag() -> None:
+    found = tags_of(dataset("A", "a", "x"), dataset("B", "~a", of=("A",)), dataset("C", of=("B",)))
+    assert found == {"A": {"a", "x"}, "B": {"~a", "x"}, "C": {"~a", "x"}}
+
+
+def test_who_inherits_a_tag_and_its_negation_ends_with_neither() -> None:
+    found = tags_of(
+        dataset("A", "a"), dataset("B", "~a", of=("A",)), dataset("C", of=("A", "B")), dataset("D", of=("C",))
+    )
+    assert (found["C"], found["D"]) == (set(), set())
+
+
+def test_a_tag_of_ones_own_stands_against_an_inherited_negation() -> None:
+    assert tags_of(dataset("A", "~a"), dataset("B", "a", of=("A",)))["B"] == {"a"}
+
+
+def test_features_inherit_from_datasets_fields_featuresets_and_features() -> None:
+    def feature(name: str, *tags: str) -> FeatureSpec:
+        return FeatureSpec(name=name, dtype=INT, metadata=Metadata(tags=tags))
+
+    one = FeaturesetSpec(
+        name="S",
+        features=(feature("k", "key"), feature("v"), feature("clean", "~pii")),
+        extractors=(
+            LookupExtractor(name="l", dataset="A", field="v", inputs=("S.k",), output="S.v"),
+            PythonExtractor(
+                name="f", inputs=("S.v",), outputs=("S.clean",), datasets=("B",), version=0, source_code="", pickled=b""
+            ),
+        ),
+        metadata=Metadata(tags=("set",)),
+    )
+    # A dataset and a featureset of one name are two.
+    other = FeaturesetSpec(
+        name="A",
+        features=(feature("v"),),
+        extractors=(AliasExtractor(name="a", input="S.clean", output="A.v"),),
+    )
+    found = tags_of(dataset("A", "pii", field=("field",)), dataset("B", "b"), sets=(one, other))
+    assert found["S.k"] == {"key", "set"}
+    assert found["S.v"] == {"key", "set", "pii", "field"}
+    assert found["S.clean"] == {"key", "set", "~pii", "field", "b"}
+    assert found["A.v"] == found["S.clean"]
+    assert set(found) == {"A", "B", "S.k", "S.v", "S.clean", "A.v"}
