@@ -1,6 +1,6 @@
 """Aggregations as a whole: windows, groups, frontier, retractions, several aggregates in one call."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.engine_local import Change
-from caraway.graph.operators import AggregateFunction, AggregateSpec, Emit, Input
+from caraway.graph.operators import AggregateFunction, AggregateSpec, Changelog, Emit, Input
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.unit.engine_local.building import (
     FOREVER,
@@ -221,6 +221,29 @@ def test_unbounded_hops_over_a_keyed_input_count_what_is_there_at_their_ends() -
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20), (2, 30)]
 
 
+@pytest.mark.spec("datasets:10:aggregate, discrete")
+@given(VERSIONS, st.integers(1, 7))
+def test_an_unbounded_hop_is_the_table_just_before_its_end(
+    changes: list[tuple[str, int, int, bool]], stride: int
+) -> None:
+    engine = engine_of(aggregate(*over(hopping(None, stride), *NAMED), of=versions, keys=["x"]))
+    logged = [Change(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
+    engine.apply_changes("Versions", logged)
+    # What the aggregation sees: inserts and deletes.
+    log = engine_of(Changelog(of=versions, column="deleted", marks_inserts=False))
+    log.apply_changes("Versions", logged)
+    seen_us = [r["t"] for r in cast("Logged", log.rows("Out"))]
+    frontier = max(seen_us, default=0) // S
+    for at in range(0, 50, 3):
+        end = min(at, frontier) // stride * stride
+        columns, found = engine.lookup("Versions", [("a",), ("b",)], end * S - 1, ["x", "t", "k"])
+        live = sorted((t, k, x) for x, t, k, held in zip(*columns, found, strict=True) if held)
+        for value in range(6):
+            seen = [x for _, _, x in live if x == value]
+            result = value_at(engine, (value,), at, "count", "sum", "last_k")
+            assert result == (len(seen), sum(seen), seen) or (result is None and not seen)
+
+
 def placed(k: str, x: int, at: float, t: float) -> dict[str, Any]:
     return {"k": k, "x": x, "at": round(at * S), "t": round(t * S)}
 
@@ -363,6 +386,42 @@ def test_sessions_are_keys_and_have_aggregates() -> None:
         (0, 12.000001, "a", 4, [2, 8, 7, 1]),
     ]
     assert value_at(engine, ("a", [0, 1]), 99, "n") is None
+
+
+@given(EVENTS, st.integers(1, 12))
+def test_sessions_against_their_definition(rows: Logged, gap: int) -> None:
+    operator = aggregate(spec_of(F.LAST_K, "x", None, into="l", limit=9), window=SessionWindow(gap_us=gap * S))
+    expected = []
+    for key in "ab":
+        runs: list[Logged] = []
+        for r in sorted((r for r in rows if r["k"] == key), key=lambda r: r["t"]):
+            if runs and r["t"] // S <= runs[-1][-1]["t"] // S + gap:
+                runs[-1].append(r)
+            else:
+                runs.append([r])
+        for run in runs:
+            begin, end = run[0]["t"] // S * S, run[-1]["t"] // S * S + 1
+            expected.append({"k": key, "window": [begin, end], "l": [r["x"] for r in run][::-1], "t": end})
+    found = output(operator, Events=rows)
+    assert sorted(found, key=lambda r: (r["k"], r["t"])) == expected
+
+
+@given(EVENTS, st.integers(1, 6), st.integers(0, 6))
+def test_buckets_of_keys_against_their_definition(rows: Logged, stride: int, more: int) -> None:
+    window = hopping(stride + more, stride)
+    operator = aggregate(spec_of(F.COUNT, None, None, into="n"), window=window)
+    counts = {
+        (key, end): len([r for r in rows if r["k"] == key and end - stride - more <= r["t"] / S < end])
+        for key in "ab"
+        for end in range(more, 80, stride)
+        if rows and end <= max(r["t"] for r in rows) / S
+    }
+    expected = sorted((key, end, n) for (key, end), n in counts.items() if n or counts.get((key, end - stride), 0))
+    found = output(operator, Events=rows)
+    assert sorted((r["k"], r["t"] / S, r["n"]) for r in found) == expected
+    assert sorted((r["k"], r["t"] / S) for r in output(aggregate(window=window), Events=rows)) == [
+        (key, end) for key, end, n in expected if n
+    ]
 
 
 def test_sessions_without_aggregates() -> None:

@@ -105,7 +105,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
         frame = pd.DataFrame({name: column(table.versions, name, dtype) for name, dtype in schema.items()})
         try:
             return loaded()(frame)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise InvalidInputError(
                 f"{title}: its function {function.name} raised {type(error).__name__}: {error}"
             ) from error
