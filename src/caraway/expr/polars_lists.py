@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from caraway.dtypes.types import BOOL, INT, DataType, ListType
 from caraway.errors import DefinitionError, InvalidInputError
@@ -24,7 +25,7 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node, widened
-from caraway.expr.polars_series import Elements, lists_of, of_columns
+from caraway.expr.polars_series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
 # Beyond any length: polars can't take the least int for an index.
@@ -85,12 +86,11 @@ def _(node: ListContains, scope: Scope) -> pl.Expr:
 
     def contains(columns: list[pl.Series]) -> pl.Series:
         elements = Elements.of(columns[0])
-        rows = elements.rows()
-        equal = elements.values == columns[1].gather(rows)
-        found = elements.rows_with(equal.fill_null(value=False))
+        equal = elements.values == columns[1].gather(elements.rows())
+        found = elements.rows_with(true_where(equal))
         # A null element may be the item, and a null item may be any element.
-        unknown = elements.rows_with(equal.is_null())
-        return pl.Series(found).set(pl.Series(~elements.valid | (~found & unknown)), None)
+        unknown = elements.rows_with(null_where(equal)) & ~found
+        return of_array(pa.array(found, mask=~elements.valid | unknown), pl.Boolean())
 
     return of_columns(contains, [lists, item], BOOL)
 
@@ -120,9 +120,9 @@ def _over_elements(
 
     def compute(columns: list[pl.Series]) -> pl.Series:
         elements = Elements.of(columns[0])
-        rows = elements.rows() if outer else None
-        beside = [column.gather(rows) for column in columns[1:]] if rows is not None else []
-        frame = pl.DataFrame([elements.values.alias(ELEMENT), *beside])
+        frame = pl.DataFrame([elements.values.alias(ELEMENT)])
+        if outer:
+            frame = frame.hstack(pl.DataFrame(columns[1:])[elements.rows()])
         return combine(elements, frame.with_columns(body.alias(BODY))[BODY])
 
     lists = compile_node(node.operand, scope)

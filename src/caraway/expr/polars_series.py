@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from caraway.dtypes.types import DataType
 from caraway.expr.polars_values import from_polars, polars_type, to_polars
@@ -56,7 +57,10 @@ def by_row(
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a column of lists one after the other, and how many each row has; null rows have none."""
+    """The elements of a column of lists one after the other, and how many each row has; null rows have none.
+
+    They are taken apart by Arrow: for few rows each call of polars takes longer than all the rest.
+    """
 
     values: pl.Series
     lengths: Integers
@@ -65,13 +69,15 @@ class Elements:
     @classmethod
     def of(cls, lists: pl.Series) -> "Elements":
         """Take a column of lists apart."""
-        lengths = lists.list.len().fill_null(0).cast(pl.Int64).to_numpy()
-        values = lists.explode(empty_as_null=False, keep_nulls=False)
-        return cls(values=values, lengths=lengths, valid=lists.is_not_null().to_numpy())
+        assert isinstance(lists.dtype, pl.List)  # noqa: S101 (by inference)
+        array = lists.to_arrow()
+        valid = array.is_valid().to_numpy(zero_copy_only=False)
+        lengths = np.where(valid, np.diff(array.offsets.to_numpy()), 0)
+        return cls(values=of_array(array.flatten(), lists.dtype.inner), lengths=lengths, valid=valid)
 
-    def rows(self) -> pl.Series:
+    def rows(self) -> Integers:
         """Return for each element the number of its row."""
-        return pl.Series(np.repeat(np.arange(len(self.lengths)), self.lengths))
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     def with_values(self, values: pl.Series) -> pl.Series:
         """Return the column of lists with other elements."""
@@ -83,15 +89,17 @@ class Elements:
         places = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
         return self.values.filter(pl.Series(places < np.repeat(lengths, self.lengths)))
 
-    def rows_with(self, kept: pl.Series) -> Truths:
+    def rows_with(self, kept: Truths) -> Truths:
         """Tell for each row whether `kept` is true for one of its elements."""
-        counts = np.bincount(self.rows().filter(kept).to_numpy(), minlength=len(self.lengths))
-        return np.asarray(counts > 0)
+        return np.asarray(self._counts(kept) > 0)
 
     def filtered(self, kept: pl.Series) -> pl.Series:
         """Return the column of lists with those elements only for which `kept` is true."""
-        counts = np.bincount(self.rows().filter(kept).to_numpy(), minlength=len(self.lengths))
+        counts = self._counts(true_where(kept))
         return lists_of(self.values.filter(kept), counts, self.valid)
+
+    def _counts(self, kept: Truths) -> Integers:
+        return np.bincount(self.rows()[kept], minlength=len(self.lengths))
 
 
 def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) -> pl.Series:
@@ -99,6 +107,22 @@ def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) 
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     mask = None if valid is None else np.append(~valid, [False])
     lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64(), mask=mask), values.to_arrow())
-    made = pl.from_arrow(lists)
+    return of_array(lists, pl.List(values.dtype))
+
+
+def of_array(array: pa.Array, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
+    """Turn what Arrow holds into a column of a type."""
+    made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)  # noqa: S101 (an array gives a series)
-    return made.cast(pl.List(values.dtype))
+    return made if made.dtype == dtype else made.cast(dtype)
+
+
+def true_where(truths: pl.Series) -> Truths:
+    """Return where a column of truth values is true: neither false nor null."""
+    array = truths.to_arrow()
+    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False))  # noqa: FBT003 (a value)
+
+
+def null_where(values: pl.Series) -> Truths:
+    """Return where a column is null."""
+    return np.asarray(values.to_arrow().is_null().to_numpy(zero_copy_only=False))

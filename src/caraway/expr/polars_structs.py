@@ -5,11 +5,12 @@ A dict is a list of entries there, each a struct of key and value.
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from caraway.dtypes.types import INT, STRING, MapType, base_type
 from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
 from caraway.expr.polars_scope import Scope, compile_node
-from caraway.expr.polars_series import Elements, of_columns
+from caraway.expr.polars_series import Elements, Integers, null_where, of_array, of_columns, true_where
 from caraway.expr.polars_values import polars_type
 
 
@@ -26,24 +27,23 @@ def _(node: DictGet, scope: Scope) -> pl.Expr:
 
 def _values_at(columns: list[pl.Series]) -> pl.Series:
     entries, keys = columns[:2]
-    places = _places(entries, keys)
-    values = Elements.of(entries).values.struct.field("value").gather(places)
+    elements = Elements.of(entries)
+    places = _places(elements, keys)
+    values = elements.values.struct.field("value").gather(of_array(pa.array(places, mask=places < 0), pl.Int64()))
     if len(columns) == 2:
         return values
     # What is there may be null; the default is for what isn't.
-    absent = places.is_null() & entries.is_not_null() & keys.is_not_null()
-    return columns[2].zip_with(absent, values)
+    absent = (places < 0) & ~null_where(entries) & ~null_where(keys)
+    return columns[2].zip_with(pl.Series(absent), values)
 
 
-def _places(entries: pl.Series, keys: pl.Series) -> pl.Series:
-    """Return for each row the place of its key among the entries of all rows; null if it isn't there."""
-    elements = Elements.of(entries)
+def _places(elements: Elements, keys: pl.Series) -> Integers:
+    """Return for each row the place of its key among the entries of all rows; -1 if it isn't there."""
     rows = elements.rows()
-    found = (elements.values.struct.field("key") == keys.gather(rows)).fill_null(value=False).arg_true()
-    places = np.full(len(entries), -1, dtype=np.int64)
-    places[rows.gather(found).to_numpy()] = found.to_numpy()
-    numbers = pl.Series(places)
-    return numbers.set(numbers < 0, None)
+    found = np.flatnonzero(true_where(elements.values.struct.field("key") == keys.gather(rows)))
+    places = np.full(len(keys), -1, dtype=np.int64)
+    places[rows[found]] = found
+    return places
 
 
 @compile_node.register

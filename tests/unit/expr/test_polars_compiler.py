@@ -4,7 +4,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import example, find, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import (
@@ -30,59 +30,59 @@ from caraway.expr.nodes import NODE_TYPES, Literal, Node
 from caraway.expr.polars_compiler import compile_as, compile_expr
 from caraway.expr.polars_scope import compile_node
 from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from caraway.expr.references import columns_of
 from tests.effort import examples
 from tests.unit.expr.naive import evaluate
-from tests.unit.expr.polars_results import same
+from tests.unit.expr.polars_results import ROW, same
 from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
-from tests.unit.expr.typed_values import values
 
 NOW = 1_700_000_000_123_456
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def compiled(node: Node, given_rows: list[dict[str, Any]]) -> tuple[list[Any], DataType]:
-    dtype = infer(node, SCHEMA)
-    frame = pl.DataFrame([to_polars(name, [row[name] for row in given_rows], t) for name, t in SCHEMA.items()])
+Rows = list[dict[str, Any]]
+
+
+def compiled(node: Node, given_rows: Rows) -> tuple[list[Any], DataType]:
+    dtype, names = infer(node, SCHEMA), columns_of(node)
+    columns = [to_polars(name, [row[name] for row in given_rows], SCHEMA[name]) for name in names]
+    # Beside it a constant is repeated.
+    frame = pl.DataFrame([pl.Series(ROW, range(len(given_rows)), dtype=pl.Int64), *columns])
     result = frame.with_columns(compile_expr(node, SCHEMA, now=NOW).alias("result"))["result"]
     assert result.dtype == polars_type(dtype)
     return from_polars(result, dtype), dtype
 
 
-def plain(dtype: DataType) -> Any:
-    """The simplest value of a type: null if that is one."""
-    return find(values(dtype), lambda _: True)
-
-
-ROW: dict[str, Any] = {
-    **{name: plain(dtype) for name, dtype in SCHEMA.items()},
-    "i": -(2**63),
-    "f": -0.0,
-    "b": True,
-    "s": "ΑΣ",
-    "t": -1,
-    "json": "",
-    "stamp": "2020-01-01 00:00:00",
-}
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Node, Rows]:
+    """An expression, and rows of the columns that it refers to."""
+    node = draw(any_expression())
+    return node, draw(st.lists(rows(columns_of(node)), min_size=1, max_size=4))
 
 
 # At the desk every run has other examples, so they add up.
-@settings(max_examples=examples(150))
-@given(node=any_expression(), given_rows=st.lists(rows(), min_size=1, max_size=4))
-@example(node=(col("i") // -1).node, given_rows=[ROW])
-@example(node=(-col("i")).node, given_rows=[ROW])
-@example(node=col("s").str.lower().node, given_rows=[ROW])
-@example(node=col("t").dt.since_epoch("second").node, given_rows=[ROW])
-@example(node=(col("f") / 10.0).node, given_rows=[{**ROW, "f": 14.0}] * 2)
-@example(node=(col("f") // 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
-@example(node=(col("f") % 0.1).node, given_rows=[{**ROW, "f": 1.1}] * 2)
-@example(node=(col("i").num.sqrt().round(1)).node, given_rows=[{**ROW, "i": 2}] * 2)
-@example(node=(lit(None) & col("b")).node, given_rows=[ROW])
+@settings(max_examples=examples(300))
+@given(case=cases())
+@example(case=((col("i") // -1).node, [{"i": -(2**63)}]))
+@example(case=((-col("i")).node, [{"i": -(2**63)}]))
+@example(case=(col("s").str.lower().node, [{"s": "ΑΣ"}]))
+@example(case=(col("t").dt.since_epoch("second").node, [{"t": -1}]))
+@example(case=((col("f") / 10.0).node, [{"f": 14.0}] * 2))
+@example(case=((col("f") // 0.1).node, [{"f": 1.1}] * 2))
+@example(case=((col("f") % 0.1).node, [{"f": 1.1}] * 2))
+@example(case=(col("i").num.sqrt().round(1).node, [{"i": 2}] * 2))
+@example(case=((col("i").num.sqrt() / 0).node, [{"i": 2}] * 2))
+@example(case=(col("lf").list.min().node, [{"lf": [-0.0]}]))
+@example(case=((lit(None) & col("b")).node, [{"b": True}]))
 @example(
-    node=when(lit("") == when(col("b")).then(col("s"))).then(lit(EPOCH, datetime)).node,
-    given_rows=[{**ROW, "b": False}] * 2,
+    case=(
+        when(lit("") == when(col("b")).then(col("s"))).then(lit(EPOCH, datetime)).node,
+        [{"b": False, "s": "ΑΣ"}] * 2,
+    )
 )
-@example(node=(lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, given_rows=[ROW, ROW])
-def test_polars_agrees_with_the_plain_evaluator(node: Node, given_rows: list[dict[str, Any]]) -> None:
+@example(case=((lit(0).round(1).num.sqrt() == lit(0).fillnull(col("i"))).node, [{"i": 1}] * 2))
+def test_polars_agrees_with_the_plain_evaluator(case: tuple[Node, Rows]) -> None:
+    node, given_rows = case
     found, dtype = compiled(node, given_rows)
     expected = [evaluate(node, row, SCHEMA, NOW) for row in given_rows]
     assert len(found) == len(expected)

@@ -1,5 +1,6 @@
 """Columns of every type, rows for them and constants: what random expressions are built on."""
 
+from collections.abc import Collection
 from datetime import datetime
 from decimal import Decimal
 from math import inf
@@ -148,10 +149,10 @@ STAMPS = MOMENTS.map(lambda t: t.strftime(STAMP_FORMAT))
 _TEXT_COLUMNS = {"json": JSON, "ojson": st.none() | JSON, "stamp": STAMPS}
 
 
-def rows() -> st.SearchStrategy[dict[str, Any]]:
-    """Rows of all columns."""
+def rows(names: Collection[str] = SCHEMA.keys()) -> st.SearchStrategy[dict[str, Any]]:
+    """Rows of the columns of these names, of all if none are given."""
     return st.fixed_dictionaries(
-        {name: _TEXT_COLUMNS[name] if name in _TEXT_COLUMNS else values(dtype) for name, dtype in SCHEMA.items()}
+        {name: _TEXT_COLUMNS[name] if name in _TEXT_COLUMNS else values(SCHEMA[name]) for name in names}
     )
 
 
