@@ -12,14 +12,12 @@ from caraway.graph.validation_expectations import EXPECTATION_CHECKS
 from caraway.graph.validation_featuresets import FEATURESET_CHECKS
 from caraway.graph.validation_pipelines import PIPELINE_CHECKS
 from caraway.graph.validation_scope import Scope
-from caraway.graph.validation_sources import SOURCE_CHECKS
 
 Check = Callable[[Scope], None]
 
 CHECKS: tuple[Check, ...] = (
     *ENTITY_CHECKS,
     *DATASET_CHECKS,
-    *SOURCE_CHECKS,
     *PIPELINE_CHECKS,
     *EXPECTATION_CHECKS,
     *FEATURESET_CHECKS,
