@@ -151,8 +151,10 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
             f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}"
         )
     values = [None if is_null(value) else value for value in series.astype(object).tolist()]
-    if None in values and not is_optional(dtype):
-        raise InvalidInputError(f"is declared {type_name(dtype)}, but row {values.index(None)} is null")
+    # Not `None in values`: it would compare arrays.
+    null = next((row for row, value in enumerate(values) if value is None), None)
+    if null is not None and not is_optional(dtype):
+        raise InvalidInputError(f"is declared {type_name(dtype)}, but row {null} is null")
     convert = _checked(strip_optional(dtype))
     stored: list[object] = []
     for row, value in enumerate(values):

@@ -136,6 +136,28 @@ class Faulty:
     shifted: int
     forbidden: Optional[str]
     small: between(int, 0, 5)  # type: ignore[valid-type]
+    number: int
+    misnamed: int
+    first: int
+    second: int
+
+    @extractor
+    @inputs(Tap.pot)
+    @outputs("number")
+    def give_number(cls, ts, pot):
+        return 7
+
+    @extractor
+    @inputs(Tap.pot)
+    @outputs("misnamed")
+    def misname(cls, ts, pot):
+        return pot.rename("another")
+
+    @extractor
+    @inputs(Tap.pot)
+    @outputs("first", "second")
+    def give_two(cls, ts, pot):
+        return pd.DataFrame({"first": ["a"] * len(pot)})
 
     @extractor
     @inputs(Tap.pot)

@@ -43,6 +43,7 @@ def test_a_default_stands_for_a_missing_key_and_for_null() -> None:
     assert [type(value) for value in answer["State.score"]] == [float, float]
 
 
+@pytest.mark.spec("featuresets:2.7:4")
 def test_python_extractors_look_up_and_their_undeclared_columns_are_dropped() -> None:
     answer = query([{"Tap.pot": 1}, {"Tap.pot": 2}], ["State.advice", "State.water"])
     assert answer == {"State.advice": ["daily", "none"], "State.water": [3, 0]}
@@ -75,6 +76,7 @@ def test_now_is_one_instant_for_all_rows() -> None:
     assert answer["State.answer"] == [42, 42]
 
 
+@pytest.mark.spec("featuresets:2.3:7")
 def test_keys_are_cast_to_the_type_of_the_key_field_and_null_is_not_found() -> None:
     assert query([{"Tap.raw": "2"}], ["ByText.species"], ("Tap.raw",)) == {"ByText.species": ["ash"]}
     with pytest.raises(InvalidInputError, match=r"ByText.pot, row 1.*expected int"):
@@ -161,9 +163,12 @@ def test_a_lookup_that_does_not_fit_is_refused(  # noqa: PLR0917 (the cases' col
     assert said in str(raised.value)
 
 
+@pytest.mark.spec(*(f"featuresets:2.7:{row}" for row in (1, 2, 3, 5, 8, 9)))
 @pytest.mark.parametrize(
     ("feature", "said"),
     [
+        ("number", "extractor give_number of featureset Faulty returned int; a pandas Series or DataFrame"),
+        ("misnamed", "misnamed isn't among the columns that it returned (another)"),
         ("broken", "extractor explode of featureset Faulty raised ZeroDivisionError: division by zero"),
         ("nameless", "give_no_name of featureset Faulty returned a series without a name"),
         ("short", "short has 1 rows, the inputs (Tap.pot) have 2"),
@@ -179,6 +184,14 @@ def test_an_extractor_that_breaks_its_contract_is_named(feature: str, said: str)
     assert said in str(raised.value)
 
 
+@pytest.mark.spec("featuresets:2.7:6", "featuresets:2.7:7")
 def test_labels_that_are_a_permutation_decide_and_others_do_not() -> None:
     answer = query([{"Tap.pot": 1}, {"Tap.pot": 2}], ["Faulty.shuffled", "Faulty.shifted"])
     assert answer == {"Faulty.shuffled": [1, 2], "Faulty.shifted": [1, 2]}
+
+
+def test_all_that_is_wrong_with_an_extractor_is_told_at_once() -> None:
+    with pytest.raises(ExtractorError) as raised:
+        query([{"Tap.pot": 1}], ["Faulty.first", "Faulty.second"])
+    assert "first is declared int" in str(raised.value)
+    assert "second isn't among" in str(raised.value)
