@@ -43,9 +43,10 @@ final class AsOfState {
       // It depends on nothing here, and must not outweigh the same revision of the row under another join key.
       out.accept(new Joined(Version.VOID, row, row.revision(0), null));
     } else {
-      byte[] match = match(Version.before(rights, Version.at(row.time() + rule.high + 1)), row.time());
+      byte[] end = Version.at(row.time() + rule.high + 1);
+      byte[] match = match(Version.before(rights, end), row.time());
       boolean absent = rule.inner && match == null;
-      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(rights.mark()), match));
+      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(settledAt(row.time(), end)), match));
     }
     leftFrontier.advance(row.time());
     if (trim) {
@@ -59,17 +60,16 @@ final class AsOfState {
   }
 
   void right(Version row, long offset, Consumer<Joined> out) {
-    rights.setMark(Math.max(rights.mark(), offset + 1));
     byte[] key = row.key();
     byte[] known = rights.get(key);
     Version replaced = known == null ? null : Version.decode(key, known);
     if (!row.replaces(replaced)) {
       return;
     }
-    boolean trim = rights.put(key, row.encode());
+    boolean trim = rights.put(key, row.arrived(offset + 1).encode());
     Version previous = Version.before(rights, key);
     Version old = replaced != null && replaced.op() != Version.VOID ? replaced : previous;
-    correct(row.time(), old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
+    correct(row.time(), offset + 1, old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
     rightFrontier.advance(row.time());
     if (trim) {
       long bound = leftFrontier.settledBefore(rule.horizon + rule.high);
@@ -80,7 +80,8 @@ final class AsOfState {
   }
 
   /** Corrects the left rows that see the right side from {@code time} to the next version: {@code old} gives way to {@code now}. */
-  private void correct(long time, Version old, Version now, Version next, Consumer<Joined> out) {
+  private void correct(
+      long time, long arrival, Version old, Version now, Version next, Consumer<Joined> out) {
     byte[] from = Version.at(time - rule.high);
     byte[] to = next == null ? new byte[] {-1, -1, -1, -1, -1, -1, -1, -1, -1} : Version.at(next.time() - rule.high);
     if (rule.low >= 0) {
@@ -93,17 +94,42 @@ final class AsOfState {
       Version left = Version.decode(entry);
       byte[] before = match(old, left.time());
       byte[] after = match(now, left.time());
-      if (left.op() == Version.VOID || Arrays.equals(before, after)) {
+      if (left.op() == Version.VOID || (before == null && after == null && (rule.inner || tooOld(old, now, left.time())))) {
         continue;
       }
-      byte[] rev = left.revision(rights.mark());
-      if (before != null || !rule.inner) {
+      byte[] rev = left.revision(arrival);
+      boolean same = Arrays.equals(before, after);
+      if (!same && (before != null || !rule.inner)) {
         out.accept(new Joined(Version.VOID, left, rev, before));
       }
+      // With the same content too: the revision is that of a run in which the left row came later.
       if (after != null || !rule.inner) {
         out.accept(new Joined(left.op(), left, rev, after));
       }
     }
+  }
+
+  /**
+   * Returns when the match of a left row was settled: the arrival of the last right record that changed it, 0 if none has.
+   *
+   * <p>It depends on the row and on what has arrived of the right side, not on when the row came: in a run after a crash, which mixes both
+   * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is void since.
+   */
+  private long settledAt(long time, byte[] end) {
+    long settled = 0;
+    Version found = Version.decode(rights.lower(end));
+    while (found != null && (rule.low < 0 || found.time() >= time - rule.low)) {
+      settled = Math.max(settled, found.ingested());
+      if (found.op() != Version.VOID) {
+        break;
+      }
+      found = Version.decode(rights.lower(found.key()));
+    }
+    return settled;
+  }
+
+  private boolean tooOld(Version old, Version now, long time) {
+    return rule.low >= 0 && (old == null || old.time() < time - rule.low) && (now == null || now.time() < time - rule.low);
   }
 
   private byte[] match(Version candidate, long time) {

@@ -42,31 +42,17 @@ final class SortedPages {
   // join was a quarter slower.
   private static final int PAGE_BYTES = 1024;
   private static final int ENTRY_OVERHEAD = 8;
-  private static final int HEADER_BYTES = 17;
+  private static final int HEADER_BYTES = 9;
   private static final long ROOT = 0;
 
   private final Store store;
   private final Map<Long, Page> pages = new HashMap<>();
   private final Set<Long> dirty = new HashSet<>();
-  // Both live in the root page.
+  // Lives in the root page.
   private long nextPage = ROOT + 1;
-  private long mark;
 
   SortedPages(Store store) {
     this.store = store;
-  }
-
-  /** Returns a number that is kept beside the entries, 0 at first. */
-  long mark() {
-    page(ROOT);
-    return mark;
-  }
-
-  void setMark(long value) {
-    if (mark() != value) {
-      mark = value;
-      dirty.add(ROOT);
-    }
   }
 
   /** Returns the value of {@code key}, or null. */
@@ -307,7 +293,7 @@ final class SortedPages {
 
   private byte[] encode(Page page) {
     ByteBuffer out = ByteBuffer.allocate(size(page));
-    out.put((byte) (page.leaf ? 1 : 0)).putLong(nextPage).putLong(mark);
+    out.put((byte) (page.leaf ? 1 : 0)).putLong(nextPage);
     for (Entry entry : page.entries) {
       out.putInt(entry.key.length).put(entry.key).putInt(entry.value.length).put(entry.value);
     }
@@ -318,10 +304,8 @@ final class SortedPages {
     ByteBuffer in = ByteBuffer.wrap(bytes);
     boolean leaf = in.get() == 1;
     long storedNext = in.getLong();
-    long storedMark = in.getLong();
     if (number == ROOT) {
       nextPage = storedNext;
-      mark = storedMark;
     }
     List<Entry> entries = new ArrayList<>();
     while (in.hasRemaining()) {

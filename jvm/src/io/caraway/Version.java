@@ -78,6 +78,11 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return order > 0 || (order == 0 && op != VOID && other.op == VOID);
   }
 
+  /** Returns this record with another number in place of the time of its ingestion: a right row of a join needs its arrival instead. */
+  Version arrived(long arrival) {
+    return new Version(op, time, arrival, id, rev, row);
+  }
+
   /** Returns this record's revision with a suffix: how much of the other input its output has seen. */
   byte[] revision(long seen) {
     return ByteBuffer.allocate(rev.length + Long.BYTES).put(rev).putLong(seen).array();
