@@ -133,7 +133,7 @@ def without_nan(values: Iterable[object]) -> list[object]:
 def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> Batch:
     """Take self-describing records for a batch: each has the members that it has."""
     names: Collection[str] = dict.fromkeys(name for record in records for name in record)
-    raw = {name: [record.get(name, MISSING) for record in records] for name in names}
+    raw = {name: without_nan(record.get(name, MISSING) for record in records) for name in names}
     shown = {name: _plain([None if value is MISSING else value for value in values]) for name, values in raw.items()}
     frame = pd.DataFrame(shown, index=pd.RangeIndex(len(records)))
     return Batch(list(range(len(records)) if numbers is None else numbers), raw, frame)

@@ -132,18 +132,34 @@ def _compute(batch: Batch, name: str, computed: Computed, fields: Fields, now_us
 
 def _declared(batch: Batch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
     """Cast the columns of the payload that a schema declares; rows where that fails are taken out."""
-    schema = [
-        (column, dtype) for column, dtype in computed.schema if stage is Stage.PREPROC or column not in batch.made
-    ]
-    for column, dtype in schema:
-        missing = f"the payload has no column {column}, which the schema declares as {type_name(dtype)}"
+    casts: dict[str, Typed] = {}
+    errors: dict[int, str] = {}
+    for column, dtype in computed.schema:
+        if stage is Stage.WHERE and column in batch.made:
+            continue
         raw = batch.column(column)
-        errors = {p: missing for p, value in enumerate(raw) if value is MISSING}
-        cast_column = ColumnCast(dtype)(raw)
-        errors = {**{p: f"column {column}: {m}" for p, m in cast_column.errors.items()}, **errors}
-        batch.refuse(stage, name or column, errors)
-    # Once more for the rows that are left: a later column may have taken out rows of an earlier one.
-    return {column: Typed(dtype, ColumnCast(dtype)(batch.column(column)).values) for column, dtype in computed.schema}
+        done = ColumnCast(dtype)(raw)
+        casts[column] = Typed(dtype, done.values)
+        for position, message in done.errors.items():
+            errors.setdefault(position, f"column {column}: {message}")
+        for position, value in enumerate(raw):
+            if value is MISSING:
+                missing = f"the payload has no column {column}, which the schema declares as {type_name(dtype)}"
+                errors.setdefault(position, missing)
+    numbers = batch.numbers
+    batch.refuse(stage, name, errors)
+    return _followed(casts, numbers, batch)
+
+
+def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: Batch) -> dict[str, Typed]:
+    """Take out of columns, whose rows had these numbers, what was taken out of the batch since."""
+    if len(numbers) == len(batch):
+        return dict(columns)
+    left = set(batch.numbers)
+    return {
+        name: Typed(typed.dtype, [value for number, value in zip(numbers, typed.stored, strict=True) if number in left])
+        for name, typed in columns.items()
+    }
 
 
 def _called(
@@ -196,12 +212,10 @@ def _evaluated(
 ) -> list[Any]:
     """Evaluate an expression over the columns that it reads."""
     read = [column for column in columns_of(node) if column not in declared]
-    before = len(batch)
+    numbers = batch.numbers
     for column in read:
         batch.cast(column, fields[column], stage=stage)
-    if len(batch) != before:
-        # Rows were taken out: the declared columns have to follow.
-        declared = {c: Typed(t.dtype, ColumnCast(t.dtype)(batch.column(c)).values) for c, t in declared.items()}
+    declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
     try:
         return _run(node, wanted, columns, range(len(batch)), now_us)

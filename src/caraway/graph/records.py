@@ -114,6 +114,9 @@ def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]
     for name, computed in [*source.preproc, ("", source.where)]:
         if isinstance(computed, Computed):
             for column, _ in computed.schema:
+                # where reads a field that preproc made as made.
+                if not name and column in made:
+                    continue
                 needed.setdefault(column, f"the schema of preproc of {name}" if name else "the schema of where")
     return needed
 

@@ -69,7 +69,7 @@ def plan_graph(graph: Graph) -> GraphPlan:
         topics=tuple(p.topic for p in in_order),
         jobs=tuple(_job(p, pipeline, planned) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
         indexes=tuple(_index(p) for p in in_order if _is_indexed(p.spec)),
-        ingests=tuple(_ingest(p, source) for p in in_order for source in p.spec.sources),
+        ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
     )
 
 
