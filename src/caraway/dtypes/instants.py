@@ -3,6 +3,7 @@
 An instant is int microseconds since 1970-01-01 UTC, a day is int days since then.
 """
 
+import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,8 @@ US_PER_DAY = 86_400_000_000
 # What fits into int64 nanoseconds, in seconds: the first unit whose value lies within is taken for a bare number.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
+
+_SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 
 
 def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
@@ -87,13 +90,18 @@ def _parse(text: str) -> int:
     if digits.removeprefix("-").isdecimal():
         return _from_number(int(digits))
     try:
-        parsed = datetime.fromisoformat(digits)
+        parsed = datetime.fromisoformat(_year_first(digits))
     except ValueError:
         try:
             parsed = parsedate_to_datetime(digits)
         except (ValueError, TypeError, IndexError):
             raise InvalidInputError(f'expected datetime (ISO 8601), found "{text}"') from None
     return ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+
+
+def _year_first(text: str) -> str:
+    """Put a date with slashes, month first, into ISO's order."""
+    return _SLASHES.sub(lambda date: f"{date[3]}-{date[1]:0>2}-{date[2]:0>2}", text)
 
 
 def _from_number(number: int) -> int:
