@@ -93,10 +93,17 @@ def _(node: Binary, scope: Scope) -> pl.Expr:
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     if base == FLOAT and node.op in DIVISIONS and not columns_of(node.right):
         right = as_column(right)
-    mirrored = MIRRORED.get(node.op)
-    if mirrored is not None and not columns_of(node.left):
+    return _compared(node, scope, left, right) if node.op in MIRRORED else OPERATORS[node.op](left, right)
+
+
+def _compared(node: Binary, scope: Scope, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+    if scope.type_of(node.left) is None or scope.type_of(node.right) is None:
+        # polars can't compare a struct with null; the result is null, for each row of the other side.
+        other = right if scope.type_of(node.left) is None else left
+        return pl.when(other.is_null()).then(pl.lit(None, dtype=pl.Boolean))
+    if not columns_of(node.left):
         # polars gives one row for a constant text beside a column of nulls, but not the other way round.
-        return OPERATORS[mirrored](right, left)
+        return OPERATORS[MIRRORED[node.op]](right, left)
     return OPERATORS[node.op](left, right)
 
 

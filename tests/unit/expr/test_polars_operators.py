@@ -57,6 +57,8 @@ def test_values_of_all_types_are_equal_or_not_and_filled(annotation: Any, values
     rows = [(first, first), (second, first), (None, first)]
     assert results(col("a") == col("b"), schema, *rows) == [True, False, None]
     assert results(col("a") != col("b"), schema, *rows) == [False, True, None]
+    assert results(col("a") == lit(None), schema, *rows) == [None, None, None]
+    assert results(lit(None) != col("b"), schema, *rows) == [None, None, None]
     assert results(col("a").isnull(), schema, *rows) == [False, False, True]
     assert results(col("a").fillnull(col("b")), schema, *rows) == [first, second, first]
 

@@ -94,7 +94,7 @@ def _(node: ListAt, schema: Schema) -> DataType | None:
 def _(node: ListContains, schema: Schema) -> DataType | None:
     operand, item = infer_nullable(node.operand, schema), infer_nullable(node.item, schema)
     element = element_type(node, operand)
-    if item is not None and not promotes(strip_optional(item), base_type(element)):
+    if item is not None and not promotes(base_type(item), base_type(element)):
         raise wrong(node, f"list.contains(): {spell(operand)} can't hold {spell(item)}")
     return either_optional(BOOL, operand, element, item)
 
@@ -137,7 +137,7 @@ def _(node: DictGet, schema: Schema) -> DataType | None:
     if node.default is None:
         return optional(value)
     default = infer_nullable(node.default, schema)
-    if default is not None and not promotes(strip_optional(default), strip_optional(value)):
+    if default is not None and not promotes(base_type(default), strip_optional(value)):
         raise wrong(node, f"the default of dict.get() is {spell(default)}, which {spell(operand)} can't hold")
     return either_optional(value, operand, key, default)
 
