@@ -8,6 +8,7 @@ from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
 from caraway.errors import CommitError
 from caraway.graph.fingerprints import graph_fingerprint
+from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
@@ -89,6 +90,7 @@ class CommitService:
         after = merge(before, request.graph, incremental=request.incremental)
         validate(after)
         _refuse_several_pipelines(after)
+        _keep_lineage(before, request, after)
         change = Change(before=before, after=after, plan_before=plan_graph(before), plan_after=plan_graph(after))
         if not request.backfill:
             _refuse_backfill(change)
@@ -110,6 +112,15 @@ class CommitService:
         )
         self._commits.publish(commit)
         return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
+
+
+def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
+    """Nothing goes by being forgotten, and what is computed from a new version is a new version itself."""
+    faults = descendant_faults(before, after)
+    if not request.incremental:
+        faults += omission_faults(before, request.graph)
+    if faults:
+        raise CommitError("\n".join(faults))
 
 
 def _refuse_several_pipelines(graph: Graph) -> None:

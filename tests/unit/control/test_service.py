@@ -7,7 +7,7 @@ import pytest
 
 from caraway.control import CommitService
 from caraway.errors import CommitError, ConflictError
-from caraway.graph.specs import Graph
+from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire import CommitRequest, decode_graph
 from caraway.plan.model import TopicPlan
 from caraway.state import Head, NewCommit
@@ -99,13 +99,45 @@ def test_a_preview_changes_nothing(world: World, service: CommitService) -> None
     assert not world.deeds
 
 
-def test_what_a_full_commit_leaves_out_stops_and_keeps_its_topic(world: World, service: CommitService) -> None:
+def deleted(graph: Graph) -> Graph:
+    gone = Metadata(owner="test@example.com", deleted=True)
+    return Graph(
+        datasets=tuple(replace(d, metadata=gone) for d in graph.datasets),
+        featuresets=tuple(replace(f, metadata=gone) for f in graph.featuresets),
+    )
+
+
+def test_what_is_deleted_stops_and_keeps_its_topic_and_may_be_left_out_from_then_on(
+    world: World, service: CommitService
+) -> None:
     _lines(service, FIRST)
-    text = _lines(service, Graph(datasets=(users(),)))
+    gone = deleted(FIRST)
+    text = _lines(service, replace(gone, datasets=(*gone.datasets, users())))
     assert "datasets removed: Clicks, Spend" in text
     assert "job stop: Spend." in text
     assert "is kept" in text
     assert world.commits[1].jobs == ()
+    assert _lines(service, Graph(datasets=(users(),))).startswith("nothing to change")
+
+
+def test_a_full_commit_may_not_forget_what_is_there(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    with pytest.raises(CommitError) as caught:
+        _lines(service, Graph(datasets=(users(),)))
+    for fact in ["dataset 'Clicks'", "dataset 'Spend'", "featureset 'Shopper'", "deleted=True", "incremental=True"]:
+        assert fact in str(caught.value)
+    assert len(world.commits) == 1
+
+
+@pytest.mark.parametrize("incremental", [True, False])
+def test_what_is_computed_from_a_new_version_is_one_itself(service: CommitService, *, incremental: bool) -> None:
+    _lines(service, FIRST)
+    raised = clicks(version=2, history_us=5)
+    alone = Graph(datasets=(raised,)) if incremental else replace(FIRST, datasets=(raised, spend()))
+    with pytest.raises(CommitError, match=r"'Spend' is computed from 'Clicks'.*@dataset\(version=2\)"):
+        _lines(service, alone, incremental=incremental)
+    both = replace(FIRST, datasets=(raised, spend(version=2)))
+    assert "datasets changed: Clicks, Spend" in _lines(service, both, incremental=incremental)
 
 
 def test_an_incremental_commit_adds(world: World, service: CommitService) -> None:
