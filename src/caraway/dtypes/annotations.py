@@ -175,6 +175,9 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  
         if len(inner) != 1 or len(inner) == len(args):
             raise DefinitionError(f"{spell(annotation)}: a union is only possible with None, as in Optional[int]")
         return optional(dtype_of(inner[0]))
+    if origin in (list, dict) and not args:
+        # A bare typing.List, of which `list` is the origin as well.
+        raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {VALID_TYPES}")
     if origin is list:
         return ListType(dtype_of(args[0]))
     if origin is dict:

@@ -1,5 +1,5 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
-# mypy: disable-error-code="arg-type, misc"
+# mypy: disable-error-code="arg-type, call-arg, misc"
 from datetime import date, datetime
 from typing import Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
 
@@ -29,8 +29,13 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.dtypes.values import cast
+from caraway.errors import DefinitionError, DefinitionTypeError, InvalidInputError
 from tests.unit.graph.random_graphs import dtypes
+
+
+def row(ids: str, *case: Any) -> Any:
+    return pytest.param(*case, marks=pytest.mark.spec(*[f"types:{row}" for row in ids.split()]))
 
 
 class Plain:
@@ -51,41 +56,45 @@ class B:
 @pytest.mark.parametrize(
     ("annotation", "dtype"),
     [
-        (int, INT),
-        (np.int64, INT),
-        (pd.Int64Dtype, INT),
-        (pd.Int64Dtype(), INT),
-        (float, FLOAT),
-        (np.float64, FLOAT),
-        (bool, BOOL),
-        (pd.BooleanDtype, BOOL),
-        (str, STRING),
-        (np.str_, STRING),
-        (pd.StringDtype, STRING),
-        (bytes, BYTES),
-        (datetime, DATETIME),
-        (np.datetime64, DATETIME),
-        (date, DATE),
-        (Decimal[2], DecimalType(2)),
-        (Embedding[8], EmbeddingType(8)),
-        (List[int], ListType(INT)),
-        (list[Optional[int]], ListType(optional(INT))),
-        (Dict[str, float], MapType(FLOAT)),
-        (dict[str, list[int]], MapType(ListType(INT))),
-        (Optional[int], optional(INT)),
-        (int | None, optional(INT)),
-        (Union[None, int], optional(INT)),
-        (Optional[Optional[int]], optional(INT)),  # noqa: PYI016 (once more)
+        row("2:1", int, INT),
+        row("2:1", np.int64, INT),
+        row("2:1", pd.Int64Dtype, INT),
+        row("2:1", pd.Int64Dtype(), INT),
+        row("2:2", float, FLOAT),
+        row("2:2", np.float64, FLOAT),
+        row("2:3", bool, BOOL),
+        row("2:3", pd.BooleanDtype, BOOL),
+        row("2:4", str, STRING),
+        row("2:4", np.str_, STRING),
+        row("2:4", pd.StringDtype, STRING),
+        row("2:5", bytes, BYTES),
+        row("2:6", datetime, DATETIME),
+        row("2:6", np.datetime64, DATETIME),
+        row("2:7", date, DATE),
+        row("2:8 2b:8", Decimal[2], DecimalType(2)),
+        row("2:9 2b:8", Embedding[8], EmbeddingType(8)),
+        row("2:10", List[int], ListType(INT)),
+        row("2:10", list[Optional[int]], ListType(optional(INT))),
+        row("2:11", Dict[str, float], MapType(FLOAT)),
+        row("2:11", dict[str, list[int]], MapType(ListType(INT))),
+        row("2:12", Optional[int], optional(INT)),
+        row("2:12 2b:5", int | None, optional(INT)),
+        row("2:12 2b:5", Union[None, int], optional(INT)),
+        row("2:12", Optional[Optional[int]], optional(INT)),  # noqa: PYI016 (once more)
         # T9: descriptors are hashable.
-        (Optional[Decimal[2]], optional(DecimalType(2))),
-        (Decimal[2] | None, optional(DecimalType(2))),
-        (Optional[between(int, 0, 5)], optional(BetweenType(INT, 0, 5))),
-        (list[between(float, 0, 1, strict_min=True)], ListType(BetweenType(FLOAT, 0.0, 1.0, strict_min=True))),
-        (oneof(str, ["a", "b"]), OneOfType(STRING, ("a", "b"))),
-        (regex("a+"), RegexType("a+")),
-        (A, StructType("A", (("x", INT),))),
-        (B, StructType("B", (("a", optional(StructType("A", (("x", INT),)))), ("tags", ListType(STRING))))),
-        (Window, StructType("Window", (("begin", DATETIME), ("end", DATETIME)))),
+        row("2:12 2b:9", Optional[Decimal[2]], optional(DecimalType(2))),
+        row("2:12 2b:5 2b:9", Decimal[2] | None, optional(DecimalType(2))),
+        row("2:12 2b:9", Optional[between(int, 0, 5)], optional(BetweenType(INT, 0, 5))),
+        row(
+            "2:10 4b:7",
+            list[between(float, 0, 1, strict_min=True)],
+            ListType(BetweenType(FLOAT, 0.0, 1.0, strict_min=True)),
+        ),
+        row("2:15 4:3", oneof(str, ["a", "b"]), OneOfType(STRING, ("a", "b"))),
+        row("2:15 4:1", regex("a+"), RegexType("a+")),
+        row("2:13", A, StructType("A", (("x", INT),))),
+        row("2:13", B, StructType("B", (("a", optional(StructType("A", (("x", INT),)))), ("tags", ListType(STRING))))),
+        row("2:14", Window, StructType("Window", (("begin", DATETIME), ("end", DATETIME)))),
     ],
 )
 def test_annotations(annotation: Any, dtype: DataType) -> None:
@@ -119,28 +128,33 @@ def test_every_type_has_an_annotation(dtype: DataType) -> None:
         np.int32,
     ],
 )
+@pytest.mark.spec("types:2b:4")
 def test_t4_what_is_no_type(annotation: Any) -> None:
     with pytest.raises((DefinitionError, DefinitionTypeError)):
         dtype_of(annotation)
 
 
+@pytest.mark.spec("types:2b:4")
 def test_two_structs_in_a_union_are_a_type_error() -> None:
     with pytest.raises(DefinitionTypeError, match=r"A.*B"):
         dtype_of(Union[A, B])
 
 
 @pytest.mark.parametrize("scale", [0, 29, -1, 1.5, True, "2"])
+@pytest.mark.spec("types:2b:7")
 def test_t7_the_scale_of_a_decimal(scale: Any) -> None:
     with pytest.raises(DefinitionTypeError, match="1 to 28"):
         Decimal[scale]
 
 
 @pytest.mark.parametrize("dim", [0, -1, 1.5, True])
+@pytest.mark.spec("types:2b:8")
 def test_t8_the_dimension_of_an_embedding(dim: Any) -> None:
     with pytest.raises(DefinitionTypeError, match="positive"):
         Embedding[dim]
 
 
+@pytest.mark.spec("types:2b:6")
 def test_t6_descriptors_are_not_called() -> None:
     with pytest.raises(DefinitionTypeError, match=r"Decimal\[2\]"):
         Decimal(2)
@@ -163,6 +177,42 @@ def test_t6_descriptors_are_not_called() -> None:
         (lambda: regex("("), DefinitionError),
     ],
 )
+@pytest.mark.spec("types:4b:2", "types:4b:3", "types:4:1", "types:4:2", "types:4:3")
 def test_r2_r3_restrictions_are_checked(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.spec("types:2b:8", "types:2b:9")
+def test_equal_descriptors_are_equal_and_hashable() -> None:
+    assert Embedding[8] == Embedding[8] != Embedding[9]
+    assert Decimal[2] == Decimal[2] != Decimal[3]
+    assert len({Decimal[2], Decimal[2], between(int, 0, 5), between(int, 0, 5)}) == 2
+    assert Optional[Decimal[2]] == Optional[Decimal[2]]
+
+
+@pytest.mark.spec("types:4b:1", "types:4b:5", "types:4:2")
+def test_restrictions_take_arguments_by_place_or_name() -> None:
+    by_name = between(dtype=int, min=1, max=9, strict_min=True, strict_max=False)
+    assert by_name == between(int, 1, 9, True, False) == BetweenType(INT, 1, 9, strict_min=True)  # noqa: FBT003
+    assert oneof(dtype=str, options=["a"]) == oneof(str, ["a"])
+    assert regex(pattern="a") == regex("a")
+    assert between(float, 0, 1) == between(float, 0.0, 1.0)
+    with pytest.raises(TypeError, match="min_strict"):
+        between(int, 1, 9, min_strict=True)
+
+
+@pytest.mark.spec("types:4b:6")
+def test_a_nullable_restriction_is_an_optional() -> None:
+    assert dtype_of(Optional[oneof(str, ["a"])]) == optional(OneOfType(STRING, ("a",)))
+    with pytest.raises(DefinitionTypeError, match="oneof"):
+        oneof(Optional[str], ["a", None])
+
+
+@pytest.mark.spec("types:4b:9", "types:4:1")
+def test_a_pattern_matches_the_whole_text_as_pythons_re_does() -> None:
+    check = cast(dtype_of(regex(r"\d{2}|x")))
+    assert [check(text) for text in ("12", "x")] == ["12", "x"]
+    for text in ("123", "a12", "12\n", "xx"):
+        with pytest.raises(InvalidInputError, match="regex"):
+            check(text)

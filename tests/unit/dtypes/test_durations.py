@@ -8,6 +8,7 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 ITEMS = st.lists(st.tuples(st.integers(0, 1000), st.sampled_from("ywdhms")), min_size=1, max_size=4)
 
 
+@pytest.mark.spec("types:7.1:4", "types:7.1b:2")
 @given(items=ITEMS, blank=st.sampled_from(["", " ", "  "]))
 def test_items_are_added_up(items: list[tuple[int, str]], blank: str) -> None:
     text = blank.join(f"{number}{blank}{unit}" for number, unit in items)
@@ -22,21 +23,58 @@ def test_any_text_is_a_duration_or_a_clear_error(text: str) -> None:
         assert text in str(error)  # noqa: PT017 (either outcome is right)
 
 
+@pytest.mark.spec(
+    "types:7.1b:2", "types:7.1b:6", "types:7.1:1", "types:7.1:2", "types:7.1:3", "types:7.1:5", "types:7.1:6"
+)
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("1.5h", 5400), (".5d", 43_200), ("2d 4h", 187_200), ("1y", 31_536_000), ("1m", 60), ("0s", 0)],
+    [
+        ("1.5h", 5400),
+        (".5d", 43_200),
+        ("2d 4h", 187_200),
+        ("1y", 31_536_000),
+        ("1m", 60),
+        ("0s", 0),
+        ("1w", 604_800),
+        ("3d", 259_200),
+        ("7s", 7),
+        ("1 h", 3600),
+    ],
 )
 def test_lengths(text: str, seconds: int) -> None:
     assert parse_duration(text) == seconds * 1_000_000
 
 
 @pytest.mark.parametrize("wrong", [5, None, 1.5, "12"])
+@pytest.mark.spec("types:7.1b:3")
 def test_d3_a_number_alone_is_a_type_error(wrong: object) -> None:
     with pytest.raises(DefinitionTypeError):
         parse_duration(wrong)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("wrong", ["", " ", "-1d", "1x", "d", "1d 2", "1..5h", ".h", "1D", "1e3s", "1 2h", "forever"])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "",
+        " ",
+        "-1d",
+        "1x",
+        "d",
+        "1d 2",
+        "1..5h",
+        ".h",
+        "1D",
+        "1e3s",
+        "1 2h",
+        "forever",
+        "1M",
+        "5ms",
+        "1,000s",
+        "+1d",
+        "1H",
+    ],
+)
+@pytest.mark.spec("types:7.1b:1", "types:7.1b:4", "types:7.1b:5", "types:7.1b:7")
 def test_d4_d5_other_text_is_a_value_error(wrong: str) -> None:
     with pytest.raises(DefinitionError):
         parse_duration(wrong)

@@ -1,3 +1,5 @@
+# Wrong arguments are tested here.
+# mypy: disable-error-code="arg-type"
 from collections.abc import Callable
 
 import pytest
@@ -6,6 +8,7 @@ from caraway.dtypes import Continuous, Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
 
 
+@pytest.mark.spec("types:7.1b:8", "types:7.2:1", "types:7.2:2", "types:7.2:3", "types:7.2:4")
 def test_windows_are_values() -> None:
     assert Continuous("1h") == Continuous("1h") != Continuous("60m")
     assert Continuous("1h").duration_us == 3_600_000_000
@@ -22,6 +25,15 @@ def test_windows_are_values() -> None:
         3600,
     )
     assert Session("5m").gap_total_seconds() == 300
+    assert Session("1.9s").gap_total_seconds() == 1
+    hopping = Hopping("1d", "2h", "1h")
+    assert (hopping.duration_total_seconds(), hopping.stride_total_seconds(), hopping.lookback_total_seconds()) == (
+        86_400,
+        7_200,
+        3_600,
+    )
+    assert Hopping("1d", "24h").stride_total_seconds() == Tumbling("1d").duration_total_seconds()
+    assert Hopping("forever", "1d").signature() == "hopping-forever-1d"
 
 
 @pytest.mark.parametrize(
@@ -37,8 +49,15 @@ def test_windows_are_values() -> None:
         (lambda: Hopping("1h", "forever"), DefinitionError, "stride"),
         (lambda: Hopping("forever", "1d").duration_total_seconds(), DefinitionError, "forever"),
         (lambda: Session("forever"), DefinitionError, "gap"),
+        (lambda: Session(5), DefinitionError, "gap"),
+        (lambda: Hopping("1d", "60"), DefinitionError, "stride"),
+        (lambda: Hopping(60, "1s"), DefinitionError, "duration"),
+        (lambda: Hopping("1d", "1h", "forever"), DefinitionError, "lookback"),
+        (lambda: Continuous(5), DefinitionTypeError, "int 5"),
+        (lambda: Tumbling("0s"), DefinitionError, "zero"),
     ],
 )
+@pytest.mark.spec("types:7.2:1", "types:7.2:2", "types:7.2:3", "types:7.2:4", "types:7.1b:7")
 def test_windows_are_checked_when_made(make: Callable[[], object], error: type[Exception], fact: str) -> None:
     with pytest.raises(error, match=fact):
         make()
