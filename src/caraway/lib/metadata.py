@@ -9,8 +9,19 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from caraway.dtypes.structs import META_ATTRIBUTE
-from caraway.errors import DefinitionError
+from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.specs import Metadata
+
+__all__ = [
+    "Metadata",
+    "comments_above",
+    "desc",
+    "get_meta_attr",
+    "get_metadata",
+    "meta",
+    "module_owner",
+    "set_meta_attr",
+]
 
 T = TypeVar("T")
 
@@ -29,7 +40,13 @@ def metadata_of_arguments(
 
     Raises:
         DefinitionError: The owner isn't an email address.
+        DefinitionTypeError: Owner or description isn't text, or the tags are no list of texts.
     """
+    for name, value in (("owner", owner), ("description", description)):
+        if not isinstance(value, str):
+            raise DefinitionTypeError(f"meta: {name} is a str, not {value!r}")
+    if isinstance(tags, str) or not all(isinstance(tag, str) for tag in tags):
+        raise DefinitionTypeError(f"meta: tags are a list of str, not {tags!r}")
     if owner and not _EMAIL.fullmatch(owner):
         raise DefinitionError(f'meta: owner "{owner}" is not an email address')
     return Metadata(
@@ -82,8 +99,12 @@ def set_meta_attr(obj: object, name: str, value: object) -> None:
 
 
 def desc(obj: object) -> str:
-    """Return the description of a field, feature, dataset or featureset; empty if it has none."""
+    """Return the description of a field, feature, dataset, featureset or extractor; empty if it has none."""
     found = get_metadata(obj)
+    if found is None and not isinstance(obj, type):
+        # An extractor knows the metadata of its function or feature.
+        known = getattr(obj, "metadata", None)
+        found = known if isinstance(known, Metadata) else None
     if found is None and not isinstance(obj, type) and callable(described := getattr(obj, "desc", None)):
         return str(described())
     return found.description if found else ""
