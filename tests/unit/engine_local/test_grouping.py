@@ -413,7 +413,7 @@ def test_buckets_of_keys_against_their_definition(rows: Logged, stride: int, mor
     counts = {
         (key, end): len([r for r in rows if r["k"] == key and end - stride - more <= r["t"] / S < end])
         for key in "ab"
-        for end in range(more, 80, stride)
+        for end in range(more % stride, 80, stride)
         if rows and end <= max(r["t"] for r in rows) / S
     }
     expected = sorted((key, end, n) for (key, end), n in counts.items() if n or counts.get((key, end - stride), 0))
