@@ -13,6 +13,7 @@ from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Aggregate, AggregateSpec, Emit, First, Latest
 from caraway.graph.schemas import group_keys, require_not_terminal
+from caraway.graph.trees import datasets_read
 from caraway.graph.windows import HoppingWindow
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class GroupBy:
         self._node = node
         self._keys = column_names("groupby", args, None) or ()
         self._window = None if window is None else window_spec(window)
-        group_keys(self._keys, node.node_schema)
+        group_keys(self._keys, node.node_schema, datasets_read(node.node_operator))
 
     def first(self) -> "Node":
         """Keep the oldest row of each group: a dataset keyed by the grouping columns.

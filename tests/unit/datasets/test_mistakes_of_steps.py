@@ -31,7 +31,14 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         mistake(lambda: Users.drop(3), ValueError, "drop", "int 3"),
         mistake(lambda: Users.drop(columns="town"), ValueError, "drop", "list", "town"),
         # 7.1
-        mistake(lambda: Orders.filter(col("count") > 1), TypeError, "filter", "Optional[bool]", "fillnull"),
+        mistake(
+            lambda: Orders.filter(col("count") > 1),
+            TypeError,
+            "filter",
+            "Optional[bool]",
+            "fillnull",
+            spec="types:15:1",
+        ),
         mistake(lambda: Orders.filter(col("price")), TypeError, "filter", "float"),
         mistake(lambda: Orders.filter(lit(None)), TypeError, "filter", "null"),
         mistake(lambda: Orders.filter(col("gone") > 1), ValueError, "filter", "gone", "price"),
@@ -83,7 +90,14 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         mistake(
             lambda: Users.assign("x", int, len, y=lit(1).astype(int)), ValueError, "not both", spec="datasets:7.2:9"
         ),
-        mistake(lambda: Users.assign("x", int, col("user")), ValueError, "column x", "function", "by keyword"),
+        mistake(
+            lambda: Users.assign("x", int, col("user")),
+            ValueError,
+            "column x",
+            "function",
+            "by keyword",
+            spec="types:15:2",
+        ),
         mistake(lambda: Users.assign("x", set, len), TypeError, "column x", "set"),
         mistake(lambda: Users.assign(3, int, len), ValueError, "int 3"),
         # 7.3
@@ -129,7 +143,7 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
             "str",
             spec="datasets:7.6:2",
         ),
-        mistake(lambda: Users.transform("len"), ValueError, "transform", "str"),
+        mistake(lambda: Users.transform("len"), ValueError, "transform", "str", spec="types:15:4"),
         mistake(lambda: Users.transform(len, schema={**KEY_IN_SCHEMA, "x": set}), TypeError, "column x", "set"),
         mistake(lambda: Users.transform(len, schema=["user"]), ValueError, "transform", "dict"),
         # 7.7
@@ -158,7 +172,7 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         # 7.10, 7.11
         mistake(lambda: Orders.groupby(), ValueError, "groupby"),
         mistake(lambda: Orders.groupby([]), ValueError, "groupby"),
-        mistake(lambda: Orders.groupby("gone"), Exception, "groupby", "gone", "user"),
+        mistake(lambda: Orders.groupby("gone"), Exception, "groupby", "gone", "Orders", "user"),
         mistake(lambda: Orders.groupby("at"), ValueError, "groupby", "at is the timestamp"),
         mistake(lambda: Orders.groupby("user", "user"), ValueError, "groupby", "user", "twice"),
         mistake(lambda: Orders.groupby("user", window=HOUR), TypeError, "groupby", "Continuous"),

@@ -29,14 +29,14 @@ def keys(node: Node) -> list[str]:
     return list(node.node_schema.keys)
 
 
-@pytest.mark.spec("datasets:10:1")
+@pytest.mark.spec("datasets:10:1", "types:15:1")
 def test_filter_keeps_the_schema() -> None:
     for on in (Orders, Users):
         assert on.filter(col("user") > 1).node_schema == on.node_schema
         assert on.filter(lambda df: df["user"] > 1).node_schema == on.node_schema
 
 
-@pytest.mark.spec("datasets:10:2")
+@pytest.mark.spec("datasets:10:2", "types:15:2", "types:15:3")
 def test_assign_adds_and_replaces() -> None:
     node = Orders.assign(
         price=col("price").round().astype(int),
@@ -133,7 +133,7 @@ def test_dropnull_makes_required() -> None:
     assert (keys(keyed), columns(keyed)["shop"]) == (["shop"], "str")
 
 
-@pytest.mark.spec("datasets:10:2", "datasets:7.6:1", "datasets:7.6:2")
+@pytest.mark.spec("types:15:4", "datasets:10:2", "datasets:7.6:1", "datasets:7.6:2")
 def test_transform_declares_its_columns() -> None:
     assert Users.transform(lambda df: df).node_schema == Users.node_schema
     node = Users.transform(lambda df: df, schema={"x": Optional[float], "since": datetime, "user": int})

@@ -20,8 +20,13 @@ from caraway.graph.windows import ContinuousWindow, HoppingWindow, print_window
 WINDOW_KEY = "window"
 
 
-def group_keys(keys: tuple[str, ...], before: Schema) -> dict[str, DataType]:
+def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) -> dict[str, DataType]:
     """Return the types of grouping columns after checking them.
+
+    Args:
+        keys: The columns.
+        before: The schema of the input.
+        of: The datasets that the input is made of, for messages.
 
     Raises:
         DefinitionError: There are none, one is unknown, is the timestamp or comes twice.
@@ -32,7 +37,8 @@ def group_keys(keys: tuple[str, ...], before: Schema) -> dict[str, DataType]:
         if name == before.timestamp:
             raise DefinitionError(f"groupby: {name} is the timestamp, by which rows can't be grouped")
         if name not in before.columns:
-            raise DefinitionError(f"groupby: unknown column {name}; columns: {listed(before.columns)}")
+            made = f" of the rows of {listed(of)}" if of else ""
+            raise DefinitionError(f"groupby: unknown column {name}{made}; columns: {listed(before.columns)}")
         if keys.count(name) > 1:
             raise DefinitionError(f"groupby: column {name} is named twice")
     return {name: before.columns[name] for name in keys}
