@@ -34,7 +34,9 @@ class Connection:
     ) -> None:
         self._url = url
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._http = httpx.Client(base_url=httpx.URL(url), headers=headers, timeout=TIMEOUT, transport=transport)
+        # Paths are absolute, as in Fennel's client: whatever path the URL has is left out.
+        base = httpx.URL(url).join("/")
+        self._http = httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT, transport=transport)
         self._clock = clock
         self._sleep = sleep
 

@@ -7,10 +7,11 @@ import pandas as pd
 
 from caraway.client.arguments import input_features, output_features, require_columns
 from caraway.client.frames import columns_of, instants
+from caraway.connectors.data_connector import DataConnector
 from caraway.errors import InvalidInputError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
-from caraway.graph.connectors import CSVFormat, RegisteredSystem, S3Connector
+from caraway.graph.connectors import CSVFormat, RegisteredSystem, S3Connector, SecretRef
 
 WHERE = "query_offline"
 # As Fennel's servers name it.
@@ -95,7 +96,7 @@ def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (che
         InvalidInputError: It is no bucket, lacks bucket or prefix, or its credentials contradict each other.
     """
     where = f"{WHERE}: {argument}"
-    spec = bucket.to_spec() if hasattr(bucket, "to_spec") else bucket
+    spec = bucket.spec() if isinstance(bucket, DataConnector) else None
     if not isinstance(spec, S3Connector):
         raise InvalidInputError(f"{where} is what S3(...).bucket(name, prefix=...) gives, not {bucket!r}")
     if not spec.bucket or not spec.prefix:
@@ -104,6 +105,8 @@ def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (che
     if isinstance(system, RegisteredSystem):
         raise InvalidInputError(f"{where}: {system.name} is known to the server only; give its credentials here")
     key, secret, role = system.access_key_id, system.secret_access_key, system.role_arn
+    if isinstance(key, SecretRef) or isinstance(secret, SecretRef):
+        raise InvalidInputError(f"{where}: an offline query takes access keys as text; leave them out, or use role_arn")
     if (key is None) != (secret is None):
         raise InvalidInputError(f"{where}: give both access key and secret, or neither")
     if key is not None and role is not None:
@@ -117,7 +120,7 @@ def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (che
             "name": DATABASE,
             "db": {
                 "S3": {
-                    "creds": None if key is None else {"access_key": str(key), "secret_key": str(secret)},
+                    "creds": None if key is None else {"access_key": key, "secret_key": secret},
                     "role_arn": role,
                 }
             },

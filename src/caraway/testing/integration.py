@@ -8,7 +8,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.wire import CommitRequest
 
 # Where a server on this machine listens by default.
-LOCAL_URL = "http://localhost:8400"
+LOCAL_URL = "http://localhost:8000"
 URL_VARIABLE = "CARAWAY_URL"
 TOKEN_VARIABLE = "CARAWAY_TOKEN"  # noqa: S105 (its name)
 MODE_VARIABLE = "TEST_MODE"
