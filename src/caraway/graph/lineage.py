@@ -1,4 +1,4 @@
-"""Tags along the lineage: from datasets to what is computed from them, and on to features."""
+"""What definitions take over from others: tags along the lineage, owners from what contains them."""
 
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
@@ -40,6 +40,23 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
         found[name] = _with_inherited(own.get(name, frozenset()), (found[parent] for parent in parents.get(name, ())))
     names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
     return {name: found[name] for name in names}
+
+
+def effective_owners(graph: Graph) -> Mapping[str, str]:
+    """Give the owners of all datasets, fields, featuresets and features, by name and full name.
+
+    A field or feature without an owner has that of its dataset or featureset.
+    """
+    found: dict[str, str] = {}
+    for dataset in graph.datasets:
+        found[dataset.name] = dataset.metadata.owner
+        found |= {f"{dataset.name}.{f.name}": f.metadata.owner or dataset.metadata.owner for f in dataset.fields}
+    for featureset in graph.featuresets:
+        found[featureset.name] = featureset.metadata.owner
+        found |= {
+            f"{featureset.name}.{f.name}": f.metadata.owner or featureset.metadata.owner for f in featureset.features
+        }
+    return found
 
 
 def _uses(extractor: Extractor) -> set[str]:

@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import pytest
 
 from caraway.dtypes.types import DATETIME, INT
-from caraway.graph.lineage import effective_tags
+from caraway.graph.lineage import effective_owners, effective_tags
 from caraway.graph.operators import Input, Join, JoinKind, Operator
 from caraway.graph.specs import (
     AliasExtractor,
@@ -104,3 +106,28 @@ def test_features_inherit_from_datasets_fields_featuresets_and_features() -> Non
     assert found["S.clean"] == {"key", "set", "~pii", "field", "b"}
     assert found["A.v"] == found["S.clean"]
     assert set(found) == {"A", "B", "S.k", "S.v", "S.clean", "A.v"}
+
+
+@pytest.mark.spec("connectors:9.2:1")
+def test_fields_and_features_belong_to_the_owner_of_what_contains_them() -> None:
+    one = replace(dataset("A"), metadata=Metadata(owner="a@x.co"))
+    own = replace(one.fields[1], metadata=Metadata(owner="v@x.co"))
+    features = FeaturesetSpec(
+        name="S",
+        features=(
+            FeatureSpec(name="x", dtype=INT),
+            FeatureSpec(name="y", dtype=INT, metadata=Metadata(owner="y@x.co")),
+        ),
+        extractors=(),
+        metadata=Metadata(owner="s@x.co"),
+    )
+    graph = Graph(datasets=(replace(one, fields=(one.fields[0], own, one.fields[2])),), featuresets=(features,))
+    assert effective_owners(graph) == {
+        "A": "a@x.co",
+        "A.k": "a@x.co",
+        "A.v": "v@x.co",
+        "A.at": "a@x.co",
+        "S": "s@x.co",
+        "S.x": "s@x.co",
+        "S.y": "y@x.co",
+    }
