@@ -1,5 +1,5 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
-# mypy: disable-error-code="attr-defined, call-arg, comparison-overlap, name-defined"
+# mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, name-defined"
 from typing import Any, List, Optional  # noqa: UP035 (what users write)
 
 import pytest
@@ -14,7 +14,7 @@ from caraway.lib import meta
 
 
 @struct
-class Point:
+class Spot:
     x: int
     y: Optional[float]
 
@@ -22,21 +22,21 @@ class Point:
 @struct
 class Line:
     name: str
-    points: List[Point]
+    points: List[Spot]
 
 
 @pytest.mark.spec("types:3b:1")
 def test_all_fields_are_given() -> None:
-    assert Point(1, y=None) == Point(x=1, y=None) != Point(1, 2.0)
+    assert Spot(1, y=None) == Spot(x=1, y=None) != Spot(1, 2.0)
     with pytest.raises(TypeError, match="y"):
-        Point(1)
+        Spot(1)
 
 
 @pytest.mark.spec("types:3b:2")
 def test_values_are_not_checked_before_they_enter_a_dataset() -> None:
-    assert Point("a", [1]).x == "a"
+    assert Spot("a", [1]).x == "a"
     with pytest.raises(InvalidInputError, match=r"field x: expected int"):
-        cast(dtype_of(Point))(Point("a", 1.0))
+        cast(dtype_of(Spot))(Spot("a", 1.0))
 
 
 @pytest.mark.spec("types:3b:3")
@@ -47,31 +47,31 @@ def test_equality_is_structural(capsys: pytest.CaptureFixture[str]) -> None:
         y: Optional[float]
         z: str
 
-    assert Point(1, None) == Other(1, None, "more")
-    assert Other(1, None, "more") != Point(1, None)
-    assert Point(1, None) != 1
-    assert Point(1, None) != "x"
-    assert Line("a", [Point(1, None)]) == Line("a", [Point(1, None)]) != Line("a", [Point(2, None)])
+    assert Spot(1, None) == Other(1, None, "more")
+    assert Other(1, None, "more") != Spot(1, None)
+    assert Spot(1, None) != 1
+    assert Spot(1, None) != "x"
+    assert Line("a", [Spot(1, None)]) == Line("a", [Spot(1, None)]) != Line("a", [Spot(2, None)])
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.spec("types:3b:4")
 def test_the_hash_is_the_objects() -> None:
-    point = Point(1, None)
-    assert len({point, point, Point(1, None)}) == 2
+    point = Spot(1, None)
+    assert len({point, point, Spot(1, None)}) == 2
 
 
 @pytest.mark.spec("types:3b:5")
 def test_json_is_plain() -> None:
-    line = Line("a", [Point(1, y=None)])
+    line = Line("a", [Spot(1, y=None)])
     assert line.as_json() == {"name": "a", "points": [{"x": 1, "y": None}]}
     assert [type(point) for point in line.as_json()["points"]] == [dict]
 
 
 @pytest.mark.spec("types:3b:6", "types:3b:7")
 def test_expressions_of_structs() -> None:
-    assert Point.expr(x=1, y=None).typeof() is Point
-    assert Point.zip(x=repeat(1, 2), y=repeat(1.5, 2)).typeof() == List[Point]
+    assert Spot.expr(x=1, y=None).typeof() is Spot
+    assert Spot.zip(x=repeat(1, 2), y=repeat(1.5, 2)).typeof() == List[Spot]
 
 
 @pytest.mark.spec("types:3:6", "types:3:7")

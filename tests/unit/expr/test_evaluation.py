@@ -8,11 +8,15 @@ from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 
 from caraway.dtypes import Decimal, Embedding, between, oneof, regex
 from caraway.errors import DefinitionError, InvalidInputError
 from caraway.expr import EvalContext, Expr, InvalidExprException, col, lit, now, repeat, var, when
+from caraway.expr.expressions import types_of
+from caraway.expr.polars_compiler import compile_expr
+from caraway.expr.polars_values import to_polars
 from tests.unit.expr.columns import Dot
 
 FRAME = pd.DataFrame(
@@ -199,3 +203,12 @@ def test_nan_has_no_int() -> None:
 def test_what_cannot_be_evaluated(wrong: Callable[[], Any], error: type[Exception], facts: str) -> None:
     with pytest.raises(error, match=facts):
         wrong()
+
+
+@pytest.mark.spec("types:17:7")
+def test_scalars_are_computed_by_columns() -> None:
+    """No Python function is called for a row."""
+    expr = when(col("i") * 2 > 3).then(col("s").str.lower().len()).otherwise(col("t").dt.year + col("of").fillnull(1))
+    schema = types_of(SCHEMA)
+    frame = pl.DataFrame([to_polars(name, [], dtype) for name, dtype in schema.items()])
+    assert "python" not in frame.lazy().select(compile_expr(expr.node, schema)).explain().lower()

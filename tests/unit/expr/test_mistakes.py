@@ -1,6 +1,6 @@
 # ruff: noqa: FBT003 (wrong arguments are what is tested)
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, misc, operator, redundant-expr"
-# mypy: disable-error-code="type-arg, unsupported-operation, valid-type"
+# mypy: disable-error-code="type-arg, valid-type"
 # mypy: no-warn-unreachable
 """Wrong expressions: the class of the exception, and what its message names."""
 
