@@ -90,7 +90,7 @@ def _(node: ListContains, scope: Scope) -> pl.Expr:
         found = elements.rows_with(true_where(equal))
         # A null element may be the item, and a null item may be any element.
         unknown = elements.rows_with(null_where(equal)) & ~found
-        return of_array(pa.array(found, mask=~elements.valid | unknown), pl.Boolean())
+        return of_array(pa.array(found, mask=~elements.valid | unknown))
 
     return of_columns(contains, [lists, item], BOOL)
 

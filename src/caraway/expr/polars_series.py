@@ -69,11 +69,10 @@ class Elements:
     @classmethod
     def of(cls, lists: pl.Series) -> "Elements":
         """Take a column of lists apart."""
-        assert isinstance(lists.dtype, pl.List)  # noqa: S101 (by inference)
         array = lists.to_arrow()
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         lengths = np.where(valid, np.diff(array.offsets.to_numpy()), 0)
-        return cls(values=of_array(array.flatten(), lists.dtype.inner), lengths=lengths, valid=valid)
+        return cls(values=of_array(array.flatten()), lengths=lengths, valid=valid)
 
     def rows(self) -> Integers:
         """Return for each element the number of its row."""
@@ -107,14 +106,14 @@ def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) 
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     mask = None if valid is None else np.append(~valid, [False])
     lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64(), mask=mask), values.to_arrow())
-    return of_array(lists, pl.List(values.dtype))
+    return of_array(lists)
 
 
-def of_array(array: pa.Array, dtype: pl.DataType | type[pl.DataType]) -> pl.Series:
-    """Turn what Arrow holds into a column of a type."""
+def of_array(array: pa.Array) -> pl.Series:
+    """Turn what Arrow holds into a column; our types are the same on both sides."""
     made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)  # noqa: S101 (an array gives a series)
-    return made if made.dtype == dtype else made.cast(dtype)
+    return made
 
 
 def true_where(truths: pl.Series) -> Truths:

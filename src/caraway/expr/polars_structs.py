@@ -29,7 +29,7 @@ def _values_at(columns: list[pl.Series]) -> pl.Series:
     entries, keys = columns[:2]
     elements = Elements.of(entries)
     places = _places(elements, keys)
-    values = elements.values.struct.field("value").gather(of_array(pa.array(places, mask=places < 0), pl.Int64()))
+    values = elements.values.struct.field("value").gather(of_array(pa.array(places, mask=places < 0)))
     if len(columns) == 2:
         return values
     # What is there may be null; the default is for what isn't.
