@@ -402,6 +402,24 @@ def test_what_was_put_stays_if_its_dataset_does() -> None:
     assert engine.rows("Newest") == []
 
 
+def test_what_was_put_does_not_come_back() -> None:
+    engine = LocalEngine(TWO_STEPS)
+    engine.put_derived("Positive", [row("b", 7, 5)])
+    engine.append("Events", [row("a", 1, 2)])
+    engine.replace_datasets(TWO_STEPS, keep=[spec.name for spec in TWO_STEPS])
+    assert engine.rows("Positive") == [row("a", 1, 2)]
+
+
+def test_a_source_that_becomes_derived_is_computed() -> None:
+    fields = {field.name: field.dtype for field in TWO_STEPS[0].fields}
+    source = dataset("Positive", fields)
+    engine = LocalEngine([*SOURCES, source])
+    engine.append("Positive", [row("b", 7, 5)])
+    engine.append("Events", [row("a", 1, 2)])
+    engine.replace_datasets(TWO_STEPS, keep=[spec.name for spec in TWO_STEPS])
+    assert engine.rows("Positive") == [row("a", 1, 2)]
+
+
 def test_datasets_that_fail_are_not_gone_over_to() -> None:
     engine = LocalEngine(SOURCES)
     engine.append("Events", [row("a", 9, 2)])
@@ -445,7 +463,8 @@ def test_erasure_does_not_travel_downstream() -> None:
     engine = engine_of(aggregate(spec_of(F.COUNT, into="n"), of=versions, keys=["y"]), Versions=[row("a", 1, 2)])
     engine.erase("Versions", [{"k": "a"}])
     assert value_at(engine, (None,), 9, "n") == (1,)
-    engine.append("Versions", [row("b", 1, 3), row("a", 1, 4)])
+    engine.erase("Versions", [{"k": "c"}])
+    engine.append("Versions", [row("b", 1, 3), row("a", 1, 4), row("c", 1, 4)])
     assert value_at(engine, (None,), 9, "n") == (2,)
     engine.erase("Out", [{"y": None}])
     assert value_at(engine, (None,), 9, "n") is None

@@ -278,6 +278,8 @@ def test_final_results_are_a_table_that_steps_can_follow() -> None:
     engine = engine_of(total, Events=[row("a", 1, 3), row("a", 1, 12), row("a", 1, 13), row("a", 1, 25)])
     # The first count ends where the second begins, at 20; no bucket after that has ended.
     assert seconds(engine.rows("Out"), "all") == [(1, 20)]
+    engine.append("Events", [row("a", 1, 35)])
+    assert seconds(engine.rows("Out"), "all") == [(1, 20), (2, 30)]
 
 
 def test_each_aggregate_of_a_call_has_its_own_window() -> None:
@@ -360,10 +362,10 @@ def test_a_row_lies_in_all_hops_around_it() -> None:
 
 def test_buckets_of_keys_wait_for_the_lookback() -> None:
     counted = aggregate(spec_of(F.COUNT, None, None, into="n"), window=hopping(10, 10, 5))
-    engine = engine_of(counted, Events=[row("a", 1, 3), row("b", 1, 24)])
+    engine = engine_of(counted, Events=[row("a", 1, 3), row("c", 1, 12), row("b", 1, 24)])
     assert windows_of(engine.rows("Out"), "n") == [(0, 10, 1)]
     engine.append("Events", [row("b", 1, 25)])
-    assert windows_of(engine.rows("Out"), "k", "n") == [(0, 10, "a", 1), (10, 20, "a", 0)]
+    assert windows_of(engine.rows("Out"), "k", "n") == [(0, 10, "a", 1), (10, 20, "c", 1), (10, 20, "a", 0)]
 
 
 @pytest.mark.spec("datasets:8.1:Session(g)", "datasets:10:groupby(window).aggregate")

@@ -74,7 +74,7 @@ def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Grou
         # After a run of buckets with rows there is one that shows that nothing came any more.
         for version, ends in filled.values():
             for end_us in [end_us + window.stride_us for end_us in ends]:
-                if end_us not in ends and end_us <= frontier_us - window.lookback_us:
+                if end_us <= frontier_us - window.lookback_us:
                     _group(groups, operator, version, (end_us - length_us, end_us))
     return groups
 
