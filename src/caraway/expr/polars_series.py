@@ -118,8 +118,12 @@ def of_array(array: pa.Array) -> pl.Series:
 
 def true_where(truths: pl.Series) -> Truths:
     """Return where a column of truth values is true: neither false nor null."""
-    array = truths.to_arrow()
-    return np.asarray(pc.fill_null(array, False).to_numpy(zero_copy_only=False))  # noqa: FBT003 (a value)
+    return true_in(truths.to_arrow())
+
+
+def true_in(truths: pa.Array) -> Truths:
+    """Return where an array of truth values is true: neither false nor null."""
+    return np.asarray(pc.fill_null(truths, False).to_numpy(zero_copy_only=False))  # noqa: FBT003 (a value)
 
 
 def null_where(values: pl.Series) -> Truths:

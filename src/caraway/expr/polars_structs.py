@@ -6,11 +6,12 @@ A dict is a list of entries there, each a struct of key and value.
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from caraway.dtypes.types import INT, STRING, MapType, base_type
 from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
 from caraway.expr.polars_scope import Scope, compile_node
-from caraway.expr.polars_series import Elements, Integers, null_where, of_array, of_columns, true_where
+from caraway.expr.polars_series import Elements, Integers, null_where, of_array, of_columns, true_in
 from caraway.expr.polars_values import polars_type
 
 
@@ -28,21 +29,22 @@ def _(node: DictGet, scope: Scope) -> pl.Expr:
 def _values_at(columns: list[pl.Series]) -> pl.Series:
     entries, keys = columns[:2]
     elements = Elements.of(entries)
-    places = _places(elements, keys)
-    values = elements.values.struct.field("value").gather(of_array(pa.array(places, mask=places < 0)))
+    pairs = elements.values.to_arrow()
+    places = _places(elements, pairs.field("key"), keys.to_arrow())
+    values = of_array(pairs.field("value").take(pa.array(places, mask=places < 0)))
     if len(columns) == 2:
         return values
     # What is there may be null; the default is for what isn't.
-    absent = (places < 0) & ~null_where(entries) & ~null_where(keys)
+    absent = (places < 0) & elements.valid & ~null_where(keys)
     return columns[2].zip_with(pl.Series(absent), values)
 
 
-def _places(elements: Elements, keys: pl.Series) -> Integers:
-    """Return for each row the place of its key among the entries of all rows; -1 if it isn't there."""
+def _places(elements: Elements, found: pa.Array, wanted: pa.Array) -> Integers:
+    """Return for each row the place of its key among the keys of all rows; -1 if it isn't there."""
     rows = elements.rows()
-    found = np.flatnonzero(true_where(elements.values.struct.field("key") == keys.gather(rows)))
-    places = np.full(len(keys), -1, dtype=np.int64)
-    places[rows[found]] = found
+    equal = np.flatnonzero(true_in(pc.equal(found, wanted.take(pa.array(rows)))))
+    places = np.full(len(wanted), -1, dtype=np.int64)
+    places[rows[equal]] = equal
     return places
 
 
