@@ -73,6 +73,7 @@ def test_bad_rows_become_dead_letters(server: ServerProcess, kafka: str) -> None
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_input")
 
 
+@pytest.mark.spec("featuresets:6:16")
 def test_health_status_and_metrics(server: ServerProcess) -> None:
     assert server.health().json() == {"status": "ok"}
     status = server.http.get("/status").json()
