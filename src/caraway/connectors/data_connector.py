@@ -73,7 +73,7 @@ class DataConnector:
             raise CommitError(f"{where}: cdc is one of {', '.join(Cdc)}, not {self.cdc!r}")
         every = (self.every or SOURCE_EVERY) if self.polled else None
         return SourceSpec(
-            connector=self.spec(),
+            connector=_spec(dataset, self),
             cdc=Cdc(self.cdc),
             disorder_us=duration_us(where, "disorder", self.disorder),
             every_us=_duration_us(where, "every", every),
@@ -95,7 +95,7 @@ class DataConnector:
         where = f"dataset {dataset.name}, sink {self.identifier()}"
         every = (self.every or SINK_EVERY) if self.polled else None
         return SinkSpec(
-            connector=self.spec(),
+            connector=_spec(dataset, self),
             cdc=None if self.cdc is None else Cdc(self.cdc),
             every_us=_duration_us(where, "every", every),
             how=self.how,
@@ -112,6 +112,13 @@ class DataConnector:
         if isinstance(value, Eval):
             return value.spec(where, next((f.dtype for f in dataset.fields if f.name == name), None))
         return constant(where, value)
+
+
+def _spec(dataset: DatasetSpec, connector: DataConnector) -> Connector:
+    try:
+        return connector.spec()
+    except CommitError as error:
+        raise CommitError(f"dataset {dataset.name}: {error}") from None
 
 
 def _condition(where: str, value: WhereValue) -> Computed:

@@ -12,8 +12,6 @@ from caraway.errors import DefinitionError
 
 _STATIC = re.compile(r"[A-Za-z0-9._=-]+")
 _ANY_WITH_EXTENSION = re.compile(r"\*\.[A-Za-z0-9.]+")
-# Directives that strftime of some platforms knows and strptime doesn't.
-_DIRECTIVE = re.compile(r"%(.?)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,5 +64,3 @@ def _check_time(path: str, segment: str) -> None:
         raise DefinitionError(
             f"path {path!r}: {segment!r} is no time that can be read back, such as %Y-%m-%d: {error}"
         ) from None
-    if not _STATIC.fullmatch(_DIRECTIVE.sub("", segment) or "-"):
-        raise DefinitionError(f"path {path!r}: {segment!r} has other characters than A-Z a-z 0-9 . _ = -")

@@ -1,0 +1,273 @@
+"""Mistakes that people make with connectors, each with the class of the error and the facts in its text.
+
+`define` mistakes are refused where they are written, `commit` ones when the definitions are committed.
+"""
+
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from caraway import dataset, field
+from caraway.connectors import (
+    CSV,
+    HTTP,
+    S3,
+    Avro,
+    BigQuery,
+    Certificate,
+    DataConnector,
+    Kafka,
+    Kinesis,
+    Mongo,
+    MySQL,
+    Postgres,
+    Protobuf,
+    PubSub,
+    Redshift,
+    Sample,
+    Snowflake,
+    Webhook,
+    at_timestamp,
+    eval,  # noqa: A004 (the API's name)
+    ref,
+    sink,
+    source,
+)
+from caraway.expr import col, lit
+from caraway.graph.specs import DatasetSpec, Graph
+from caraway.graph.validation import validate
+from caraway.integrations.aws import Secret
+
+__owner__ = "ada@example.com"
+
+WEB = Webhook(name="web")
+CLICKS = WEB.endpoint("clicks")
+KAFKA: dict[str, Any] = {
+    "name": "k",
+    "bootstrap_servers": "b:9092",
+    "security_protocol": "PLAINTEXT",
+    "sasl_mechanism": "PLAIN",
+}
+BROKERS = Kafka(**KAFKA)
+LAKE = S3(name="lake")
+LOGIN: dict[str, Any] = {"host": "h", "db_name": "d", "username": "u", "password": "p"}
+POSTGRES = Postgres(name="pg", **LOGIN)
+SNOW: dict[str, Any] = {
+    "name": "snow",
+    "account": "a",
+    "db_name": "d",
+    "username": "u",
+    "password": "p",
+    "warehouse": "w",
+    "schema": "s",
+    "role": "r",
+}
+KINESIS = Kinesis(name="kin", role_arn="r")
+GOOGLE = PubSub(name="ps", project_id="p", service_account_key={})
+SERVER = HTTP(name="h", host="https://x", healthz="/ok", ca_cert=Certificate("pem"))
+
+
+def fed(conn: Any = CLICKS, **options: Any) -> object:
+    return source(conn, **{"disorder": "1d", "cdc": "append", **options})
+
+
+AT_DEFINE: list[tuple[Callable[[], object], type[Exception], list[str]]] = [
+    # Systems.
+    (lambda: Webhook(), ValueError, ["Webhook", "name"]),  # type: ignore[call-arg]
+    (lambda: Webhook(name=""), ValueError, ["Webhook", "name"]),
+    (lambda: Webhook(name=3), ValueError, ["Webhook", "name", "3"]),  # type: ignore[arg-type]
+    (lambda: Webhook(name="w", retention="forever and ever"), ValueError, ["w", "retention"]),
+    (lambda: WEB.endpoint(""), ValueError, ["web", "endpoint"]),
+    (lambda: WEB.endpoint(3), TypeError, ["web", "endpoint", "3"]),  # type: ignore[arg-type]
+    (lambda: Kafka(**{**KAFKA, "security_protocol": "SSL"}), ValueError, ["Kafka k", "SSL", "SASL_SSL"]),
+    (lambda: Kafka(**{**KAFKA, "sasl_mechanism": "OAUTH"}), ValueError, ["Kafka k", "OAUTH", "GSSAPI"]),
+    (lambda: Kafka(name="k", bootstrap_servers="b"), ValueError, ["k", "security_protocol"]),  # type: ignore[call-arg]
+    (lambda: Kafka(**{**KAFKA, "sasl_plain_password": 3}), ValueError, ["k", "sasl_plain_password", "int"]),
+    (lambda: BROKERS.topic(""), ValueError, ["k", "topic"]),
+    (lambda: S3(name="s", role_arn=Secret(arn="a")), ValueError, ["s", "role_arn"]),  # type: ignore[arg-type]
+    (lambda: LAKE.bucket("b"), AttributeError, ["lake", "b", "prefix", "path"]),
+    (lambda: LAKE.bucket("b", prefix="a", path="b"), AttributeError, ["lake", "prefix", "path"]),
+    (lambda: LAKE.bucket("b", prefix="a*"), ValueError, ["a*", "path="]),
+    (lambda: LAKE.bucket("b", path="a/x*"), ValueError, ["x*", "**"]),
+    (lambda: LAKE.bucket("b", path="a/%q"), ValueError, ["%q"]),
+    (lambda: LAKE.bucket("b", path="a b"), ValueError, ["a b"]),
+    (lambda: LAKE.bucket("b", path="/a"), ValueError, ["/a", "empty"]),
+    (lambda: LAKE.bucket("b", prefix="a", format="avro"), ValueError, ["avro", "parquet"]),
+    (lambda: LAKE.bucket("b", prefix="a", spread="1h"), AttributeError, ["spread", "path"]),
+    (lambda: LAKE.bucket("b", path="%Y", spread="x"), ValueError, ["spread", "x"]),
+    (lambda: CSV(delimiter="::"), ValueError, ["CSV", "::"]),
+    (lambda: Postgres(name="pg", host="h"), ValueError, ["pg", "db_name", "username", "password"]),  # type: ignore[call-arg]
+    (lambda: MySQL(name="my", **LOGIN, port="x"), ValueError, ["my", "port", "x"]),  # type: ignore[arg-type]
+    (lambda: POSTGRES.table("", "c"), ValueError, ["pg", "table_name"]),
+    (lambda: POSTGRES.table("t", 3), TypeError, ["pg", "t", "cursor"]),  # type: ignore[arg-type]
+    (lambda: POSTGRES.table("t"), TypeError, ["cursor"]),  # type: ignore[call-arg]
+    (
+        lambda: Snowflake(**{**{k: v for k, v in SNOW.items() if k != "schema"}, "src_schema": "s"}),
+        ValueError,
+        ["snow", "schema"],
+    ),
+    (
+        lambda: BigQuery(name="b", project_id="p", dataset_id="d", service_account_key="{}"),  # type: ignore[arg-type]
+        ValueError,
+        ["b", "service_account_key"],
+    ),
+    (
+        lambda: Redshift(name="r", db_name="d", host="h", schema="s").table("t", "c"),
+        AttributeError,
+        ["r", "s3_access_role_arn", "username"],
+    ),
+    (
+        lambda: Redshift(name="r", db_name="d", host="h", schema="s", s3_access_role_arn="a", username="u").table(
+            "t", "c"
+        ),
+        AttributeError,
+        ["r", "not both"],
+    ),
+    (lambda: Mongo(name="m", **LOGIN).table("t", "c"), AttributeError, ["table"]),  # type: ignore[attr-defined]
+    (lambda: KINESIS.stream("s", "middle", "json"), ValueError, ["kin", "middle", "trim_horizon"]),
+    (lambda: KINESIS.stream("s", "1700000000", "json"), ValueError, ["1700000000", "ISO 8601"]),
+    (lambda: KINESIS.stream("s", None, "json"), TypeError, ["kin", "NoneType"]),  # type: ignore[arg-type]
+    (lambda: KINESIS.stream("s", "latest", "avro"), AttributeError, ["kin", "json", "avro"]),
+    (lambda: at_timestamp([1]), TypeError, ["list"]),  # type: ignore[arg-type]
+    (lambda: GOOGLE.topic("t", "avro"), ValueError, ["ps", "json", "avro"]),
+    (lambda: GOOGLE.topic("t"), TypeError, ["format"]),  # type: ignore[call-arg]
+    (lambda: HTTP(name="h", host="x", healthz="/", ca_cert="pem"), ValueError, ["h", "ca_cert", "Certificate"]),  # type: ignore[arg-type]
+    (lambda: SERVER.path("/in", limit=0), ValueError, ["h", "limit", "0"]),
+    (lambda: SERVER.path("/in", headers={"a": 1}), TypeError, ["h", "headers"]),  # type: ignore[dict-item]
+    (lambda: Certificate(3), ValueError, ["Certificate", "int"]),  # type: ignore[arg-type]
+    (lambda: Protobuf(registry="confluent", url="r"), ValueError, ["Protobuf", "token"]),
+    (lambda: Avro(registry="confluent", url="r", username="u"), ValueError, ["Avro", "password"]),
+    # @source.
+    (lambda: fed(WEB), TypeError, ["web", ".endpoint("]),
+    (lambda: fed(BROKERS), TypeError, ["k", ".topic("]),
+    (lambda: fed("clicks"), TypeError, ["str"]),
+    (lambda: fed(SERVER.path("/in")), TypeError, ["[HTTP: h](endpoint=/in)", "@sink"]),
+    (lambda: source(CLICKS), TypeError, ["disorder", "cdc"]),  # type: ignore[call-arg]
+    (lambda: fed(disorder="late"), ValueError, ["[Webhook: web](endpoint=clicks)", "disorder", "late"]),
+    (lambda: fed(disorder=3), ValueError, ["disorder", "3"]),
+    (lambda: fed(every="often"), ValueError, ["every", "often"]),
+    (lambda: fed(since="2024-01-01"), TypeError, ["since", "2024-01-01"]),
+    (lambda: fed(until=date(2024, 1, 1)), TypeError, ["until", "date"]),
+    (lambda: fed(since=datetime(2024, 1, 2), until=datetime(2024, 1, 1)), ValueError, ["since", "until"]),  # noqa: DTZ001 (naive is UTC)
+    (lambda: fed(env="~"), ValueError, ["env", "~"]),
+    (lambda: fed(env=["a", "~b"]), ValueError, ["env", "~b"]),
+    (lambda: fed(bounded=True), AttributeError, ["bounded", "idleness"]),
+    (lambda: fed(idleness="1h"), AttributeError, ["bounded", "idleness"]),
+    (lambda: fed(preproc={"a": ref("")}), ValueError, ["ref"]),
+    (lambda: ref("a[b"), ValueError, ["a[b", "b"]),
+    (lambda: ref("a[]"), ValueError, ["a[]"]),
+    (lambda: ref("a[b]c"), ValueError, ["a[b]c"]),
+    (lambda: ref("[b]"), ValueError, ["[b]"]),
+    (lambda: fed(preproc={"region": ref("place[zone]")}), ValueError, ["region", "place[zone]", "Kafka"]),
+    (lambda: eval(3), TypeError, ["eval", "3"]),  # type: ignore[arg-type]
+    (lambda: eval(col("a"), schema={"a": "nothing"}), TypeError, ["schema", "a"]),
+    (lambda: eval(col("a"), schema=[int]), TypeError, ["schema"]),  # type: ignore[arg-type]
+    (lambda: fed(where=col("a") > lit(1)), TypeError, ["where", "eval"]),
+    (lambda: fed(sample=1), ValueError, ["sample", "1"]),
+    (lambda: fed(sample=1.1), ValueError, ["sample", "1.1"]),
+    (lambda: Sample(0.5, using=[]), ValueError, ["Sample", "using"]),
+    (lambda: fed(sample=Sample(0.5, using=["a"]), preproc={"a": 1}), ValueError, ["sample", "a", "preproc"]),
+    (lambda: fed(LAKE.bucket("b", prefix="p", format="delta")), ValueError, ["[S3: lake]", "native", "append"]),
+    (lambda: fed()(3), TypeError, ["@source", "3"]),  # type: ignore[operator]
+    # @sink; the whole table is in test_sink.
+    (lambda: sink(CLICKS, cdc="debezium"), ValueError, ["[Webhook: web](endpoint=clicks)", "Kafka"]),
+    (lambda: sink(BROKERS.topic("t"), cdc="append"), ValueError, ["[Kafka: k]", "debezium", "append"]),
+    (lambda: sink(Snowflake(**SNOW).table("t")), ValueError, ["[Snowflake: snow]", "incremental"]),
+]
+
+
+@pytest.mark.parametrize(("make", "kind", "facts"), AT_DEFINE)
+def test_mistakes_that_are_refused_where_they_are_written(
+    make: Callable[[], object], kind: type[Exception], facts: list[str]
+) -> None:
+    with pytest.raises(kind) as caught:
+        make()
+    assert [fact for fact in facts if fact not in str(caught.value)] == []
+
+
+def visits(conn: DataConnector = CLICKS, *, keyed: bool = False, **options: Any) -> DatasetSpec:
+    @source(conn, **{"disorder": "1d", "cdc": "append", **options})
+    @dataset
+    class Visits:
+        user: int = field(key=keyed)
+        region: str
+        spent: float
+        at: datetime
+
+    made: Any = Visits
+    found: DatasetSpec = made.to_spec()
+    return found
+
+
+AT_COMMIT: list[Any] = [
+    (lambda: visits(cdc="insert"), ValueError, ["'insert'", "upsert"]),
+    (lambda: visits(keyed=True), ValueError, ["user", "append", "upsert"]),
+    (lambda: visits(cdc="upsert"), ValueError, ["upsert", "append"]),
+    (lambda: visits(preproc={"color": "red"}), ValueError, ["color", "region"]),
+    (lambda: visits(preproc={"region": None}), ValueError, ["region", "None"]),
+    (lambda: visits(preproc={"region": ["a"]}), ValueError, ["region", "list"]),
+    (lambda: visits(preproc={"spent": Decimal(1)}), ValueError, ["spent", "Decimal"]),
+    (lambda: visits(preproc={"at": date(2024, 1, 1)}), ValueError, ["at", "date"]),
+    (lambda: visits(preproc={"spent": 1}), ValueError, ["spent", "int", "float"]),
+    (lambda: visits(preproc={"user": True}), ValueError, ["user", "bool"]),
+    (lambda: visits(preproc={"at": eval(col("time"), schema={"time": datetime})}), ValueError, ["at", "timestamp"]),
+    (lambda: visits(preproc={"spent": eval(col("cents") / lit(100))}), ValueError, ["spent", "cents", "schema"]),
+    (
+        lambda: visits(preproc={"spent": eval(col("cents") + lit(1), schema={"cents": int})}),
+        TypeError,
+        ["spent", "int", "float"],
+    ),
+    pytest.param(
+        lambda: visits(preproc={"spent": eval(col("cents").astype(int), schema={"cents": float})}),
+        TypeError,
+        ["spent", "int", "float"],
+        marks=pytest.mark.spec("connectors:2.5:typed expression expr.astype(T)"),
+    ),
+    pytest.param(
+        lambda: visits(preproc={"spent": eval(col("cents").astype(float), schema={"cents": int})}),
+        TypeError,
+        ["spent", "int", "float"],
+        marks=pytest.mark.spec("connectors:2.5:typed expression expr.astype(T)"),
+    ),
+    (lambda: visits(where=eval(col("spent") + lit(1.0))), TypeError, ["where", "float", "bool"]),
+    (lambda: visits(where=eval((col("spent") > lit(1.0)).astype(int))), TypeError, ["where", "int", "bool"]),
+    (lambda: visits(where=eval(col("color") == lit("red"))), ValueError, ["where", "color"]),
+    (lambda: visits(where=eval(col("spent") > lit(1), schema={"spent": int})), TypeError, ["where", "spent", "int"]),
+    (lambda: visits(sample=Sample(0.5, using=["color"])), ValueError, ["sample", "color"]),
+    (lambda: visits(sample=Sample(0.5, using=["at"])), ValueError, ["sample", "at", "timestamp"]),
+    (lambda: visits(BROKERS.topic("t", "csv")), ValueError, ["[Kafka: k]", "csv"]),
+    (lambda: visits(BROKERS.topic("t", Avro(registry="glue", url="r"))), ValueError, ["glue", "confluent"]),
+    (lambda: visits(POSTGRES.table("t", cursor=None)), ValueError, ["[Postgres: pg]", "cursor"]),  # type: ignore[arg-type]
+    (lambda: visits(Snowflake(**SNOW).table("t")), ValueError, ["[Snowflake: snow]", "cursor"]),
+    (
+        lambda: visits(S3(name="s", aws_access_key_id="i").bucket("b", prefix="p")),
+        ValueError,
+        ["[S3: s]", "key", "secret"],
+    ),
+    (
+        lambda: visits(
+            S3(name="s", aws_access_key_id="i", aws_secret_access_key="k", role_arn="r").bucket("b", prefix="p")
+        ),
+        ValueError,
+        ["[S3: s]", "role_arn"],
+    ),
+]
+
+
+@pytest.mark.spec("connectors:2.4:append", "connectors:2.4:upsert")
+@pytest.mark.parametrize(("make", "kind", "facts"), AT_COMMIT)
+def test_mistakes_that_are_refused_at_commit(
+    make: Callable[[], DatasetSpec], kind: type[Exception], facts: list[str]
+) -> None:
+    with pytest.raises(kind) as caught:
+        validate(Graph(datasets=(make(),)))
+    assert [fact for fact in ("Visits", *facts) if fact not in str(caught.value)] == []
+
+
+def test_what_is_right_passes() -> None:
+    validate(Graph(datasets=(visits(),)))
+    validate(Graph(datasets=(visits(keyed=True, cdc="debezium"),)))
+    validate(Graph(datasets=(visits(cdc="debezium", preproc={"spent": eval(col("c").astype(float), {"c": float})}),)))
