@@ -12,6 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.dtypes.types import (
+    DATETIME,
     INT,
     BetweenType,
     DataType,
@@ -28,6 +29,7 @@ from caraway.expr.references import children
 from caraway.spark.expressions.containers import element_type
 from caraway.spark.expressions.python import fails_in_python
 from caraway.spark.expressions.scope import Scope, compile_as, compile_node, is_float, widened
+from caraway.spark.expressions.writing import in_calendar
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,10 @@ def _failures(node: Node, scope: Scope) -> Iterator[Column]:
             yield from _failures(operand, scope)
             yield from _body_failures(operand, variable, body, scope)
             return
-        case Strptime() | Strftime():
+        case Strptime():
             yield compile_node(node.operand, scope).isNotNull() & compile_node(node, scope).isNull()
+        case Strftime():
+            yield ~in_calendar(compile_as(node.operand, DATETIME, scope), node.timezone)
         case Repeat():
             yield ~F.coalesce(compile_as(node.by, INT, scope) >= 0, F.lit(False))  # noqa: FBT003 (a value)
         case Zip(fields=given):

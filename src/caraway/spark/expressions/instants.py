@@ -7,9 +7,11 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX
+from caraway.errors import DefinitionError
 from caraway.expr.functions.local_time import local_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, TimeUnit
 from caraway.spark.expressions.scope import Scope, compile_as, compile_node, divided
+from caraway.spark.java import active_jvm
 
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
@@ -33,6 +35,9 @@ _CALENDAR_PARTS = {
     TimeUnit.MINUTE: F.minute,
     TimeUnit.SECOND: F.second,
 }
+
+# Java takes these for fixed offsets; they are other names of zones with a past.
+_LINKS = {"EST": "America/Panama", "MST": "America/Phoenix", "HST": "Pacific/Honolulu"}
 
 
 @compile_node.register
@@ -73,9 +78,18 @@ def _(node: DatetimeLiteral, scope: Scope) -> Column:  # noqa: ARG001 (the same 
 
 
 def local_timestamp(micros: Column, timezone: str) -> Column:
-    """Return the wall time in a zone, as a Spark timestamp (the session is in UTC)."""
+    """Return the wall time in a zone, as a Spark timestamp (the session is in UTC).
+
+    Raises:
+        DefinitionError: Java doesn't know the zone.
+    """
     moment = F.timestamp_micros(micros)
-    return moment if timezone == "UTC" else F.from_utc_timestamp(moment, timezone)
+    if timezone == "UTC":
+        return moment
+    zone = _LINKS.get(timezone, timezone)
+    if not active_jvm().java.time.ZoneId.getAvailableZoneIds().contains(zone):
+        raise DefinitionError(f"Java doesn't know the time zone {timezone}: update the JDK, or use another zone")
+    return F.from_utc_timestamp(moment, zone)
 
 
 def within_second(micros: Column) -> Column:

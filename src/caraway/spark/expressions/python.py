@@ -68,7 +68,7 @@ class _Evaluation:
         try:
             computed = frame.with_columns(expression)[_RESULT]
             return computed, pl.repeat(False, len(frame), eager=True)  # noqa: FBT003 (a value)
-        except (pl.exceptions.PolarsError, CarawayError):
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException, CarawayError):
             # polars fails the batch for one row: halve it until that row is alone.
             if len(frame) == 1:
                 return pl.Series(_RESULT, [None], dtype=polars_type(self.dtype)), pl.Series([True])

@@ -15,7 +15,6 @@ from caraway.expr.functions.chrono_reading import CENTURY_BREAK, MONTHS, WEEKDAY
 from caraway.expr.nodes import Strptime
 from caraway.spark.expressions.instants import DAY_US, SECOND_US, local_timestamp
 from caraway.spark.expressions.scope import Scope, compile_as, compile_node, let
-from caraway.spark.expressions.writing import in_range
 
 # No number, name or offset has it.
 _SEPARATOR = ","
@@ -166,5 +165,4 @@ def _of_wall(wall: Column, timezone: str) -> Column:
         return F.when(shown(instant) == wall, instant)
 
     before, after = candidate(wall - DAY_US), candidate(wall + DAY_US)
-    instant = F.when(before.isNull() | after.isNull() | (before == after), F.coalesce(before, after))
-    return let(instant, lambda found: F.when(in_range(found), found))
+    return F.when(before.isNull() | after.isNull() | (before == after), F.coalesce(before, after))

@@ -27,6 +27,9 @@ def _(node: StringCall, scope: Scope) -> Column:
 
 @compile_node.register
 def _(node: Split, scope: Scope) -> Column:
+    text = compile_as(node.operand, STRING, scope)
+    if node.separator == "":
+        # The characters; Spark finds one, an empty one, in an empty text.
+        return F.when(text == "", F.array().cast("array<string>")).otherwise(F.split(text, "", -1))
     # Spark takes a regular expression. An end of quotation in the text itself is quoted apart from the rest.
-    quoted = "" if node.separator == "" else "\\Q" + node.separator.replace("\\E", "\\E\\\\E\\Q") + "\\E"
-    return F.split(compile_as(node.operand, STRING, scope), quoted, -1)
+    return F.split(text, "\\Q" + node.separator.replace("\\E", "\\E\\\\E\\Q") + "\\E", -1)

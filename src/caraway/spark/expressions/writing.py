@@ -92,12 +92,12 @@ def _written(micros: Column, format: str, timezone: str) -> Column:  # noqa: A00
         moment = _Moment(micros, local)
         return F.concat(F.lit(""), *(_part(item, moment) for item in parse_format(format)))
 
-    return F.when(in_range(micros), let(_shown(micros, timezone), text))
+    return F.when(in_calendar(micros, timezone), let(local_timestamp(micros, timezone), text))
 
 
-def _shown(micros: Column, timezone: str) -> Column:
-    local = local_timestamp(micros, timezone)
-    return F.when(in_range(F.unix_micros(local)), local)
+def in_calendar(micros: Column, timezone: str) -> Column:
+    """Tell whether an instant lies in the years 1 to 9999, in UTC and in a zone."""
+    return in_range(micros) & in_range(F.unix_micros(local_timestamp(micros, timezone)))
 
 
 def in_range(micros: Column) -> Column:
@@ -157,9 +157,8 @@ def _name(names: tuple[str, ...], index: Column, *, short: bool) -> Column:
 
 
 def _offset(moment: _Moment, colon: str) -> Column:
-    # Half a minute is rounded up, also before zero.
-    minutes = F.floor((moment.offset + 30 * SECOND_US) / _MINUTE_US)
-    size = F.abs(minutes)
-    sign = F.when(minutes < 0, "-").otherwise("+")
+    # Half a minute counts as one.
+    size = divided(F.abs(moment.offset) + 30 * SECOND_US, _MINUTE_US)
+    sign = F.when(moment.offset < 0, "-").otherwise("+")
     hours, rest = (F.lpad(part.cast("string"), 2, "0") for part in (divided(size, 60), size % 60))
     return F.concat(sign, hours, F.lit(colon), rest)

@@ -1,0 +1,175 @@
+"""Expressions over rows on both engines, and how to compare what they give."""
+
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+import polars as pl
+from pyspark.sql import Row, SparkSession
+
+from caraway.dtypes.types import (
+    DataType,
+    DatetimeType,
+    DateType,
+    DecimalType,
+    FloatType,
+    ListType,
+    MapType,
+    StructType,
+    is_optional,
+)
+from caraway.errors import CarawayError
+from caraway.expr.inference import infer, operand_type
+from caraway.expr.nodes import Node
+from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_values import polars_type, to_polars
+from caraway.expr.printer import print_node
+from caraway.expr.references import columns_of
+from caraway.spark.codec import name
+from caraway.spark.expressions import Scope, compile_with_failure
+from caraway.spark.types import row_type
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a row gives at which the evaluation fails; all failures are alike."""
+
+    reason: str = field(compare=False)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Expressions over rows in stored form."""
+
+    schema: Mapping[str, DataType]
+    rows: Sequence[Mapping[str, Any]]
+    nodes: Sequence[Node]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Expressions over all combinations of some values of their columns."""
+
+    columns: Mapping[str, tuple[DataType, Sequence[Any]]]
+    nodes: Sequence[Node]
+
+    def batch(self) -> Batch:
+        schema = {column: dtype for column, (dtype, _) in self.columns.items()}
+        rows = [
+            dict(zip(schema, row, strict=True)) for row in product(*(values for _, values in self.columns.values()))
+        ]
+        return Batch(schema=schema, rows=rows, nodes=self.nodes)
+
+
+#: For each expression what it gives in each row.
+Results = list[list[object]]
+
+
+def by_polars(found: Batch) -> Results:
+    """Evaluate by the compiler of the read path: canonical values, or `Failure`."""
+    columns = [to_polars(column, [row[column] for row in found.rows], of) for column, of in found.schema.items()]
+    frame = pl.DataFrame(columns)
+    return [_column_by_polars(node, found.schema, frame) for node in found.nodes]
+
+
+def _column_by_polars(node: Node, schema: Mapping[str, DataType], frame: pl.DataFrame) -> list[object]:
+    dtype = infer(node, schema)
+    try:
+        computed = frame.with_columns(compile_as(node, dtype, schema).alias("$"))["$"]
+    except (pl.exceptions.PolarsError, CarawayError) as error:
+        if len(frame) == 1:
+            return [Failure(str(error))]
+        # polars fails for all rows if it does for one.
+        return [_column_by_polars(node, schema, frame[row])[0] for row in range(len(frame))]
+    values = [canonical(value, dtype) for value in computed.cast(_plain(dtype)).to_list()]
+    return values if is_optional(dtype) else [Failure("null") if value is None else value for value in values]
+
+
+def by_spark(found: Batch, spark: SparkSession) -> Results:
+    """Evaluate by Spark, all in one query: canonical values, or `Failure`."""
+    scope = Scope(types=found.schema, columns={column: name(column) for column in found.schema})
+    stored = [tuple(_in_spark(row[column], of) for column, of in found.schema.items()) for row in found.rows]
+    frame = spark.createDataFrame(stored, row_type(found.schema.items())).coalesce(1)
+    types = [infer(node, found.schema) for node in found.nodes]
+    columns = []
+    for position, (node, dtype) in enumerate(zip(found.nodes, types, strict=True)):
+        outcome = compile_with_failure(node, dtype, scope)
+        columns += [outcome.value.alias(f"v{position}"), outcome.failed.alias(f"f{position}")]
+    collected = frame.select(*columns).collect()
+    return [
+        [Failure("") if row[f"f{position}"] else canonical(row[f"v{position}"], dtype) for row in collected]
+        for position, dtype in enumerate(types)
+    ]
+
+
+def told(found: Batch, by_polars: Results, by_spark: Results) -> list[str]:
+    """Tell where the two differ: for each expression the first row."""
+    lines = []
+    for node, left, right in zip(found.nodes, by_polars, by_spark, strict=True):
+        row = next((row for row in range(len(found.rows)) if left[row] != right[row]), None)
+        if row is not None:
+            given = {column: found.rows[row][column] for column in columns_of(node)}
+            both = f"row {given}\n    polars {left[row]}\n    Spark  {right[row]}"
+            lines.append(f"{print_node(node)}\n    {node}\n    {both}")
+    return lines
+
+
+def _in_spark(value: Any, dtype: DataType) -> Any:
+    """A stored value as PySpark takes it."""
+    if value is None:
+        return None
+    match operand_type(dtype):
+        case ListType(of):
+            return [_in_spark(item, of) for item in value]
+        case MapType(of):
+            return {key: _in_spark(item, of) for key, item in value.items()}
+        case StructType(_, fields):
+            return tuple(_in_spark(item, of) for item, (_, of) in zip(value, fields, strict=True))
+        case _:
+            return bytearray(value) if isinstance(value, bytes) else value
+
+
+def _plain(dtype: DataType) -> pl.DataType:
+    """The polars type whose Python values are stored ones."""
+    match operand_type(dtype):
+        case DatetimeType() | DateType():
+            return pl.Int64()
+        case DecimalType():
+            return pl.String()
+        case ListType(of):
+            return pl.List(_plain(of))
+        case MapType(of):
+            return pl.List(pl.Struct({"key": pl.String(), "value": _plain(of)}))
+        case StructType(_, fields):
+            return pl.Struct({field: _plain(of) for field, of in fields})
+        case other:
+            return polars_type(other)
+
+
+def canonical(value: Any, dtype: DataType) -> object:
+    """A value of either engine in a form that is equal only bit for bit: floats by their bytes, all NaN one."""
+    if value is None:
+        return None
+    match operand_type(dtype):
+        case FloatType():
+            assert isinstance(value, float)
+            return "NaN" if math.isnan(value) else (value, struct.pack(">d", value))
+        case ListType(of):
+            return [canonical(item, of) for item in value]
+        case MapType(of):
+            entries = value.items() if isinstance(value, dict) else [(item["key"], item["value"]) for item in value]
+            return {key: canonical(item, of) for key, item in entries}
+        case StructType(_, fields):
+            given = value.asDict() if isinstance(value, Row) else value
+            return {field: canonical(given[field], of) for field, of in fields}
+        case _:
+            return bytes(value) if isinstance(value, bytearray) else value
+
+
+def differing(table: Table, spark: SparkSession) -> list[str]:
+    """Tell where the engines differ over a table."""
+    found = table.batch()
+    return told(found, by_polars(found), by_spark(found, spark))
