@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 
 from caraway.dtypes.frames import to_series
-from caraway.dtypes.types import DataType
+from caraway.dtypes.types import DataType, RegexType, StringType, base_type, is_optional
 from caraway.dtypes.values import is_null
 from caraway.errors import InvalidInputError
 from caraway.graph.column_casts import MISSING, ColumnCast
@@ -52,6 +52,7 @@ class Batch:
 
     `numbers` are the rows' numbers in what came; `raw` has their payload as it came, `made` what preproc made of it and
     `typed` what was cast. `frame` is the payload as a user's function sees it.
+    `is_text`: the cells are those of a text file, where an empty one is null unless it may be a text.
     """
 
     numbers: list[int]
@@ -60,6 +61,7 @@ class Batch:
     made: dict[str, list[object]] = field(default_factory=dict)
     typed: dict[str, Typed] = field(default_factory=dict)
     errors: list[RecordError] = field(default_factory=list)
+    is_text: bool = False
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -68,6 +70,13 @@ class Batch:
         """Return a column of the payload; `MISSING` stands for what a row doesn't have."""
         found = self.raw.get(name)
         return [MISSING] * len(self) if found is None else found
+
+    def cells(self, name: str, dtype: DataType) -> list[object]:
+        """Return a column of the payload to be cast to a type."""
+        found = self.column(name)
+        if not self.is_text or (isinstance(base_type(dtype), (StringType, RegexType)) and not is_optional(dtype)):
+            return found
+        return [None if value == "" else value for value in found]
 
     def refuse(self, stage: Stage, name: str, messages: Mapping[int, str]) -> None:
         """Take rows out, by position, and say why."""
@@ -103,7 +112,7 @@ class Batch:
         """Cast a column of the payload, or what preproc made of it, to a dataset's field of the same name."""
         if name in self.typed:
             return
-        done = ColumnCast(dtype)(self.made[name] if name in self.made else self.column(name))
+        done = ColumnCast(dtype)(self.made[name] if name in self.made else self.cells(name, dtype))
         self.typed[name] = Typed(dtype, done.values)
         self.refuse(stage, name, done.errors)
 

@@ -137,7 +137,7 @@ def _declared(batch: Batch, computed: Computed, stage: Stage, name: str = "") ->
     for column, dtype in computed.schema:
         if stage is Stage.WHERE and column in batch.made:
             continue
-        raw = batch.column(column)
+        raw = batch.cells(column, dtype)
         done = ColumnCast(dtype)(raw)
         casts[column] = Typed(dtype, done.values)
         for position, message in done.errors.items():

@@ -19,7 +19,7 @@ import pandas as pd
 from caraway.errors import InvalidInputError
 from caraway.expr.references import columns_of
 from caraway.graph.batches import Batch, RecordError, Stage, batch_of_frame, batch_of_records
-from caraway.graph.connectors import identifier
+from caraway.graph.connectors import format_name, identifier
 from caraway.graph.functions import PythonFunction
 from caraway.graph.making import keep_wanted, make_columns
 from caraway.graph.sampling import sampler
@@ -76,6 +76,7 @@ def map_batch(
     """Take a batch through preproc, where and cast; `fields`: make only these, and without where."""
     now_us = time.time_ns() // 1_000
     types = {f.name: f.dtype for f in dataset.fields}
+    batch.is_text = format_name(source.connector) == "csv"
     make_columns(batch, source, types, now_us, only=fields)
     if fields is None:
         keep_wanted(batch, source, types, now_us)

@@ -179,6 +179,7 @@ AT_DEFINE: list[tuple[Callable[[], object], type[Exception], list[str]]] = [
 ]
 
 
+@pytest.mark.spec("connectors:0b:define")
 @pytest.mark.parametrize(("make", "kind", "facts"), AT_DEFINE)
 def test_mistakes_that_are_refused_where_they_are_written(
     make: Callable[[], object], kind: type[Exception], facts: list[str]
@@ -257,7 +258,7 @@ AT_COMMIT: list[Any] = [
 ]
 
 
-@pytest.mark.spec("connectors:2.4:append", "connectors:2.4:upsert")
+@pytest.mark.spec("connectors:0b:commit", "connectors:2.4:append", "connectors:2.4:upsert")
 @pytest.mark.parametrize(("make", "kind", "facts"), AT_COMMIT)
 def test_mistakes_that_are_refused_at_commit(
     make: Callable[[], DatasetSpec], kind: type[Exception], facts: list[str]
@@ -267,7 +268,10 @@ def test_mistakes_that_are_refused_at_commit(
     assert [fact for fact in ("Visits", *facts) if fact not in str(caught.value)] == []
 
 
+@pytest.mark.spec("connectors:2.4:debezium", "connectors:2.4:native")
 def test_what_is_right_passes() -> None:
     validate(Graph(datasets=(visits(),)))
-    validate(Graph(datasets=(visits(keyed=True, cdc="debezium"),)))
+    for cdc in ("debezium", "native"):
+        validate(Graph(datasets=(visits(keyed=True, cdc=cdc),)))
+        validate(Graph(datasets=(visits(cdc=cdc),)))
     validate(Graph(datasets=(visits(cdc="debezium", preproc={"spent": eval(col("c").astype(float), {"c": float})}),)))

@@ -32,7 +32,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
 from caraway.expr.nodes import Node
 from caraway.graph.batches import Stage
-from caraway.graph.connectors import WebhookConnector
+from caraway.graph.connectors import CSVFormat, S3Connector, S3System, WebhookConnector
 from caraway.graph.functions import PythonFunction
 from caraway.graph.records import admission, map_records, typed_rows
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
@@ -112,7 +112,9 @@ def test_a_frame_has_every_column_and_records_may_leave_out_what_may_be_null() -
     assert [(e.row, e.field, e.stage) for e in mapped.errors] == [(1, "hive", Stage.CAST)]
 
 
-@pytest.mark.spec("connectors:6.2b:key or timestamp null", "connectors:6.2b:bad row in a local log call")
+@pytest.mark.spec(
+    "connectors:0b:run", "connectors:6.2b:key or timestamp null", "connectors:6.2b:bad row in a local log call"
+)
 def test_the_first_bad_cell_is_named() -> None:
     keyed = dataset(keys=("hive",), hive=STRING, grams=BetweenType(FLOAT, 0.0, 9.0))
     for raw, facts in (
@@ -255,6 +257,19 @@ def test_what_a_field_refuses(dtype: DataType, values: list[Any]) -> None:
     mapped = map_records(typed, SOURCE, [{"value": value, "at": NOON_TEXT} for value in values])
     assert mapped.rows == ()
     assert [(error.row, error.field) for error in mapped.errors] == [(n, "value") for n in range(len(values))]
+
+
+@pytest.mark.spec("connectors:6.2b:CSV empty cell")
+def test_an_empty_cell_of_a_text_file_is_null_where_it_is_no_text() -> None:
+    lake = S3Connector(system=S3System(name="lake"), bucket="b", prefix="p", format=CSVFormat())
+    source = replace(SOURCE, connector=lake)
+    wide = dataset(plain=STRING, text=optional(STRING), count=optional(INT), pattern=RegexType(".*"))
+    raw = {"plain": "", "text": "", "count": "", "pattern": "", "at": NOON_TEXT}
+    expected = {"plain": "", "text": None, "count": None, "pattern": "", "at": NOON}
+    assert map_records(wide, source, [raw]).rows == ((0, expected),)
+    assert [e.field for e in map_records(dataset(count=INT), source, [raw]).errors] == ["count"]
+    # In JSON an empty text is one.
+    assert map_records(wide, SOURCE, [{**raw, "count": 1}]).rows[0][1]["text"] == ""
 
 
 def test_a_plain_reference_is_another_column() -> None:
