@@ -32,7 +32,7 @@ REVERSIBLE = frozenset(
 )
 _FUNCTIONS = REVERSIBLE | {AggregateFunction.MIN, AggregateFunction.MAX}
 
-_NAMES: dict[type, str] = {
+UNSUPPORTED: dict[type, str] = {
     FilterFunction: "filter by a Python function",
     AssignFunction: "assign by a Python function",
     Transform: "transform",
@@ -60,8 +60,8 @@ def require_streamable(spec: DatasetSpec, pipeline: PipelineSpec, specs: Mapping
 def _unsupported(operator: Operator, specs: Mapping[str, DatasetSpec]) -> Iterator[str]:
     for parent in parents(operator):
         yield from _unsupported(parent, specs)
-    if type(operator) in _NAMES:
-        yield f"`{_NAMES[type(operator)]}`"
+    if type(operator) in UNSUPPORTED:
+        yield f"`{UNSUPPORTED[type(operator)]}`"
     if isinstance(operator, Join):
         if schema_of(operator.left, specs).keys:
             yield f"`join` with {operator.right} from a keyed left side"

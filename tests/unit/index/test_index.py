@@ -21,6 +21,7 @@ from hypothesis.stateful import (
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, PUT, VOID, position_id
+from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 
 KEYS = ("a", "b")
@@ -199,15 +200,15 @@ class RevisedAggregateMachine(RevisedMachine):
 MACHINES = [VersionMachine, RevisedVersionMachine, AggregateMachine, RevisedAggregateMachine]
 
 
-def check(machine: type[IndexMachine], examples: int) -> None:
+def check(machine: type[IndexMachine]) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=examples(12), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_index_answers_as_a_dictionary_does(machine: type[IndexMachine]) -> None:
-    check(machine, examples=12)
+    check(machine)

@@ -1,0 +1,10 @@
+import pytest
+
+from caraway.graph.runtime import lookup_provider, secret_provider
+
+
+@pytest.fixture(autouse=True)
+def _nobody_answers() -> None:
+    """Forget the mock client of an earlier test, which would go on answering lookups as long as it lives."""
+    lookup_provider.set(None)
+    secret_provider.set(None)
