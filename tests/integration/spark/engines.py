@@ -19,9 +19,9 @@ from caraway.dtypes.types import (
     ListType,
     MapType,
     StructType,
-    is_optional,
 )
-from caraway.errors import CarawayError
+from caraway.dtypes.verifying import verify
+from caraway.errors import CarawayError, InvalidInputError
 from caraway.expr.inference import infer, operand_type
 from caraway.expr.nodes import Node
 from caraway.expr.polars_compiler import compile_as
@@ -84,8 +84,30 @@ def _column_by_polars(node: Node, schema: Mapping[str, DataType], frame: pl.Data
             return [Failure(str(error))]
         # polars fails for all rows if it does for one.
         return [_column_by_polars(node, schema, frame[row])[0] for row in range(len(frame))]
-    values = [canonical(value, dtype) for value in computed.cast(_plain(dtype)).to_list()]
-    return values if is_optional(dtype) else [Failure("null") if value is None else value for value in values]
+    return [_checked(value, dtype) for value in computed.cast(_plain(dtype)).to_list()]
+
+
+def _checked(value: Any, dtype: DataType) -> object:
+    try:
+        verify(dtype)(_as_stored(value, dtype))
+    except InvalidInputError as error:
+        return Failure(str(error))
+    return canonical(value, dtype)
+
+
+def _as_stored(value: Any, dtype: DataType) -> Any:
+    """A plain value in stored form."""
+    if value is None:
+        return None
+    match operand_type(dtype):
+        case ListType(of):
+            return [_as_stored(item, of) for item in value]
+        case MapType(of):
+            return {entry["key"]: _as_stored(entry["value"], of) for entry in value}
+        case StructType(_, fields):
+            return [_as_stored(value[field], of) for field, of in fields]
+        case _:
+            return value
 
 
 def by_spark(found: Batch, spark: SparkSession) -> Results:

@@ -4,7 +4,7 @@ polars fails the whole evaluation at a text that can't be parsed, a negative cou
 isn't allowed. A stream goes on: the value of such a row is null, and a second column tells that it failed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,10 +16,11 @@ from caraway.dtypes.types import (
     INT,
     BetweenType,
     DataType,
+    ListType,
+    MapType,
     OneOfType,
     RegexType,
     StructType,
-    base_type,
     is_optional,
     strip_optional,
 )
@@ -28,7 +29,7 @@ from caraway.expr.nodes import ListFilter, ListMap, Node, Power, Repeat, Strftim
 from caraway.expr.references import children
 from caraway.spark.expressions.containers import element_type
 from caraway.spark.expressions.python import fails_in_python
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, is_float, widened
+from caraway.spark.expressions.scope import Scope, compile_as, compile_node, is_float
 from caraway.spark.expressions.writing import in_calendar
 
 
@@ -50,11 +51,9 @@ def compile_with_failure(node: Node, dtype: DataType, scope: Scope) -> Outcome:
 
     Beside failures of evaluation these are nulls that `dtype` doesn't allow, and values outside of its restriction.
     """
-    source = scope.type_of(node)
-    compiled = compile_node(node, scope)
-    value = widened(compiled, source, dtype)
-    conditions = [*_failures(node, scope), *_violations(value, source, dtype)]
-    failed = reduce(lambda a, b: a | b, (F.coalesce(c, F.lit(False)) for c in conditions), F.lit(False))  # noqa: FBT003
+    value = compile_as(node, dtype, scope)
+    conditions = [*_failures(node, scope), *_violations(value, dtype)]
+    failed = _any(conditions)
     return Outcome(value=F.when(~failed, value) if conditions else value, failed=failed)
 
 
@@ -101,24 +100,28 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: Scope) -> It
         yield F.exists(compile_node(operand, scope), fails(position))
 
 
-def _violations(value: Column, source: DataType | None, target: DataType) -> Iterator[Column]:
-    """Yield the conditions under which a value isn't of the type that it is declared to have."""
-    if not is_optional(target):
-        yield value.isNull()
-    if source is not None and strip_optional(source) == strip_optional(target):
-        return
-    match strip_optional(target):
+def _violations(value: Column, dtype: DataType) -> list[Column]:
+    """Return the conditions under which a value isn't of a type, at any depth; as `caraway.dtypes.verifying` has it."""
+    found = [] if is_optional(dtype) else [value.isNull()]
+    match strip_optional(dtype):
         case BetweenType(_, low, high, strict_low, strict_high):
-            yield (value <= low) if strict_low else (value < low)
-            yield (value >= high) if strict_high else (value > high)
+            found += [value <= low if strict_low else value < low, value >= high if strict_high else value > high]
         case OneOfType(_, options):
-            yield ~value.isin(*options)
+            found.append(~value.isin(*options))
         case RegexType(pattern):
-            yield ~F.rlike(value, F.lit(rf"\A(?:{pattern})\z"))
-        case StructType(_, wanted) if source is not None and isinstance(found := base_type(source), StructType):
-            types = dict(found.fields)
-            for name, dtype in wanted:
-                for condition in _violations(value.getField(name), types[name], dtype):
-                    yield value.isNotNull() & condition
+            found.append(~F.rlike(value, F.lit(rf"\A(?:{pattern})\z")))
+        case ListType(of) if _violations(value, of):
+            found.append(F.exists(value, lambda item: _any(_violations(item, of))))
+        case MapType(of) if _violations(value, of):
+            found.append(F.exists(F.map_values(value), lambda item: _any(_violations(item, of))))
+        case StructType(_, fields):
+            inside = [found for name, of in fields for found in _violations(value.getField(name), of)]
+            found += [value.isNotNull() & condition for condition in inside]
         case _:
             pass
+    return found
+
+
+def _any(conditions: Sequence[Column]) -> Column:
+    false = F.lit(False)  # noqa: FBT003 (a value)
+    return reduce(lambda a, b: a | b, (F.coalesce(condition, false) for condition in conditions), false)

@@ -1,0 +1,69 @@
+"""Rows that fail on Spark: null, and told by a second column."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from caraway.dtypes.types import (
+    DATETIME,
+    FLOAT,
+    INT,
+    STRING,
+    BetweenType,
+    DataType,
+    ListType,
+    OneOfType,
+    RegexType,
+    StructType,
+    optional,
+)
+from caraway.expr.nodes import Binary, BinaryOp, ListMap, MakeStruct, Node, ParseJson, Ref, Split, Strptime, Var
+from caraway.spark.codec import name
+from caraway.spark.expressions import Scope, compile_with_failure
+from caraway.spark.types import row_type
+
+X = Ref(name="x")
+DIVIDED = Binary(op=BinaryOp.FLOOR_DIV, left=X, right=X)
+OVER = Binary(op=BinaryOp.FLOOR_DIV, left=Var(name="e"), right=Var(name="e"))
+BOUNDED = StructType("Bounded", (("n", optional(BetweenType(INT, 0, 9))),))
+DAYS = ListMap(
+    operand=Split(operand=X, separator=","),
+    variable="e",
+    body=Strptime(operand=Var(name="e"), format="%Y-%m-%d"),
+)
+
+# An expression over x, the type that it is declared to have, the values of x, and which of them fail.
+LISTS = ListType(INT)
+CASES: list[tuple[Node, DataType, DataType, list[Any], list[bool]]] = [
+    (DIVIDED, INT, INT, [1, 0], [False, True]),
+    (DIVIDED, INT, optional(INT), [1, 0], [False, False]),
+    (X, INT, BetweenType(INT, 0, 9), [-1, 0, 9, 10], [True, False, False, True]),
+    (X, FLOAT, BetweenType(FLOAT, 0.0, 1.0, strict_min=True, strict_max=True), [0.0, 0.5, 1.0], [True, False, True]),
+    (X, optional(STRING), optional(OneOfType(STRING, ("a", "b"))), ["a", "c", None], [False, True, False]),
+    (X, STRING, RegexType("[ab]+|c"), ["ab", "cab", "c", "c\n"], [False, True, False, True]),
+    (MakeStruct(dtype=BOUNDED, fields=(("n", X),)), optional(INT), BOUNDED, [3, None, 10], [False, False, True]),
+    (
+        ListMap(operand=X, variable="e", body=OVER),
+        ListType(INT),
+        ListType(INT),
+        [[1, 2], [0], []],
+        [False, True, False],
+    ),
+    (Strptime(operand=X, format="%Y"), optional(STRING), optional(DATETIME), ["2024", "x", None], [False, True, False]),
+    (DAYS, STRING, ListType(DATETIME), ["2024-01-01", "2024-01-01,x", ""], [False, True, True]),
+    (ParseJson(operand=X, dtype=optional(INT)), STRING, optional(INT), ["1", "null", "x"], [False, False, True]),
+]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_failing_rows_are_null_and_told(
+    case: tuple[Node, DataType, DataType, list[Any], list[bool]], spark: SparkSession
+) -> None:
+    node, of, declared, values, fails = case
+    scope = Scope(types={"x": of}, columns={"x": name("x")})
+    outcome = compile_with_failure(node, declared, scope)
+    frame = spark.createDataFrame([(value,) for value in values], row_type([("x", of)])).coalesce(1)
+    rows = frame.select(outcome.value.alias("value"), outcome.failed.alias("failed")).collect()
+    assert [row.failed for row in rows] == fails
+    assert all(row.value is None for row in rows if row.failed)
