@@ -13,6 +13,7 @@ import cloudpickle
 from caraway.errors import DefinitionError
 from caraway.graph.functions import PythonFunction
 from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
+from caraway.lib.captured import captured_text, names_in
 from caraway.lib.code_text import code_text, source_text
 from caraway.lib.includes import included
 
@@ -64,7 +65,7 @@ def python_function(
         name=getattr(function, "__name__", type(function).__name__),
         source_code=code_text(function),
         pickled=_pickled(where, _bare(function), [function, *helpers]),
-        includes=tuple(code_text(helper) for helper in helpers),
+        includes=(*(code_text(helper) for helper in helpers), *_captured([function, *helpers])),
     )
 
 
@@ -82,9 +83,19 @@ def _pickled(where: str, value: object, functions: Iterable[Callable[..., Any]])
 
 
 def source_with_includes(function: Callable[..., Any]) -> str:
-    """Return the text of a function and of its included helpers; what isn't at hand is left out."""
-    texts = (source_text(part) for part in (function, *included(function)))
-    return "\n".join(text for text in texts if text)
+    """Return the text of a function, of its included helpers and of what they use; what isn't at hand is left out."""
+    parts = [function, *included(function)]
+    return "\n".join(text for text in (*map(source_text, parts), *_captured(parts)) if text)
+
+
+def _captured(functions: list[Callable[..., Any]]) -> tuple[str, ...]:
+    text = captured_text(map(_innermost, functions), _is_a_users_function)
+    return (text,) if text else ()
+
+
+def _is_a_users_function(function: Callable[..., Any]) -> bool:
+    module = sys.modules.get(function.__module__)
+    return module is None or _is_a_users(module)
 
 
 def _bare(member: Any) -> Any:  # noqa: ANN401 (members of any kind)
@@ -107,20 +118,11 @@ def _reachable(function: Callable[..., Any], members: Mapping[str, Any]) -> dict
     found: dict[str, Any] = {}
     pending = [function]
     while pending:
-        for name in _names_in(getattr(pending.pop(), "__code__", None)):
+        for name in names_in(getattr(pending.pop(), "__code__", None)):
             if name in members and name not in found:
                 found[name] = members[name]
                 pending.append(getattr(members[name], "__func__", members[name]))
     return found
-
-
-def _names_in(code: types.CodeType | None) -> Iterable[str]:
-    if code is None:
-        return
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            yield from _names_in(constant)
 
 
 def _user_modules(functions: Iterable[Callable[..., Any]]) -> list[types.ModuleType]:

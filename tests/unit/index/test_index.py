@@ -200,15 +200,15 @@ class RevisedAggregateMachine(RevisedMachine):
 MACHINES = [VersionMachine, RevisedVersionMachine, AggregateMachine, RevisedAggregateMachine]
 
 
-def check(machine: type[IndexMachine]) -> None:
+def check(machine: type[IndexMachine], number: int) -> None:
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples(12), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+            max_examples=number, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
         ),
     )
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_index_answers_as_a_dictionary_does(machine: type[IndexMachine]) -> None:
-    check(machine)
+    check(machine, examples(12))
