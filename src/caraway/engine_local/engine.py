@@ -117,8 +117,7 @@ class LocalEngine:
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: It has no keys, a column is unknown, a key has too few or too many parts, or a sum
-                doesn't fit its type.
+            InvalidInputError: It has no keys, a column is unknown, or a key has too few or too many parts.
         """
         spec = self._spec(dataset)
         _check_lookup(spec, keys, columns)
@@ -137,7 +136,6 @@ class LocalEngine:
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: A sum doesn't fit its type.
         """
         names = [field.name for field in self._spec(dataset).fields]
         erased = self._erased.get(dataset, NOTHING_ERASED)

@@ -185,8 +185,8 @@ def _steps(
                         dtype=catalog.features[lookup.output],
                         default=lookup.default,
                     )
-                    each = is_each(feature.dtype, [types.get(name) for name in lookup.inputs])
-                    lookups.setdefault(_Read(lookup.dataset, lookup.inputs, each), []).append(feature)
+                    read = _Read(lookup.dataset, lookup.inputs, lookup.element_wise)
+                    lookups.setdefault(read, []).append(feature)
                 case ExpressionExtractor() as expression:
                     expressions.setdefault(item.featureset.name, []).append(expression)
                 case AliasExtractor() as alias:
@@ -201,19 +201,9 @@ def _steps(
                     )
                 case PythonExtractor() as function:
                     steps.append(_python_step(catalog, item.featureset, function, given, types))
-        steps += [_lookup_step(catalog, read, features, types) for read, features in lookups.items()]
+        steps += [_lookup_step(catalog, found, features, types) for found, features in lookups.items()]
         steps += [_expression_step(catalog, together, types) for together in expressions.values()]
     return tuple(steps)
-
-
-def is_each(dtype: DataType, keys: Sequence[DataType | None]) -> bool:
-    """Tell whether a lookup goes element by element: feature and key features are all lists."""
-    lists = [strip_optional(key) for key in keys if key is not None]
-    return (
-        isinstance(strip_optional(dtype), ListType)
-        and len(lists) == len(keys)
-        and all(isinstance(key, ListType) for key in lists)
-    )
 
 
 def _lookup_step(

@@ -1,10 +1,12 @@
 """A branch of the mock: its definitions, its data, and queries over both."""
 
+import warnings
 from collections.abc import Sequence
 
 from caraway.engine_local import LocalEngine
 from caraway.graph.deletion import without_deleted
 from caraway.graph.merging import merge
+from caraway.graph.source_checks import conflicting_systems
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.query import Catalog, Instants, QueryEngine
@@ -46,6 +48,8 @@ class Branch:
         """
         # First names and owners of what is given: twice the same name would silently be one in a union.
         validate(given, partial=incremental)
+        for message in conflicting_systems(given):
+            warnings.warn(f"{message}; the first one is kept, a server refuses this", stacklevel=4)
         if not incremental:
             wanted = without_deleted(given)
             return Branch(wanted, env, LocalEngine(wanted.datasets))

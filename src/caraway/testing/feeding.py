@@ -10,7 +10,7 @@ from caraway.graph.cdc import ChangeKind, typed_changes
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
 from caraway.graph.records import typed_rows
-from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec
 from caraway.testing.branch import Branch
 from caraway.testing.frames import dataset_rows
@@ -32,7 +32,7 @@ def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, fra
         (branch, _step(dataset, source, frame))
         for branch in branches.values()
         for dataset in branch.graph.datasets
-        for source in dataset.sources
+        for source in distinct_sources(dataset.sources)
         if isinstance(source.connector, WebhookConnector)
         and (source.connector.name, source.connector.endpoint) == (webhook, endpoint)
     ]

@@ -2,13 +2,13 @@
 
 import math
 import statistics
+import warnings
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
 from caraway.dtypes.types import DataType, DecimalType, IntType, base_type, type_name
 from caraway.dtypes.values import DECIMAL_DIGITS, INT_MAX, INT_MIN
-from caraway.errors import InvalidInputError
 
 Number = int | float | Fraction
 # Three-valued where a float may be: infinities and NaN aren't fractions.
@@ -57,24 +57,21 @@ def population_stddev(numbers: Sequence[Number]) -> float:
 
 
 def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:
-    """Return the sum of a column's numbers in stored form.
-
-    Raises:
-        InvalidInputError: It doesn't fit the type.
-    """
+    """Return the sum of a column's numbers in stored form; null, with a warning, if it doesn't fit the type."""
     match base_type(dtype):
         case IntType():
             whole = sum(int(number) for number in numbers)
             if INT_MIN <= whole <= INT_MAX:
                 return whole
-            raise _too_great(name, whole, "64 bits")
+            _too_great(name, whole, "64 bits")
         case DecimalType(scale) as decimal:
             units = int(total(numbers) * 10**scale)
             if abs(units) < 10**DECIMAL_DIGITS:
                 return _decimal_text(units, scale)
-            raise _too_great(name, units, f"the {DECIMAL_DIGITS} digits of {type_name(decimal)}")
+            _too_great(name, units, f"the {DECIMAL_DIGITS} digits of {type_name(decimal)}")
         case _:
             return rounded(total(numbers))
+    return None
 
 
 def rank(value: Any) -> Any:  # noqa: ANN401 (anything with an order)
@@ -86,9 +83,12 @@ def _same(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _too_great(name: str, value: int, limit: str) -> InvalidInputError:
-    return InvalidInputError(
-        f"aggregate: {name}: a sum of {value} doesn't fit {limit}; sum floats, or a shorter window"
+def _too_great(name: str, value: int, limit: str) -> None:
+    # Null as in the index, where one sum must not fail a request for all features (docs/records.md).
+    warnings.warn(
+        f"aggregate: {name}: a sum of {value} doesn't fit {limit} and reads as null; sum floats, or a shorter window",
+        RuntimeWarning,
+        stacklevel=2,
     )
 
 

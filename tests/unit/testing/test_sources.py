@@ -1,0 +1,57 @@
+from datetime import UTC, datetime
+
+import pandas as pd
+import pytest
+
+from caraway.connectors import Kafka, Webhook, source
+from caraway.datasets import Count, Dataset, dataset, field, pipeline
+from caraway.dtypes import Continuous
+from caraway.lib import inputs
+from caraway.testing import MockClient
+
+__owner__ = "a@x.co"
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+clicks = Webhook(name="web").endpoint("clicks")
+
+
+@pytest.mark.spec("connectors:2.9:6")
+def test_an_endpoint_that_a_dataset_names_twice_gives_each_record_once() -> None:
+    @source(clicks, disorder="1d", cdc="append")
+    @source(clicks, disorder="2d", cdc="append")
+    @dataset
+    class Clicks:
+        user: int
+        at: datetime
+
+    @dataset(index=True)
+    class Counts:
+        user: int = field(key=True)
+        n: int
+        at: datetime
+
+        @pipeline
+        @inputs(Clicks)
+        def count(cls, clicks: Dataset):  # type: ignore[no-untyped-def]  # as users write it
+            return clicks.groupby("user").aggregate(n=Count(window=Continuous("forever")))
+
+    client = MockClient()
+    client.commit("twice", datasets=[Clicks, Counts])
+    client.log("web", "clicks", pd.DataFrame({"user": [1], "at": [AT]}))
+    found, _ = client.lookup(Counts, pd.DataFrame({"user": [1]}), fields=["n"])
+    assert found.tolist() == [1]
+
+
+def test_one_name_for_two_systems_warns() -> None:
+    def events(servers: str) -> object:
+        kafka = Kafka(name="bus", bootstrap_servers=servers, security_protocol="PLAINTEXT", sasl_mechanism="PLAIN")
+        return kafka.topic("events")
+
+    @source(events("a:9092"), disorder="1d", cdc="append")
+    @source(events("b:9092"), disorder="1d", cdc="append")
+    @dataset
+    class Events:
+        user: int
+        at: datetime
+
+    with pytest.warns(UserWarning, match="Kafka bus has other settings"):
+        MockClient().commit("two", datasets=[Events])
