@@ -37,7 +37,12 @@ from caraway.graph.wire_windows import decode_aggregate, decode_group_window, en
 Add = Callable[[Operator], int]
 
 # Operators that are a list of columns, by the name of their field in the message.
-_COLUMN_LISTS: dict[str, Callable[..., Operator]] = {"select": Select, "drop": Drop, "drop_null": DropNull, "explode": Explode}
+_COLUMN_LISTS: dict[str, Callable[..., Operator]] = {
+    "select": Select,
+    "drop": Drop,
+    "drop_null": DropNull,
+    "explode": Explode,
+}
 _KEY_LISTS: dict[str, Callable[..., Operator]] = {"first": First, "latest": Latest}
 
 
