@@ -16,6 +16,11 @@ check:
     .venv/bin/ruff format --check .
     .venv/bin/mypy
     .venv/bin/lint-imports --no-logo --no-cache
+    {{python}} -m tests.spec.coverage
+
+# Which rows of the specification have a test.
+spec-coverage *options:
+    {{python}} -m tests.spec.coverage {{options}}
 
 # Put imports in order, format, and mend what ruff can mend.
 fix:

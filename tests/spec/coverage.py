@@ -92,16 +92,18 @@ def report(
     for row in rows:
         tables[row.rpartition(":")[0]].append(row)
     shown = Table("table", "rows", "covered", "tests", "", title="Rows of the specification with a test")
-    missing = []
+    missing: list[str] = []
+    postponed = 0
     for table, members in tables.items():
         lacking = [row for row in members if row not in covered]
         tests = len(
             {test for row in members for test in covered[row]} if not lacking or len(lacking) < len(members) else []
         )
-        note = later.get(table, "")
-        shown.add_row(table, str(len(members)), str(len(members) - len(lacking)), str(tests), note)
-        if not note:
-            missing += lacking
+        waiting = [row for row in lacking if table in later or row in later]
+        notes = dict.fromkeys(later.get(row, later.get(table, "")) for row in waiting)
+        shown.add_row(table, str(len(members)), str(len(members) - len(lacking)), str(tests), "; ".join(notes))
+        missing += [row for row in lacking if row not in waiting]
+        postponed += len(waiting)
     console.print(shown)
     if everything:
         for row, cell in rows.items():
@@ -112,10 +114,9 @@ def report(
         console.print(f"no test: {row}  {rows[row]}", markup=False)
     for problem in unknown:
         console.print(problem, markup=False)
-    waiting = sum(len(members) for table, members in tables.items() if table in later)
     console.print(
-        f"{len(rows)} rows: {len(rows) - len(missing) - waiting} covered, {len(missing)} without a test, "
-        f"{waiting} of parts that aren't built yet"
+        f"{len(rows)} rows: {len(rows) - len(missing) - postponed} covered, {len(missing)} without a test, "
+        f"{postponed} of parts that aren't built yet"
     )
     return 1 if missing or unknown else 0
 

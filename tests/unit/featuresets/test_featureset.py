@@ -195,7 +195,7 @@ def define(annotations: dict[str, Any], **values: Any) -> Any:
     return featureset(type("Made", (), {"__annotations__": annotations, **values}))
 
 
-@pytest.mark.spec("featuresets:2.3:7", "featuresets:2.2:6")
+@pytest.mark.spec("featuresets:2.3:7", "featuresets:2.2:6", "types:15:5")
 def test_what_is_accepted() -> None:
     made = define(
         {"x": int, "a": float, "b": Optional[int], "c": between(int, 0, 9)}, a=F(col("x")), b=F(col("x")), c=F(col("x"))

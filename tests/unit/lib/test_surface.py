@@ -28,11 +28,15 @@ SURFACE = {
     "caraway.integrations.aws": "Secret",
 }
 
+ALSO = {"caraway.lib": ["connectors:1:fennel.lib"]}
+
 
 @pytest.mark.parametrize(
     ("module", "names"),
     [
-        pytest.param(module, names.split(), id=module, marks=pytest.mark.spec(f"featuresets:1:{row}"))
+        pytest.param(
+            module, names.split(), id=module, marks=pytest.mark.spec(f"featuresets:1:{row}", *ALSO.get(module, ()))
+        )
         for row, (module, names) in enumerate(SURFACE.items(), start=1)
     ],
 )

@@ -102,6 +102,7 @@ def things() -> MockClient:
 
 @pytest.mark.spec("featuresets:5.4:1", "featuresets:5.4:2", "featuresets:5.4:3", "featuresets:5.4:4")
 @pytest.mark.spec("featuresets:5.4:5", "featuresets:5.4:6")
+@pytest.mark.spec("types:15:9")
 @pytest.mark.parametrize(
     ("feature", "dtype"),
     [
@@ -169,6 +170,7 @@ def test_columns_are_in_the_order_wanted_and_each_appears_once() -> None:
     assert client.query([Request.user], [Buyer.name], frame.head(0)).shape == (0, 0)
 
 
+@pytest.mark.spec("types:15:8")
 def test_inputs_given_as_objects_are_cast_on_a_copy_and_by_name() -> None:
     client = filled()
     frame = pd.DataFrame({"Request.limit": ["1.5", None], "Request.user": ["1", 2.0]})
