@@ -10,7 +10,7 @@ import pytest
 
 from caraway.datasets import Count, ExpDecaySum, Sum
 from caraway.dtypes import Continuous, Hopping, Session, Tumbling
-from caraway.expr import col, lit
+from caraway.expr import col, lit, now
 from tests.unit.datasets.refusals import check, mistake
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits, total
 
@@ -44,6 +44,14 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         mistake(lambda: Orders.filter(col("gone") > 1), ValueError, "filter", "gone", "price"),
         mistake(lambda: Orders.filter((col("price") > 1).astype(bool)), ValueError, "filter", "astype"),
         mistake(lambda: Orders.filter("price > 1"), ValueError, "filter", "str"),
+        mistake(lambda: Users.filter(col("since") < now()), ValueError, "filter", "now()", "use since", "NOW()"),
+        mistake(
+            lambda: Users.assign(age=now().dt.since(col("since")).astype(int)),
+            ValueError,
+            "column age",
+            "now()",
+            "feature",
+        ),
         # 7.2
         mistake(
             lambda: Users.assign("user", int, len), ValueError, "user is a key", "town, size", spec="datasets:7.2:1"

@@ -3,8 +3,10 @@
 from caraway.dtypes.types import BOOL, DataType, OptionalType, strip_optional, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.inference import infer_nullable
+from caraway.expr.nodes import Node, Now
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import promotes
+from caraway.expr.references import walk
 from caraway.graph.operators import (
     Assign,
     AssignedColumn,
@@ -31,10 +33,7 @@ from caraway.graph.schemas.model import (
 @step_schema.register
 def _(operator: Filter, before: Schema) -> Schema:
     require_not_terminal(before, "filter")
-    try:
-        found = infer_nullable(operator.predicate, before.columns)
-    except DefinitionError as error:
-        raise DefinitionError(f"filter: {error}") from None
+    found = _type_of(operator.predicate, before, "filter")
     if found != BOOL:
         hint = "; fill its nulls first: .fillnull(False)" if found is not None and strip_optional(found) == BOOL else ""
         raise DefinitionTypeError(f"filter: {print_node(operator.predicate)} is {spell(found)}, not bool{hint}")
@@ -59,15 +58,25 @@ def _(operator: Assign, before: Schema) -> Schema:
 
 
 def _misfit(column: AssignedColumn, before: Schema) -> str | None:
-    try:
-        found = infer_nullable(column.expr, before.columns)
-    except DefinitionError as error:
-        raise DefinitionError(f"assign: column {column.name}: {error}") from None
+    found = _type_of(column.expr, before, f"assign: column {column.name}")
     if promotes(found, column.dtype):
         return None
     return (
         f"column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)} is {spell(found)}"
     )
+
+
+def _type_of(node: Node, before: Schema, where: str) -> DataType | None:
+    try:
+        found = infer_nullable(node, before.columns)
+    except DefinitionError as error:
+        raise DefinitionError(f"{where}: {error}") from None
+    if any(isinstance(inner, Now) for inner in walk(node)):
+        raise DefinitionError(
+            f"{where}: now() is the time of a query, and a pipeline has none: use {before.timestamp}, the time of the "
+            f"row, or compute it in a feature, in {print_node(node)}"
+        )
+    return found
 
 
 @step_schema.register
