@@ -156,7 +156,7 @@ ILL_TYPED: list[tuple[str, Expr, str]] = [
     ("9.4:1", when(col("b")).then(col("li")).otherwise(col("lf")), "List[int]|List[float]"),
     ("9.4:3", col("oi").fillnull("a"), "Optional[int]|str"),
     ("9.4:4", col("i").fillnull("a"), "int|str"),
-    ("11:2", lit(None), "null"),
+    ("11:2", lit(None), "null|astype|output_dtype|fillnull"),
     ("11:6", var("v"), "v|list.map"),
     ("11:6", col("li").list.map("v", var("w")), "w|v"),
     ("11:7", repeat(1, col("oi")), "repeat|Optional[int]"),

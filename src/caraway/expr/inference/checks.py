@@ -92,7 +92,8 @@ def infer(node: Node, schema: Schema) -> DataType:
     found = infer_nullable(node, schema)
     if found is None:
         raise DefinitionError(
-            "the type of null alone is not known; give it one: lit(None, Optional[int]) or a fillnull"
+            "the type of null alone is not known; give it one: .astype(Optional[int]) in assign, output_dtype in eval, "
+            "or a fillnull"
         )
     return found
 
