@@ -16,8 +16,8 @@ from caraway.engine_local.operators.streams import changelog, dedup, first, late
 from caraway.engine_local.tables import Table
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import (
+    DEFAULT_IF_UNSEEN,
     Aggregate,
-    AggregateFunction,
     Assign,
     AssignFunction,
     Changelog,
@@ -39,17 +39,6 @@ from caraway.graph.operators import (
 )
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.specs import DatasetSpec, PipelineSpec
-
-# Functions whose default stands for a key that was never seen, too.
-FILLED = frozenset(
-    {
-        AggregateFunction.AVERAGE,
-        AggregateFunction.MIN,
-        AggregateFunction.MAX,
-        AggregateFunction.STDDEV,
-        AggregateFunction.QUANTILE,
-    }
-)
 
 Read = Callable[[str], Table]
 Run = Callable[[Read], Table]
@@ -78,7 +67,7 @@ def defaults_of(spec: DatasetSpec) -> dict[str, object]:
     operator = spec.pipelines[0].operator if spec.pipelines else None
     if not isinstance(operator, Aggregate):
         return {}
-    return {a.into: a.default for a in operator.aggregates if a.function in FILLED and a.default is not None}
+    return {a.into: a.default for a in operator.aggregates if a.function in DEFAULT_IF_UNSEEN and a.default is not None}
 
 
 def _compile(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Run:

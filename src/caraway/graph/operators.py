@@ -192,6 +192,18 @@ class AggregateFunction(StrEnum):
     EXP_DECAY_SUM = "exp_decay_sum"
 
 
+# Their default stands for a key that was never seen, too; the others are null there.
+DEFAULT_IF_UNSEEN = frozenset(
+    {
+        AggregateFunction.AVERAGE,
+        AggregateFunction.MIN,
+        AggregateFunction.MAX,
+        AggregateFunction.STDDEV,
+        AggregateFunction.QUANTILE,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateSpec:
     """One output column of an `Aggregate`.

@@ -8,7 +8,7 @@ from functools import cached_property
 from caraway.dtypes.types import DataType, base_type
 from caraway.dtypes.values import cast
 from caraway.errors import UnknownEntityError
-from caraway.graph.operators import Aggregate
+from caraway.graph.operators import DEFAULT_IF_UNSEEN, Aggregate
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
 
@@ -73,14 +73,18 @@ class Catalog:
 
 
 def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
-    """Return the values (stored form) that fields of a dataset have for a key without rows: defaults of aggregates."""
+    """Return the values (stored form) that fields of a dataset have for a key that was never seen; null elsewhere."""
     aggregates = [
         aggregate
         for pipeline in dataset.pipelines[:1]
         if isinstance(pipeline.operator, Aggregate)
         for aggregate in pipeline.operator.aggregates
     ]
-    return {a.into: cast(base_type(a.dtype))(a.default) for a in aggregates if a.default is not None}
+    return {
+        a.into: cast(base_type(a.dtype))(a.default)
+        for a in aggregates
+        if a.function in DEFAULT_IF_UNSEEN and a.default is not None
+    }
 
 
 def listed(what: str, names: Iterable[str]) -> str:
