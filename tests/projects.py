@@ -51,6 +51,7 @@ class Project:
     env: str | None
     secrets: Mapping[str, str]
     tolerance: float
+    ordered: bool
 
     def commit(self, client: Client) -> None:
         """Commit the whole project."""
@@ -58,11 +59,10 @@ class Project:
             client.add_secret(name, value)
         client.commit(self.name, list(self.datasets), list(self.featuresets), env=self.env)
 
-    def rows(self) -> Iterator[Logged]:
-        """Give all rows, one by one, in the order of the logs."""
-        for webhook, endpoint, rows in self.logs:
-            for row in rows:
-                yield webhook, endpoint, row
+    def rows_last_first(self) -> Iterator[Logged]:
+        """Give all rows, one by one, against the order of the logs; in it if the project's rows must be."""
+        rows = [(webhook, endpoint, row) for webhook, endpoint, rows in self.logs for row in rows]
+        return iter(rows) if self.ordered else reversed(rows)
 
     def ask(self, client: Client, ask: Ask) -> pd.DataFrame:
         """Ask a client: at the time of the ask, or now."""
@@ -99,6 +99,7 @@ def load(name: str) -> Project:
         env=getattr(module, "ENV", None),
         secrets=getattr(module, "SECRETS", {}),
         tolerance=getattr(module, "TOLERANCE", 0.0),
+        ordered=getattr(module, "ORDERED", False),
     )
 
 
