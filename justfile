@@ -29,9 +29,9 @@ fix:
 
 # The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
+    CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal {{options}}
 
-# Everything: the fast tier, then what needs real Postgres, Kafka and Spark.
+# Everything: all unit tests, then what needs real Postgres, Kafka and Spark.
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
     {{python}} -m pytest tests/integration tests/e2e {{options}}

@@ -1,10 +1,14 @@
 import threading
 from collections.abc import Mapping, Sequence
 
+import pytest
+
 from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
+
+pytestmark = pytest.mark.slow
 
 
 class FlakyRegistry:

@@ -7,6 +7,8 @@ import pytest
 
 from examples.flights import data
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, pd.DataFrame]:

@@ -75,6 +75,7 @@ def uneven_times(count: int, seed: int) -> list[int]:
     return times[:count]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
     rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
@@ -101,6 +102,7 @@ def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
         assert ([column[0] for column in columns], found[0]) == naive.read("a", at, COLUMNS)
 
 
+@pytest.mark.slow
 def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
     rng = random.Random(7)  # noqa: S311 - a trace, not a secret
     times = uneven_times(3000, 7)

@@ -14,6 +14,8 @@ from caraway.plan.model import IndexKind
 from caraway.topics import PUT, position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan
 
+pytestmark = pytest.mark.slow
+
 PLAN = index_plan(IndexKind.VERSIONS, revised=False)
 KEY = CODEC.encode_key(["a"]) or b""
 

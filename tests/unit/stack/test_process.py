@@ -13,6 +13,8 @@ from caraway.stack import process
 from caraway.stack.part import Launch
 from tests.unit.stack.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 SLEEP = Launch(command=("sleep", "600"), folder=Path("/"))
 LINUX_ONLY = pytest.mark.skipif(sys.platform != "linux", reason="other systems can't tie processes to their parent")
 

@@ -12,6 +12,8 @@ from caraway.stack.part import PartState
 from tests.unit.stack.fake_parts import DYING, PARENT, STUBBORN, FakePart, RunPart
 from tests.unit.stack.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,6 +22,8 @@ from caraway.stack.stack import Stack
 from tests.unit.stack.fake_parts import DYING, FakePart
 from tests.unit.stack.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 CONNECTOR = Path("/connector.jar")
 
 
