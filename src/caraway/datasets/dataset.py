@@ -1,12 +1,13 @@
 """`@dataset`: a class body becomes a dataset."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, overload
 
 from caraway.datasets.class_body import fields_of
 from caraway.datasets.fields import Field
-from caraway.datasets.lookups import lookup_function
+from caraway.datasets.lookups import Lookup, lookup_function
 from caraway.datasets.nodes import Node
 from caraway.datasets.pipelines import Pipeline
 from caraway.datasets.suites import expectations_of
@@ -107,7 +108,7 @@ class Dataset(Node):
         return any(is_terminal(p.operator) for p in self._spec.pipelines)
 
     @property
-    def lookup(self) -> Any:  # noqa: ANN401 (a method whose keywords are the keys)
+    def lookup(self) -> Lookup:
         """Look rows up, in an extractor: `lookup(ts, key=Series, fields=[...])` gives a frame and what was found."""
         return self._lookup
 
@@ -150,6 +151,23 @@ class Dataset(Node):
         self._spec = replace(self._spec, index=index)
 
 
+if TYPE_CHECKING:
+
+    class DatasetClass(Dataset, type):
+        """What a class below `@dataset` is for mypy, which leaves it a class: see `caraway.integrations.mypy`."""
+
+
+@overload
+def dataset(cls: type) -> Dataset: ...
+@overload
+def dataset(
+    *,
+    version: int = 1,
+    history: str = "2y",
+    index: bool = False,
+    online: bool | None = None,
+    offline: bool | None = None,
+) -> Callable[[type], Dataset]: ...
 def dataset(
     cls: type | None = None,
     *,
@@ -158,7 +176,7 @@ def dataset(
     index: bool = False,
     online: bool | None = None,
     offline: bool | None = None,
-) -> Any:  # noqa: ANN401 (both forms)
+) -> Dataset | Callable[[type], Dataset]:
     """Turn an annotated class into a dataset.
 
     Args:
@@ -182,12 +200,18 @@ def dataset(
     return decorate if cls is None else decorate(cls)
 
 
+@overload
+def index(obj: Dataset) -> Dataset: ...
+@overload
 def index(
-    obj: Any = None,  # noqa: ANN401 (checked here)
+    *, type: str = "primary", online: bool = True, offline: str | None = FOREVER_RETENTION
+) -> Callable[[Dataset], Dataset]: ...
+def index(
+    obj: Dataset | None = None,
     type: str = "primary",  # noqa: A002 (the API's name)
     online: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
     offline: str | None = FOREVER_RETENTION,
-) -> Any:  # noqa: ANN401 (both forms)
+) -> Dataset | Callable[[Dataset], Dataset]:
     """Serve lookups of a dataset; stands above `@dataset`.
 
     Args:

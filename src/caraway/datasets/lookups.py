@@ -1,17 +1,28 @@
 """`Dataset.lookup` as a function whose signature names the keys."""
 
 import inspect
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
 
 import pandas as pd
 
+from caraway.datasets.fields import Field
 from caraway.graph.runtime import DatasetHandle
 
 Found = tuple[pd.DataFrame, pd.Series]
 
 
-def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Callable[..., Any]:
+class Lookup(Protocol):
+    """What editors know of the lookup of any dataset: the names of its keys they don't."""
+
+    def __call__(
+        self, ts: "pd.Series[Any]", *, fields: Sequence[str | Field] | None = (), **keys: "pd.Series[Any]"
+    ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+        """Return the rows that hold for the keys at each time of `ts`, and which of them were found."""
+        ...
+
+
+def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Lookup:
     """Return the lookup of a dataset: `lookup(ts, *, key=Series, ..., fields=[])` gives a frame and what was found."""
 
     def lookup(*args: Any, **named: Any) -> Any:  # noqa: ANN401 (checked there)
@@ -27,4 +38,4 @@ def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Callable[..
     lookup.__doc__ = DatasetHandle.lookup.__doc__
     lookup.__annotations__ = {**annotations, "return": Found}
     lookup.__signature__ = inspect.Signature(parameters, return_annotation=Found)  # type: ignore[attr-defined]
-    return lookup
+    return cast("Lookup", lookup)

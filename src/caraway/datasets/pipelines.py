@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 from caraway.datasets.groups import GroupBy
 from caraway.datasets.nodes import Node, including
@@ -71,7 +71,13 @@ class Pipeline:
         return Built(spec, [f"{where}: {difference}" for difference in differences])
 
 
-def pipeline(function: Callable[..., Any] | None = None, *, env: EnvSelector = None) -> Any:  # noqa: ANN401 (both forms)
+@overload
+def pipeline(function: Callable[..., Any]) -> Pipeline: ...
+@overload
+def pipeline(*, env: EnvSelector = None) -> Callable[[Callable[..., Any]], Pipeline]: ...
+def pipeline(
+    function: Callable[..., Any] | None = None, *, env: EnvSelector = None
+) -> Pipeline | Callable[[Callable[..., Any]], Pipeline]:
     """Declare a pipeline: a function that takes `cls` and the datasets named by `@inputs`, and returns the last step.
 
     Args:

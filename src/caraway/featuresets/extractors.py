@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, cast, overload
 
 from caraway.datasets.dataset import Dataset
 from caraway.errors import DefinitionError, DefinitionTypeError
@@ -131,6 +131,20 @@ class FunctionExtractor(Extractor):
         return None if found is None else tuple(found)
 
 
+# A featureset gives its extractors as functions, so this is what they are to editors.
+Function = Callable[..., Any]
+
+
+@overload
+def extractor(function: Function) -> Function: ...
+@overload
+def extractor(
+    *,
+    deps: list[Dataset] | None = None,
+    depends_on: list[Dataset] | None = None,
+    version: int = 0,
+    env: EnvSelector = None,
+) -> Callable[[Function], Function]: ...
 def extractor(
     function: Callable[..., Any] | None = None,
     *,
@@ -138,7 +152,7 @@ def extractor(
     depends_on: list[Dataset] | None = None,
     version: int = 0,
     env: EnvSelector = None,
-) -> Any:  # noqa: ANN401 (both forms)
+) -> Function | Callable[[Function], Function]:
     """Declare a function of a featureset that computes features.
 
     It takes `cls`, `ts` (a Series of times, one a row) and a Series for each of its `@inputs`, and returns a named
@@ -160,7 +174,7 @@ def extractor(
     found = deps if deps is not None else depends_on
     datasets = [] if found is None else found
 
-    def decorate(decorated: Callable[..., Any]) -> FunctionExtractor:
+    def decorate(decorated: Function) -> Function:
         if not inspect.isfunction(decorated):
             raise DefinitionTypeError(
                 f"@extractor goes onto a function (cls, ts, ...), not {type(decorated).__name__} {decorated!r}"
@@ -170,7 +184,7 @@ def extractor(
         _check_datasets(where, datasets)
         if not isinstance(version, int) or isinstance(version, bool):  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionTypeError(f"{where}: the version is an int, not {version!r}")
-        return FunctionExtractor(decorated, datasets, version, selector(env, where))
+        return cast("Function", FunctionExtractor(decorated, datasets, version, selector(env, where)))
 
     return decorate if function is None else decorate(function)
 

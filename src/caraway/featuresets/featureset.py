@@ -4,7 +4,7 @@ import functools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pandas as pd
 
@@ -43,7 +43,10 @@ class Featureset:
             # Resolved now, where the user's line is near.
             item.bind(self._name, self._inputs(item), self._outputs(item))
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (features, functions, helpers)
+    def __getattr__(self, name: str) -> "Member":
+        return cast("Member", self._member(name))
+
+    def _member(self, name: str) -> Any:  # noqa: ANN401 (features, functions, helpers)
         state = self.__dict__
         if name in state.get("_features", {}):
             return state["_features"][name]
@@ -199,6 +202,18 @@ class Featureset:
                     return result
 
         return call
+
+
+if TYPE_CHECKING:
+
+    class Member(Feature):
+        """What a name of a featureset is to editors, which don't know its body: a feature, or a function to call."""
+
+        def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401 (any extractor or helper)
+            """Call an extractor or helper."""
+
+    class FeaturesetClass(Featureset, type):
+        """What a class below `@featureset` is for mypy, which leaves it a class: see `caraway.integrations.mypy`."""
 
 
 def featureset(cls: type) -> Featureset:

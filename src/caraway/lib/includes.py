@@ -8,7 +8,8 @@ from caraway.graph.envs import EnvSelector
 
 INCLUDES_ATTRIBUTE = "__caraway_includes__"
 
-F = TypeVar("F", bound=Callable[..., Any])
+# A function, or what a decorator below made of it.
+F = TypeVar("F")
 
 __all__ = ["EnvSelector", "included", "includes"]
 

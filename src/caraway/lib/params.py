@@ -8,7 +8,8 @@ from caraway.errors import DefinitionError
 INPUTS_ATTRIBUTE = "__caraway_inputs__"
 OUTPUTS_ATTRIBUTE = "__caraway_outputs__"
 
-F = TypeVar("F", bound=Callable[..., Any])
+# A function, or what a decorator below made of it.
+F = TypeVar("F")
 
 
 def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features or names)

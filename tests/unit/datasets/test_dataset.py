@@ -120,7 +120,7 @@ KEYED = {"k": int, "at": datetime}
         pytest.param({"offline": True}, (False, True), marks=pytest.mark.spec("datasets:2.1b:8")),
     ],
 )
-def test_index_flags(flags: dict[str, bool], expected: tuple[bool, bool] | None) -> None:
+def test_index_flags(flags: dict[str, Any], expected: tuple[bool, bool] | None) -> None:
     spec = dataset(**flags)(body(KEYED, k=field(key=True))).to_spec()
     assert spec.index == (None if expected is None else IndexSpec(online=expected[0], offline=expected[1]))
 

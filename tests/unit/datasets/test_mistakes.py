@@ -300,5 +300,6 @@ def test_a_dataset_of_discrete_windows_may_have_expectations() -> None:
         body(KEYED, check=expectations(version=3)(lambda cls: [expect_column_values_to_not_be_null(str(cls.k))]))
     )
     suite = made.to_spec().expectations
+    assert suite is not None
     assert (suite.name, suite.version) == ("dataset_Bad_expectations", 3)
     assert [e.name for e in suite.expectations] == ["expect_column_values_to_not_be_null"]

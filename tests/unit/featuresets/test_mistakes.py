@@ -69,7 +69,7 @@ def of(given_inputs: Any = None, given_outputs: Any = None, **options: Any) -> C
             decorated = inputs(*given_inputs)(decorated)
         if given_outputs is not None:
             decorated = outputs(*given_outputs)(decorated)
-        members = {"__annotations__": {"a": int, "b": int}, "fresh": extractor(**options)(decorated)}
+        members = {"__annotations__": {"a": int, "b": int}, "fresh": extractor(**options)(decorated)}  # type: ignore[no-untyped-call]
         return featureset(type("Bad", (), members))
 
     return run
@@ -225,21 +225,24 @@ EXTRACTORS: list[Any] = [
     (lambda: extractor(lambda: 0), DefinitionTypeError, ["cls", "nothing"]),
     (lambda: extractor(lambda cls: cls), DefinitionTypeError, ["ts", "nothing"]),
     (lambda: extractor(lambda cls, time: time), DefinitionTypeError, ["ts", "time"]),
-    (lambda: extractor(3), DefinitionTypeError, ["int 3", "function"]),
-    (lambda: extractor(classmethod(function)), DefinitionTypeError, ["classmethod"]),
+    (lambda: extractor(3), DefinitionTypeError, ["int 3", "function"]),  # type: ignore[call-overload]
+    (lambda: extractor(classmethod(function)), DefinitionTypeError, ["classmethod"]),  # type: ignore[call-overload]
     pytest.param(
         lambda: extractor(deps=[], depends_on=[]), DefinitionError, ["deps", "depends_on"], marks=spec("2.6:1")
     ),
-    (lambda: extractor(deps=(Pots,))(function), DefinitionTypeError, ["function", "list"]),
-    (lambda: extractor(deps=Pots)(function), DefinitionTypeError, ["function", "list"]),
+    (lambda: extractor(deps=(Pots,))(function), DefinitionTypeError, ["function", "list"]),  # type: ignore[call-overload]
+    (lambda: extractor(deps=Pots)(function), DefinitionTypeError, ["function", "list"]),  # type: ignore[call-overload]
     (lambda: extractor(depends_on=["Pots"])(function), DefinitionTypeError, ["function", "'Pots'"]),
     (lambda: extractor(deps=[Tap])(function), DefinitionTypeError, ["function", "Tap"]),
     (lambda: extractor(deps=[Unindexed])(function), DefinitionError, ["function", "Unindexed", "index"]),
     pytest.param(
-        lambda: extractor(version=None)(function), DefinitionTypeError, ["function", "None"], marks=spec("2.6:2")
+        lambda: extractor(version=None)(function),  # type: ignore[call-overload]
+        DefinitionTypeError,
+        ["function", "None"],
+        marks=spec("2.6:2"),
     ),
-    (lambda: extractor(version="1")(function), DefinitionTypeError, ["function", "'1'"]),
-    (lambda: extractor(version=1.0)(function), DefinitionTypeError, ["function", "1.0"]),
+    (lambda: extractor(version="1")(function), DefinitionTypeError, ["function", "'1'"]),  # type: ignore[call-overload]
+    (lambda: extractor(version=1.0)(function), DefinitionTypeError, ["function", "1.0"]),  # type: ignore[call-overload]
     (lambda: extractor(version=True)(function), DefinitionTypeError, ["function", "True"]),
     pytest.param(of(env="a b"), DefinitionError, ["fresh", "a b"], marks=spec("2.6:3")),
     (of(env=""), DefinitionError, ["fresh", "env"]),

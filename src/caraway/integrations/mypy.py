@@ -1,0 +1,130 @@
+"""A plugin for mypy, switched on in its settings by `plugins = ["caraway.integrations.mypy"]`.
+
+By itself mypy takes a decorated class for what its body describes. With the plugin `Orders` is a dataset, and
+`Orders.amount` is a field, `User.age` a feature; struct classes have `expr` and `zip`; `Decimal[2]`, `Embedding[8]`
+are types.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+from mypy.errorcodes import ATTR_DEFINED
+from mypy.nodes import ARG_STAR2, Argument, AssignmentStmt, NameExpr, PlaceholderNode, TypeInfo, Var
+from mypy.plugin import AnalyzeTypeContext, AttributeContext, ClassDefContext, Plugin, SemanticAnalyzerPluginInterface
+from mypy.plugins.common import add_method_to_class
+from mypy.plugins.dataclasses import dataclass_class_maker_callback
+from mypy.types import AnyType, CallableType, Instance, Type, TypeOfAny, TypeType, get_proper_type
+
+DATASET = "caraway.datasets.dataset.Dataset"
+FEATURESET = "caraway.featuresets.featureset.Featureset"
+
+# By decorator: what stands for the metaclass of the class, and what its annotated names are.
+_DECORATORS = {
+    "caraway.datasets.dataset.dataset": ("caraway.datasets.dataset.DatasetClass", "caraway.datasets.fields.Field"),
+    "caraway.featuresets.featureset.featureset": (
+        "caraway.featuresets.featureset.FeaturesetClass",
+        "caraway.featuresets.features.Feature",
+    ),
+}
+_STRUCT = "caraway.dtypes.structs.struct"
+_STRUCT_METHODS = {
+    "expr": "caraway.expr.namespaces.records.StructExpr",
+    "zip": "caraway.expr.namespaces.lists.ListExpr",
+}
+_DECIMAL = "caraway.dtypes.restrictions.Decimal"
+_EMBEDDING = "caraway.dtypes.restrictions.Embedding"
+
+
+class CarawayPlugin(Plugin):
+    """Gives decorated classes the attributes that the decorators give them."""
+
+    def get_class_decorator_hook_2(self, fullname: str) -> Callable[[ClassDefContext], bool] | None:
+        """Say what becomes of a class below one of the decorators."""
+        if fullname in _DECORATORS:
+            return partial(_decorated, *_DECORATORS[fullname])
+        return _struct if fullname == _STRUCT else None
+
+    def get_attribute_hook(self, fullname: str) -> Callable[[AttributeContext], Type] | None:
+        """Say what a name is that a dataset or featureset hasn't got by itself."""
+        owner, _, name = fullname.rpartition(".")
+        if owner == DATASET:
+            return partial(_unknown, "dataset", "field", name)
+        return partial(_unknown, "featureset", "feature", name) if owner == FEATURESET else None
+
+    def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
+        """Say what the types with brackets are, whose arguments are no types."""
+        hooks = {_DECIMAL: _decimal, _EMBEDDING: _embedding, DATASET: _dataset}
+        return hooks.get(fullname)
+
+
+def plugin(version: str) -> type[Plugin]:  # noqa: ARG001 (mypy's signature)
+    """Return the plugin, as mypy asks for it."""
+    return CarawayPlugin
+
+
+def _decorated(metaclass: str, member: str, ctx: ClassDefContext) -> bool:
+    """Let a class behave as an object of the metaclass whose annotated names are `member`s.
+
+    Returns:
+        Whether all that is needed is known already; if not, mypy asks again.
+    """
+    found = [_class(ctx.api, name) for name in (metaclass, member)]
+    if None in found:
+        return False
+    of, item = (Instance(info, []) for info in found if info is not None)
+    ctx.cls.info.metaclass_type = ctx.cls.info.declared_metaclass = of
+    for statement in ctx.cls.defs.body:
+        if isinstance(statement, AssignmentStmt) and statement.unanalyzed_type is not None:
+            for target in statement.lvalues:
+                if isinstance(target, NameExpr) and isinstance(target.node, Var):
+                    target.node.type = item
+    return True
+
+
+def _unknown(kind: str, part: str, name: str, ctx: AttributeContext) -> Type:
+    """Refuse an unknown name of a class whose body is known; on a parameter `orders: Dataset` it may be anything."""
+    owner = get_proper_type(ctx.type)
+    if isinstance(owner, CallableType) and owner.is_type_obj():
+        owner = get_proper_type(owner.ret_type)
+    elif isinstance(owner, TypeType):
+        owner = owner.item
+    if isinstance(owner, Instance) and (of := owner.type.metaclass_type) is not None and of.type.get(name) is None:
+        ctx.api.fail(f'{kind} "{owner.type.name}" has no {part} "{name}"', ctx.context, code=ATTR_DEFINED)
+    return ctx.default_attr_type
+
+
+def _struct(ctx: ClassDefContext) -> bool:
+    """Make a dataclass, with the class methods that make expressions."""
+    if not dataclass_class_maker_callback(ctx):
+        return False
+    anything = AnyType(TypeOfAny.explicit)
+    for name, returned in _STRUCT_METHODS.items():
+        if name in ctx.cls.info.names:
+            continue
+        # A program that makes no expressions may not have read what they are.
+        info = _class(ctx.api, returned)
+        fields = Argument(Var("fields", anything), anything, None, ARG_STAR2)
+        add_method_to_class(
+            ctx.api, ctx.cls, name, [fields], anything if info is None else Instance(info, []), is_classmethod=True
+        )
+    return True
+
+
+def _decimal(ctx: AnalyzeTypeContext) -> Type:
+    return ctx.api.named_type("decimal.Decimal", [])
+
+
+def _embedding(ctx: AnalyzeTypeContext) -> Type:
+    return ctx.api.named_type("builtins.list", [ctx.api.named_type("builtins.float", [])])
+
+
+def _dataset(ctx: AnalyzeTypeContext) -> Type:
+    # The name in `Dataset[Orders]` is for people.
+    return ctx.api.named_type(DATASET, [])
+
+
+def _class(api: SemanticAnalyzerPluginInterface, name: str) -> TypeInfo | None:
+    symbol = api.lookup_fully_qualified_or_none(name)
+    if symbol is None or isinstance(symbol.node, PlaceholderNode):
+        return None
+    return symbol.node if isinstance(symbol.node, TypeInfo) else None
