@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
-from caraway.dtypes.types import DataType, base_type
-from caraway.dtypes.values import cast
+from caraway.dtypes.types import DataType
 from caraway.errors import UnknownEntityError
 from caraway.graph.operators import DEFAULT_IF_UNSEEN, Aggregate
 from caraway.graph.references import inputs_of, outputs_of
@@ -80,11 +79,7 @@ def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
         if isinstance(pipeline.operator, Aggregate)
         for aggregate in pipeline.operator.aggregates
     ]
-    return {
-        a.into: cast(base_type(a.dtype))(a.default)
-        for a in aggregates
-        if a.function in DEFAULT_IF_UNSEEN and a.default is not None
-    }
+    return {a.into: a.default for a in aggregates if a.function in DEFAULT_IF_UNSEEN and a.default is not None}
 
 
 def listed(what: str, names: Iterable[str]) -> str:

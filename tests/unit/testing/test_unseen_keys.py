@@ -2,9 +2,10 @@
 
 # ruff: noqa: ANN001, ANN201, N805, UP035 (definitions as users write them)
 # Checkers see classes where decorators make datasets and featuresets.
-# mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, list-item, assignment"
+# mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, list-item, assignment, type-arg, valid-type"
 
-from datetime import datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal as Number
 from typing import List, Optional
 
 import pandas as pd
@@ -12,8 +13,8 @@ import pytest
 
 from caraway import F, dataset, featureset, field, pipeline
 from caraway.connectors import Webhook, source
-from caraway.datasets import Average, Count, LastK, Max, Sum
-from caraway.dtypes import Continuous
+from caraway.datasets import Average, Count, LastK, Max, Min, Sum
+from caraway.dtypes import Continuous, Decimal
 from caraway.lib import inputs
 from caraway.testing import MockClient
 
@@ -21,6 +22,8 @@ __owner__ = "tests@example.com"
 
 hook = Webhook(name="unseen")
 EVER = Continuous("forever")
+NEVER = datetime(1990, 1, 1, tzinfo=UTC)
+NEW_YEAR = datetime(2024, 1, 1, tzinfo=UTC)
 
 
 @source(hook.endpoint("events"), disorder="1d", cdc="append")
@@ -28,7 +31,10 @@ EVER = Continuous("forever")
 class Events:
     key: int
     value: int
-    at: datetime
+    day: date
+    price: Decimal[2]
+    when: datetime
+    at: datetime = field(timestamp=True)
 
 
 @dataset(index=True)
@@ -39,7 +45,10 @@ class Totals:
     newest: List[int]
     mean: float
     most: int
-    at: datetime
+    day: date
+    price: Decimal[2]
+    when: datetime
+    at: datetime = field(timestamp=True)
 
     @pipeline
     @inputs(Events)
@@ -50,6 +59,9 @@ class Totals:
             newest=LastK(of="value", limit=2, dedup=False, window=EVER),
             mean=Average(of="value", window=EVER, default=-1.0),
             most=Max(of="value", window=EVER, default=-2),
+            day=Min(of="day", window=EVER, default=date(2100, 1, 1)),
+            price=Min(of="price", window=EVER, default=Number("1.50")),
+            when=Max(of="when", window=EVER, default=NEVER),
         )
 
 
@@ -61,16 +73,29 @@ class Total:
     newest: Optional[List[int]] = F(Totals.newest)
     mean: Optional[float] = F(Totals.mean)
     most: Optional[int] = F(Totals.most)
+    day: Optional[date] = F(Totals.day)
+    price: Optional[Decimal[2]] = F(Totals.price)
+    when: Optional[datetime] = F(Totals.when)
 
 
 @pytest.mark.parametrize(
     ("feature", "seen", "unseen"),
-    [("count", 1, None), ("total", 5, None), ("newest", [5], None), ("mean", 5.0, -1.0), ("most", 5, -2)],
+    [
+        ("count", 1, None),
+        ("total", 5, None),
+        ("newest", [5], None),
+        ("mean", 5.0, -1.0),
+        ("most", 5, -2),
+        ("day", date(2024, 1, 1), date(2100, 1, 1)),
+        ("price", Number("7.25"), Number("1.50")),
+        ("when", NEW_YEAR, NEVER),
+    ],
 )
 def test_a_null_key_has_the_values_of_one_never_seen(feature: str, seen: object, unseen: object) -> None:
     client = MockClient()
     client.commit("totals", [Events, Totals], [Total])
-    client.log("unseen", "events", pd.DataFrame({"key": [1], "value": [5], "at": ["2024-01-01"]}))
+    row = {"key": 1, "value": 5, "day": "2024-01-01", "price": "7.25", "when": NEW_YEAR, "at": NEW_YEAR}
+    client.log("unseen", "events", pd.DataFrame([row]))
     rows = pd.DataFrame({"Total.key": pd.Series([1, 2, None], dtype="Int64")})
     answer = client.query([Total.key], [f"Total.{feature}"], rows).iloc[:, 0].tolist()
     assert [None if value is pd.NA else value for value in answer] == [seen, unseen, unseen]
