@@ -150,7 +150,7 @@ ASKS = [
         },
     },
     {
-        # Thirty days before, the first like was given already: 3.5 points are left for author 50, and no reaction is recent.
+        # The first like is more than thirty days old: 3.5 points are left for author 50. No reaction is recent.
         "at": "2026-02-05T00:00:00Z",
         "inputs": {"Feed.reader": [9], "Feed.post": [[1, 3]]},
         "outputs": ["Feed.ranked", "Feed.reactions"],
