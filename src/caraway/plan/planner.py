@@ -60,6 +60,7 @@ class _Planned:
 def plan_graph(graph: Graph) -> GraphPlan:
     """Plan all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
     check_systems(graph)
+    _refuse_sinks(graph)
     specs = {spec.name: spec for spec in graph.datasets}
     planned: dict[str, _Planned] = {}
     for name in _order(specs):
@@ -71,6 +72,20 @@ def plan_graph(graph: Graph) -> GraphPlan:
         indexes=tuple(_index(p) for p in in_order if _is_indexed(p.spec)),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
     )
+
+
+def _refuse_sinks(graph: Graph) -> None:
+    """Refuse what would be accepted and never written.
+
+    Raises:
+        CommitError: A dataset has a sink.
+    """
+    for spec in graph.datasets:
+        for sink in spec.sinks:
+            raise CommitError(
+                f"dataset {spec.name}, sink {identifier(sink.connector)}: the server doesn't write sinks yet; leave it "
+                "out, or to another env"
+            )
 
 
 def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
