@@ -95,11 +95,9 @@ def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
         InvalidInputError: It hasn't.
     """
     if not (indexed.offline if past else indexed.online):
-        kind = "offline" if past else "online"
+        kind, remedy = ("offline", '@index(offline="forever")') if past else ("online", "@index(online=True)")
         when = "at a time in the past" if past else "at now"
-        raise InvalidInputError(
-            f"dataset {dataset} has no {kind} index, which a read {when} needs; declare @index({kind}=True)"
-        )
+        raise InvalidInputError(f"dataset {dataset} has no {kind} index, which a read {when} needs; declare {remedy}")
 
 
 def key_cast(part: KeyPart) -> Convert | None:

@@ -65,7 +65,7 @@ def test_each_row_is_read_at_its_own_time() -> None:
 
 def test_a_time_of_ones_own_takes_an_offline_index() -> None:
     assert query([{"Tap.pot": 1}], ["Notes"]) == {"Notes.pot": [1], "Notes.note": ["leaks"]}
-    with pytest.raises(InvalidInputError, match="OnlineOnly has no offline index"):
+    with pytest.raises(InvalidInputError, match=r'OnlineOnly has no offline index.*@index\(offline="forever"\)'):
         query([{"Tap.pot": 1}], ["Notes"], at=[0])
 
 
