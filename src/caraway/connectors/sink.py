@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us
@@ -35,9 +35,9 @@ class SnapshotData:
 
 def sink(  # noqa: PLR0917 (the API's signature)
     conn: DataConnector,
-    cdc: str | None = None,
+    cdc: Literal["debezium"] | None = None,
     every: str | None = None,
-    how: str | SnapshotData | None = None,
+    how: Literal["incremental"] | SnapshotData | None = None,
     renames: Mapping[str, str] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,

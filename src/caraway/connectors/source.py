@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource, duration_us
@@ -26,7 +26,7 @@ D = TypeVar("D")
 def source(  # noqa: PLR0917 (the API's signature)
     conn: DataConnector,
     disorder: str,
-    cdc: str,
+    cdc: Literal["append", "upsert", "debezium", "native"],
     every: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
@@ -78,7 +78,7 @@ def source(  # noqa: PLR0917 (the API's signature)
         )
     connector.where = where
     connector.sample = _checked_sample(label, sample, preproc or {})
-    if isinstance(connector, S3Connector) and connector.format == "delta" and cdc != Cdc.NATIVE:
+    if isinstance(connector, S3Connector) and connector.format == "delta" and cdc != Cdc.NATIVE.value:
         raise DefinitionError(f'{label}: a Delta table is read with cdc="native", not {cdc!r}')
 
     def decorate(found: D) -> D:

@@ -1,8 +1,9 @@
 """What follows a groupby: first, latest, aggregate."""
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from caraway.datasets.aggregates import AggregateType
 from caraway.datasets.arguments import column_names, kind
@@ -60,10 +61,10 @@ class GroupBy:
 
     def aggregate(
         self,
-        *args: Any,  # noqa: ANN401 (checked here)
-        along: Any = None,  # noqa: ANN401 (checked here)
-        emit: Any = "eager",  # noqa: ANN401 (checked here)
-        **named: Any,  # noqa: ANN401 (checked here)
+        *args: AggregateType | Sequence[AggregateType],
+        along: str | Field | None = None,
+        emit: Emit | Literal["eager", "final"] = "eager",
+        **named: AggregateType,
     ) -> "Node":
         """Compute aggregates over the rows of each group: `aggregate(total=Sum(of="amount", window=Continuous("1d")))`.
 

@@ -9,7 +9,9 @@ from caraway.dtypes.durations import FOREVER, parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Join, JoinKind, Operator
 
-Names = Sequence[str | Field]
+# How users name columns: by text, or by the field of a dataset.
+Name = str | Field
+Names = Sequence[Name]
 
 
 def join_operator(  # noqa: PLR0917 (the API's signature)

@@ -4,7 +4,9 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import pandas as pd
 
 from caraway.datasets.arguments import (
     assigned_column,
@@ -16,14 +18,14 @@ from caraway.datasets.arguments import (
     schema_columns,
 )
 from caraway.datasets.groups import GroupBy
-from caraway.datasets.joins import Names, join_operator
+from caraway.datasets.joins import Name, Names, join_operator
 from caraway.datasets.windows import window_spec
 from caraway.dtypes.annotations import annotation_of
 from caraway.dtypes.durations import FOREVER
 from caraway.dtypes.types import is_optional
-from caraway.dtypes.windows import Session, Tumbling
+from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.expr.expr import Expr
+from caraway.expr.expr import Expr, TypedExpr
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Assign,
@@ -102,7 +104,7 @@ class Node:
         self.count_out_edge()
         return node
 
-    def filter(self, func: Any) -> "Node":  # noqa: ANN401 (checked here)
+    def filter(self, func: Expr | Callable[[pd.DataFrame], Any]) -> "Node":
         """Keep the rows for which an expression, or a function of the frame, is true.
 
         Raises:
@@ -115,7 +117,11 @@ class Node:
             raise DefinitionError(f"filter takes an expression without astype or a function, not {kind(func)}")
         return self.add_step(FilterFunction(of=self._operator, function=_function("filter", func)))
 
-    def assign(self, *args: Any, **columns: Any) -> "Node":  # noqa: ANN401 (checked here)
+    @overload
+    def assign(self, **columns: TypedExpr) -> "Node": ...
+    @overload
+    def assign(self, name: Name, dtype: Any, func: Callable[[pd.DataFrame], Any], /) -> "Node": ...  # noqa: ANN401 (an annotation is any object)
+    def assign(self, *args: Any, **columns: Any) -> "Node":
         """Add value columns, or replace them: `assign(total=(col("a") + col("b")).astype(float))`.
 
         All expressions see the input, not each other. The other form is `assign("total", float, function)`, of a
@@ -148,7 +154,7 @@ class Node:
         function = _function(f"assign: column {column}", func)
         return self.add_step(AssignFunction(of=self._operator, column=column, dtype=declared, function=function))
 
-    def transform(self, func: Any, schema: Mapping[str, Any] | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Node":
         """Apply a function of the frame that gives a frame with as many rows.
 
         Args:
@@ -165,7 +171,7 @@ class Node:
         function = _function("transform", func)
         return self.add_step(Transform(of=self._operator, function=function, columns=columns))
 
-    def select(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def select(self, *args: Name | Names, columns: Names | None = None) -> "Node":
         """Keep the keys, the timestamp and the named columns.
 
         Raises:
@@ -178,7 +184,7 @@ class Node:
             return self
         return self.add_step(Select(of=self._operator, columns=names))
 
-    def drop(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def drop(self, *args: Name | Names, columns: Names | None = None) -> "Node":
         """Leave out value columns.
 
         Raises:
@@ -186,7 +192,7 @@ class Node:
         """
         return self.add_step(Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
-    def dropnull(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Node":
         """Leave out rows with a null in one of the columns, which are no longer optional then.
 
         Without names these are all optional columns.
@@ -201,7 +207,7 @@ class Node:
             names = tuple(name for name, dtype in self._schema.columns.items() if is_optional(dtype))
         return self.add_step(DropNull(of=self._operator, columns=tuple(dict.fromkeys(names))))
 
-    def rename(self, columns: Mapping[str, str]) -> "Node":
+    def rename(self, columns: Mapping[Any, Name]) -> "Node":
         """Rename columns, one after the other; keys and timestamp keep their role.
 
         Raises:
@@ -212,7 +218,7 @@ class Node:
         pairs = tuple((column_name("rename", old), column_name("rename", new)) for old, new in columns.items())
         return self.add_step(Rename(of=self._operator, pairs=pairs))
 
-    def explode(self, *args: Any, columns: Names | None = None) -> "Node":  # noqa: ANN401 (checked here)
+    def explode(self, *args: Name | Names, columns: Names | None = None) -> "Node":
         """Make a row of each element of list columns, which are walked in lock-step; an empty list gives a null.
 
         Raises:
@@ -221,7 +227,7 @@ class Node:
         """
         return self.add_step(Explode(of=self._operator, columns=required_names("explode", args, columns)))
 
-    def dedup(self, *args: Any, by: Any = None, window: Any = None) -> "Node":  # noqa: ANN401 (checked here)
+    def dedup(self, *args: Name, by: Name | Names | None = None, window: Tumbling | Session | None = None) -> "Node":
         """Keep the last row of each group of duplicates.
 
         Args:
@@ -244,7 +250,11 @@ class Node:
         spec = None if window is None else window_spec(window)
         return self.add_step(Dedup(of=self._operator, by=names, window=spec))
 
-    def changelog(self, *, delete: Any = None, insert: Any = None, **_others: object) -> "Node":  # noqa: ANN401
+    @overload
+    def changelog(self, *, delete: Name) -> "Node": ...
+    @overload
+    def changelog(self, *, insert: Name) -> "Node": ...
+    def changelog(self, *, delete: Name | None = None, insert: Name | None = None, **_others: object) -> "Node":
         """Turn the changes of a keyed input into keyless rows: an update is a delete and an insert.
 
         Args:
@@ -260,7 +270,7 @@ class Node:
         column = column_name("changelog", insert if delete is None else delete)
         return self.add_step(Changelog(of=self._operator, column=column, marks_inserts=delete is None))
 
-    def groupby(self, *args: Any, window: Any = None) -> GroupBy:  # noqa: ANN401 (checked here)
+    def groupby(self, *args: Name | Names, window: Hopping | Tumbling | Session | None = None) -> GroupBy:
         """Group rows by columns; `first`, `latest` or `aggregate` must follow.
 
         Args:
@@ -276,7 +286,7 @@ class Node:
     def join(  # noqa: PLR0917 (the API's signature)
         self,
         other: "Dataset",
-        how: str,
+        how: Literal["inner", "left"],
         on: Names | None = None,
         left_on: Names | None = None,
         right_on: Names | None = None,

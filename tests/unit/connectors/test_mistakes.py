@@ -174,7 +174,7 @@ AT_DEFINE: list[tuple[Callable[[], object], type[Exception], list[str]]] = [
     (lambda: fed()(3), TypeError, ["@source", "3"]),  # type: ignore[operator]
     # @sink; the whole table is in test_sink.
     (lambda: sink(CLICKS, cdc="debezium"), ValueError, ["[Webhook: web](endpoint=clicks)", "Kafka"]),
-    (lambda: sink(BROKERS.topic("t"), cdc="append"), ValueError, ["[Kafka: k]", "debezium", "append"]),
+    (lambda: sink(BROKERS.topic("t"), cdc="append"), ValueError, ["[Kafka: k]", "debezium", "append"]),  # type: ignore[arg-type]
     (lambda: sink(Snowflake(**SNOW).table("t")), ValueError, ["[Snowflake: snow]", "incremental"]),
 ]
 

@@ -39,7 +39,7 @@ class Tank:
 @dataset
 class Reading:
     tank: int
-    litres: float = 5
+    litres: float = 5  # type: ignore[assignment]
     at: datetime
 
 

@@ -72,8 +72,8 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         ),
         mistake(lambda: Users.assign("", int, len), ValueError, "needs a name", spec="datasets:7.2:2"),
         mistake(lambda: Users.assign(**{"": lit(1).astype(int)}), ValueError, "needs a name", spec="datasets:7.2:2"),
-        mistake(lambda: Users.assign(x=lit(1)), TypeError, "column x", "astype", spec="datasets:7.2:3"),
-        mistake(lambda: Users.assign(x=1), ValueError, "column x", "int 1", spec="datasets:7.2:4"),
+        mistake(lambda: Users.assign(x=lit(1)), TypeError, "column x", "astype", spec="datasets:7.2:3"),  # type: ignore[call-overload]
+        mistake(lambda: Users.assign(x=1), ValueError, "column x", "int 1", spec="datasets:7.2:4"),  # type: ignore[call-overload]
         mistake(lambda: Users.assign(x=col("gone").astype(int)), ValueError, "column x", "gone", spec="datasets:7.2:5"),
         mistake(
             lambda: Users.assign(x=(col("town") + 1).astype(int)),
@@ -92,14 +92,17 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
             "Optional[str]",
             spec="datasets:7.2:6",
         ),
-        mistake(lambda: Users.assign(name="x", dtype=int, func=len), TypeError, "by position", spec="datasets:7.2:7"),
+        mistake(lambda: Users.assign(name="x", dtype=int, func=len), TypeError, "by position", spec="datasets:7.2:7"),  # type: ignore[call-overload]
         mistake(lambda: Users.assign(), Exception, "at least one", spec="datasets:7.2:8"),
-        mistake(lambda: Users.assign("x", int), Exception, "three arguments, not 2", spec="datasets:7.2:8"),
+        mistake(lambda: Users.assign("x", int), Exception, "three arguments, not 2", spec="datasets:7.2:8"),  # type: ignore[call-overload]
         mistake(
-            lambda: Users.assign("x", int, len, y=lit(1).astype(int)), ValueError, "not both", spec="datasets:7.2:9"
+            lambda: Users.assign("x", int, len, y=lit(1).astype(int)),  # type: ignore[call-overload]
+            ValueError,
+            "not both",
+            spec="datasets:7.2:9",
         ),
         mistake(
-            lambda: Users.assign("x", int, col("user")),
+            lambda: Users.assign("x", int, col("user")),  # type: ignore[call-overload]
             ValueError,
             "column x",
             "function",
@@ -107,7 +110,7 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
             spec="types:15:2",
         ),
         mistake(lambda: Users.assign("x", set, len), TypeError, "column x", "set"),
-        mistake(lambda: Users.assign(3, int, len), ValueError, "int 3"),
+        mistake(lambda: Users.assign(3, int, len), ValueError, "int 3"),  # type: ignore[call-overload]
         # 7.3
         mistake(lambda: Users.select("town"), ValueError, "select", "key user is missing"),
         mistake(lambda: Users.select("user", "gone"), ValueError, "select", "gone", "town"),
@@ -192,13 +195,13 @@ KEY_IN_SCHEMA = {"user": int, "since": datetime}
         mistake(lambda: Users.groupby("town").latest(), TypeError, "latest", "user"),
         # 7.14
         mistake(lambda: Orders.changelog(delete="gone"), TypeError, "changelog", "no keys"),
-        mistake(lambda: Users.changelog(), ValueError, "changelog", "delete", "insert"),
-        mistake(lambda: Users.changelog(delete="a", insert="b"), ValueError, "changelog", "one of"),
-        mistake(lambda: Users.changelog("gone"), TypeError, "positional"),
+        mistake(lambda: Users.changelog(), ValueError, "changelog", "delete", "insert"),  # type: ignore[call-overload]
+        mistake(lambda: Users.changelog(delete="a", insert="b"), ValueError, "changelog", "one of"),  # type: ignore[call-overload]
+        mistake(lambda: Users.changelog("gone"), TypeError, "positional"),  # type: ignore[call-overload]
         mistake(lambda: Users.changelog(delete="town"), ValueError, "changelog", "town already"),
         mistake(lambda: Users.changelog(insert="since"), ValueError, "changelog", "since already"),
         mistake(lambda: Users.changelog(insert=""), ValueError, "changelog", "name"),
-        mistake(lambda: Users.changelog(insert=True), ValueError, "changelog", "bool"),
+        mistake(lambda: Users.changelog(insert=True), ValueError, "changelog", "bool"),  # type: ignore[call-overload]
     ],
 )
 def test_steps_that_are_refused(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:

@@ -252,7 +252,7 @@ def test_changelog_makes_keys_values() -> None:
         {**{k: v for k, v in columns(Users).items() if k != "since"}, "gone": "bool", "since": "datetime"},
     )
     assert node.node_operator == Changelog(of=Users.node_operator, column="gone", marks_inserts=False)
-    inserts = Users.changelog(insert="new", whatever=3)
+    inserts = Users.changelog(insert="new", whatever=3)  # type: ignore[call-overload]
     assert isinstance(inserts.node_operator, Changelog)
     assert inserts.node_operator.marks_inserts
 

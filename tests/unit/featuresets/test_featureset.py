@@ -99,7 +99,7 @@ def test_features() -> None:
     assert PotState.feature("dry") is PotState.dry
     assert PotState.feature("gone") is None
     assert PotState.species.dtype is str
-    assert {PotState.pot: 1}[PotState.feature("pot")] == 1
+    assert {PotState.pot: 1}[PotState.feature("pot")] == 1  # type: ignore[index]
     assert (desc(PotState.species), desc(PotState.moisture), desc(PotState)) == ("the species", "how wet", "pots")
     with pytest.raises(AttributeError, match="no feature gone; features: pot"):
         _ = PotState.gone

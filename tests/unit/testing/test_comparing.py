@@ -125,7 +125,7 @@ def test_a_wrong_definition_is_refused_before_any_client_sees_it() -> None:
 
         @featureset
         class Wrong:
-            x: int = 3
+            x: int = 3  # type: ignore[assignment]
 
 
 def test_extractors_can_be_called_directly() -> None:

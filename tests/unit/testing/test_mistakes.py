@@ -363,7 +363,7 @@ READS: list[tuple[str, Callable[[MockClient], Any], type[Exception], list[str]]]
 
 DIRECT: list[tuple[str, Callable[[], Any], type[Exception], list[str]]] = [
     ("without keys", lambda: Orders.lookup(TS, user=USER["user"]), Exception, ["Orders", "keys"]),
-    ("positional", lambda: Users.lookup(TS, USER["user"]), ValueError, ["Users", "user"]),
+    ("positional", lambda: Users.lookup(TS, USER["user"]), ValueError, ["Users", "user"]),  # type: ignore[call-arg]
     ("a missing key", lambda: Users.lookup(TS), ValueError, ["Users", "user"]),
     ("a key that is no series", lambda: Users.lookup(TS, user=[1]), ValueError, ["Users", "user", "list"]),
     ("a time that is none", lambda: Users.lookup(USER["user"], user=USER["user"]), ValueError, ["Users", "ts"]),
