@@ -5,7 +5,8 @@ import types
 import typing
 from collections.abc import Mapping
 from datetime import date, datetime
-from typing import Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
+from decimal import Decimal
+from typing import Annotated, Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,7 @@ from caraway.dtypes.types import (
     StringType,
     StructType,
     optional,
+    type_name,
 )
 from caraway.errors import DefinitionError, DefinitionTypeError
 
@@ -167,6 +169,39 @@ def spell(annotation: Any) -> str:  # noqa: ANN401 (an annotation is any object)
     return str(annotation).replace("typing.", "")
 
 
+def _annotated(base: Any, extras: tuple[Any, ...]) -> DataType:  # noqa: ANN401
+    """Take a restriction, `Decimal[n]` or `Embedding[n]` out of `Annotated[T, ...]`, whose T is what checkers see."""
+    given = [typing.cast("DataType", extra) for extra in extras if isinstance(extra, Annotation)]
+    if not given:
+        # Other programs' notes.
+        return dtype_of(base)
+    if len(given) > 1:
+        names = " and ".join(map(type_name, given))
+        raise DefinitionError(f"Annotated[{spell(base)}, ...]: a value has one type, not {names}")
+    fits = _python_types(given[0])
+    if base not in fits:
+        name = type_name(given[0])
+        raise DefinitionTypeError(
+            f"Annotated[{spell(base)}, {name}]: {name} goes with {spell(fits[0])}, not with {spell(base)}"
+        )
+    return given[0]
+
+
+def _python_types(dtype: DataType) -> tuple[Any, ...]:
+    """Return what may stand for a type before its own name in `Annotated`."""
+    match dtype:
+        case BetweenType(of) | OneOfType(of):
+            return (_PYTHON[of],)
+        case RegexType():
+            return (str,)
+        case DecimalType():
+            return (Decimal,)
+        case EmbeddingType():
+            return (list[float], List[float])  # noqa: UP006 (what users write)
+        case _:
+            return (annotation_of(dtype),)
+
+
 def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  # noqa: ANN401
     if origin is Union or origin is types.UnionType:
         inner = [arg for arg in args if arg is not type(None)]
@@ -178,6 +213,8 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  
     if origin in (list, dict) and not args:
         # A bare typing.List, of which `list` is the origin as well.
         raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {VALID_TYPES}")
+    if origin is Annotated:
+        return _annotated(args[0], args[1:])
     if origin is list:
         return ListType(dtype_of(args[0]))
     if origin is dict:

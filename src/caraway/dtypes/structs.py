@@ -71,9 +71,11 @@ def _zip(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
 
 
 def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: ANN401 (an annotation is any object)
-    if isinstance(annotation, (str, typing.ForwardRef)) or any(
-        isinstance(arg, (str, typing.ForwardRef)) for arg in typing.get_args(annotation)
-    ):
+    args = typing.get_args(annotation)
+    if typing.get_origin(annotation) is typing.Annotated:
+        # What follows the type may be a text.
+        args = args[:1]
+    if any(isinstance(part, (str, typing.ForwardRef)) for part in (annotation, *args)):
         raise DefinitionTypeError(
             f"struct {struct_name}: field {field} refers to {spell(annotation)}, which isn't defined"
         )

@@ -1,7 +1,8 @@
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
 # mypy: disable-error-code="arg-type, call-arg, misc"
+import decimal
 from datetime import date, datetime
-from typing import Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
+from typing import Annotated, Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
 
 import numpy as np
 import pandas as pd
@@ -216,3 +217,52 @@ def test_a_pattern_matches_the_whole_text_as_pythons_re_does() -> None:
     for text in ("123", "a12", "12\n", "xx"):
         with pytest.raises(InvalidInputError, match="regex"):
             check(text)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "plain"),
+    [
+        (Annotated[int, between(int, 0, 9)], between(int, 0, 9)),
+        (Annotated[float, between(float, 0, 9, strict_max=True)], between(float, 0, 9, strict_max=True)),
+        (Annotated[str, oneof(str, ["a", "b"])], oneof(str, ["a", "b"])),
+        (Annotated[int, oneof(int, [1, 2])], oneof(int, [1, 2])),
+        (Annotated[str, regex("[a-z]+")], regex("[a-z]+")),
+        (Annotated[decimal.Decimal, Decimal[2]], Decimal[2]),
+        (Annotated[list[float], Embedding[8]], Embedding[8]),
+        (Annotated[List[float], Embedding[8]], Embedding[8]),
+        (Optional[Annotated[int, between(int, 0, 9)]], Optional[between(int, 0, 9)]),
+        (Annotated[int, between(int, 0, 9)] | None, Optional[between(int, 0, 9)]),
+        (List[Annotated[str, regex("[a-z]+")]], List[regex("[a-z]+")]),
+        (Dict[str, Annotated[decimal.Decimal, Decimal[2]]], Dict[str, Decimal[2]]),
+        (Annotated[int, "for people", between(int, 0, 9)], between(int, 0, 9)),
+        (Annotated[Optional[int], "for people"], Optional[int]),
+    ],
+)
+def test_a_type_in_annotated_is_that_type(annotation: Any, plain: Any) -> None:
+    assert dtype_of(annotation) == dtype_of(plain)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "error", "facts"),
+    [
+        (Annotated[str, between(int, 0, 9)], DefinitionTypeError, ["str", "between(int", "goes with int"]),
+        (Annotated[Optional[int], between(int, 0, 9)], DefinitionTypeError, ["Optional[int]", "goes with int"]),
+        (Annotated[float, Decimal[2]], DefinitionTypeError, ["float", "Decimal[2]", "goes with Decimal"]),
+        (Annotated[list[int], Embedding[8]], DefinitionTypeError, ["list[int]", "goes with list[float]"]),
+        (Annotated[int, between(int, 0, 9), oneof(int, [1])], DefinitionError, ["one type", "between", "oneof"]),
+        (Annotated[complex, "for people"], DefinitionTypeError, ["complex"]),
+    ],
+)
+def test_what_annotated_says_must_fit(annotation: Any, error: type[Exception], facts: list[str]) -> None:
+    with pytest.raises(error) as raised:
+        dtype_of(annotation)
+    assert [fact for fact in facts if fact not in str(raised.value)] == []
+
+
+def test_the_fields_of_a_struct_may_be_annotated() -> None:
+    @struct
+    class Rating:
+        stars: Annotated[int, between(int, 1, 5)]
+        text: Annotated[str, "for people"]
+
+    assert dtype_of(Rating) == StructType("Rating", (("stars", dtype_of(between(int, 1, 5))), ("text", STRING)))
