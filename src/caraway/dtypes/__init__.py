@@ -1,7 +1,7 @@
 """Data types, windows and durations: what stands in annotations."""
 
 from caraway.dtypes.restrictions import Decimal, Embedding, between, oneof, regex
-from caraway.dtypes.structs import Window, struct
+from caraway.dtypes.structs import Struct, Window, struct
 from caraway.dtypes.windows import Continuous, Hopping, Session, Tumbling
 
 __all__ = [
@@ -10,6 +10,7 @@ __all__ = [
     "Embedding",
     "Hopping",
     "Session",
+    "Struct",
     "Tumbling",
     "Window",
     "between",

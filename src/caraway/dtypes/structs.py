@@ -6,7 +6,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell
 from caraway.dtypes.types import StructType
@@ -19,6 +19,23 @@ _builders: dict[str, Builder] = {}
 META_ATTRIBUTE = "__caraway_meta__"
 
 T = TypeVar("T")
+
+
+class Struct:
+    """A base that struct classes may have: it tells checkers and editors of the methods that `@struct` adds."""
+
+    if TYPE_CHECKING:
+
+        @classmethod
+        def expr(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
+            """Make an expression that gives a struct for each row; all fields are given."""
+
+        @classmethod
+        def zip(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
+            """Make an expression that gives a list of structs, out of a list for each field."""
+
+        def as_json(self) -> dict[str, Any]:
+            """Give the fields as a dict, nested structs likewise."""
 
 
 @dataclass_transform(eq_default=True)

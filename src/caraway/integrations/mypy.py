@@ -107,6 +107,9 @@ def _struct(ctx: ClassDefContext) -> bool:
         add_method_to_class(
             ctx.api, ctx.cls, name, [fields], anything if info is None else Instance(info, []), is_classmethod=True
         )
+    if "as_json" not in ctx.cls.info.names:
+        document = ctx.api.named_type("builtins.dict", [ctx.api.named_type("builtins.str", []), anything])
+        add_method_to_class(ctx.api, ctx.cls, "as_json", [], document)
     return True
 
 

@@ -4,7 +4,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
 import pandas as pd
 
@@ -20,6 +20,20 @@ NEEDS_DATA = "data_integration"
 RUN_AGAIN = "USE_INT_CLIENT"
 
 
+Rest = ParamSpec("Rest")
+Suite = TypeVar("Suite")
+Result = TypeVar("Result")
+
+
+# Three forms: a function that begins with the client, a method that does, and any other.
+@overload
+def mock(function: Callable[Concatenate[MockClient, Rest], Result]) -> Callable[Rest, Result]: ...
+@overload
+def mock(
+    function: Callable[Concatenate[Suite, MockClient, Rest], Result],
+) -> Callable[Concatenate[Suite, Rest], Result]: ...
+@overload
+def mock(function: Callable[..., Result]) -> Callable[..., Result]: ...
 def mock(function: Callable[..., Any]) -> Callable[..., Any]:
     """Call a test with a fresh `MockClient` as its keyword argument `client`; other arguments are passed on.
 
