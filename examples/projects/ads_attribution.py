@@ -6,20 +6,37 @@ The last touch within a week before the order counts; an order without one came 
 from datetime import datetime
 from typing import List
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import S3, BigQuery, Kinesis, Snowflake, Webhook, at_timestamp, sink, source
 from caraway.datasets import Average, Count, Dataset, LastK, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous, Session
 from caraway.expr import col
 from caraway.featuresets import feature as F
 from caraway.featuresets import featureset
+from caraway.integrations.aws import Secret
 from caraway.lib import inputs
 
 __owner__ = "attribution@ads.example"
 
 tracker = Webhook(name="tracker")
+aws = Secret(arn="arn:aws:secretsmanager:eu-central-1:123456789012:secret:ads")
+clickstream = Kinesis(name="clickstream", role_arn="arn:aws:iam::123456789012:role/clicks").stream(
+    "arn:aws:kinesis:eu-central-1:123456789012:stream/touches", at_timestamp("2025-06-01"), "json"
+)
+warehouse = BigQuery(name="orders", project_id="shop", dataset_id="sales", service_account_key=aws["bigquery"])
+reports = Snowflake(
+    name="reports",
+    account="ads",
+    db_name="marketing",
+    username=aws["user"],
+    password=aws["password"],
+    warehouse="small",
+    schema="public",
+    role="writer",
+)
 
 
-@source(tracker.endpoint("touches"), disorder="1d", cdc="append")
+@source(clickstream, disorder="1d", cdc="append", env="production")
+@source(tracker.endpoint("touches"), disorder="1d", cdc="append", env="~production")
 @dataset
 class Touches:
     user: int
@@ -27,7 +44,8 @@ class Touches:
     at: datetime
 
 
-@source(tracker.endpoint("orders"), disorder="1d", cdc="append")
+@source(warehouse.table("orders", cursor="at"), disorder="1d", cdc="append", every="10m", env="production")
+@source(tracker.endpoint("orders"), disorder="1d", cdc="append", env="~production")
 @dataset
 class Orders:
     order: str
@@ -50,6 +68,8 @@ class LastTouches:
         return touches.groupby("user").latest()
 
 
+@sink(reports.table("attributed"), how="incremental", every="1d", renames={"cents": "amount"}, env="production")
+@sink(S3(name="archive").bucket("orders", prefix="attributed", format="delta"), how="incremental", env="production")
 @dataset
 class AttributedOrders:
     order: str
@@ -119,6 +139,7 @@ class User:
     newest: str = F(col("path").list.at(0).fillnull("none"))
 
 
+ENV = "test"
 LOGS = [
     ("tracker", "touches", [
         {"user": 1, "channel": "email", "at": "2026-01-01T10:00:00Z"},

@@ -9,21 +9,41 @@ from typing import List, Optional
 
 import pandas as pd
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import Kafka, Protobuf, Webhook, ref, source
 from caraway.datasets import Count, Dataset, FirstK, LastK, Max, Min, Quantile, Sum, dataset, field, pipeline
 from caraway.dtypes import Decimal, Hopping, Tumbling, Window, regex
 from caraway.expr import col, from_epoch
 from caraway.featuresets import extractor, featureset
 from caraway.featuresets import feature as F
+from caraway.integrations.aws import Secret
 from caraway.lib import bucketize, inputs, outputs
 
 __owner__ = "quotes@exchange.example"
 
+secret = Secret(arn="arn:aws:secretsmanager:eu-central-1:123456789012:secret:quotes")
 feed = Webhook(name="trade_feed")
+gateway = Kafka(
+    name="gateway",
+    bootstrap_servers="kafka.exchange.example:9092",
+    security_protocol="SASL_PLAINTEXT",
+    sasl_mechanism="SCRAM-SHA-512",
+    sasl_plain_username="quotes",
+    sasl_plain_password=secret["kafka"],
+)
+protobuf = Protobuf(
+    registry="confluent", url="https://schemas.exchange.example", username="quotes", password=secret["registry"]
+)
 Pair = regex("[A-Z]{3,5}-[A-Z]{3,5}")
 
 
-@source(feed.endpoint("trades"), disorder="1m", cdc="append")
+@source(
+    gateway.topic("trades", format=protobuf),
+    disorder="1m",
+    cdc="append",
+    preproc={"raw": ref("message[json]")},
+    env="production",
+)
+@source(feed.endpoint("trades"), disorder="1m", cdc="append", env="~production")
 @dataset
 class RawTrades:
     pair: Pair
@@ -124,6 +144,7 @@ def trade(pair, price, quantity, seconds):
     return {"pair": pair, "raw": raw, "received_at": matched_ms + 1000}
 
 
+ENV = "test"
 LOGS = [
     ("trade_feed", "trades", [
         trade("BTC-EUR", "100.50", "0.5", 10),

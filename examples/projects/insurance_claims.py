@@ -3,10 +3,10 @@
 A claim lists items; how often a policy has claimed each kind of item before is what tells fraud from bad luck.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Dict, List, Optional
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import CSV, S3, MySQL, Webhook, source
 from caraway.datasets import Count, Dataset, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous, struct
 from caraway.expr import col, now, var
@@ -17,6 +17,10 @@ from caraway.lib import inputs
 __owner__ = "claims@insurance.example"
 
 portal = Webhook(name="claims_portal")
+policies = MySQL.get("policies")  # registered on the server, with its password
+old_policies = S3(name="old_policies").bucket(
+    "insurance", path="policies/%Y-%m/*.csv.gz", format=CSV(delimiter=";"), spread="1d"
+)
 
 
 @struct
@@ -28,7 +32,23 @@ class Item:
     bought_in: Optional[int]
 
 
-@source(portal.endpoint("policy_events"), disorder="7d", cdc="append")
+@source(
+    old_policies,
+    disorder="30d",
+    cdc="append",
+    until=datetime(2025, 7, 1, tzinfo=UTC),
+    bounded=True,
+    idleness="1h",
+    env="production",
+)
+@source(
+    policies.table("events", cursor="id"),
+    disorder="7d",
+    cdc="append",
+    since=datetime(2025, 7, 1, tzinfo=UTC),
+    env="production",
+)
+@source(portal.endpoint("policy_events"), disorder="7d", cdc="append", env="~production")
 @dataset
 class PolicyEvents:
     policy: int
@@ -133,6 +153,7 @@ class Holder:
     days: Optional[int] = F(now().dt.since(col("started_at"), unit="day"))
 
 
+ENV = "test"
 LOGS = [
     ("claims_portal", "policy_events", [
         {"policy": 7, "event": "signed", "happened_at": "2025-12-20"},

@@ -6,20 +6,25 @@ Buyers edit their reviews, and listings change hands; what counts is what holds 
 from datetime import datetime
 from typing import List, Optional
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import HTTP, Certificate, Mongo, Webhook, sink, source
 from caraway.datasets import Average, Count, Dataset, Distinct, Min, dataset, field, pipeline
 from caraway.dtypes import Continuous, Hopping, between
 from caraway.expr import col
 from caraway.featuresets import feature as F
 from caraway.featuresets import featureset
+from caraway.integrations.aws import Secret
 from caraway.lib import inputs, meta
 
 __owner__ = "trust@market.example"
 
 market = Webhook(name="market")
+secret = Secret(arn="arn:aws:secretsmanager:eu-central-1:123456789012:secret:market")
+shop = Mongo(name="shop", host="shop.mongodb.example", db_name="shop", username="reader", password=secret["mongo"])
+badges = HTTP(name="badges", host="https://badges.market.example", healthz="/ok", ca_cert=Certificate(secret["ca"]))
 
 
-@source(market.endpoint("listings"), disorder="1d", cdc="upsert")
+@source(shop.collection("listings", cursor="changed"), disorder="1d", cdc="upsert", env="production")
+@source(market.endpoint("listings"), disorder="1d", cdc="upsert", env="~production")
 @dataset
 class Listings:
     listing: int = field(key=True)
@@ -52,6 +57,7 @@ class SellerReviews:
         return reviews.join(listings, how="inner", on=["listing"], fields=["seller"]).drop("listing")
 
 
+@sink(badges.path("/ratings", limit=50, headers={"X-Team": "trust"}), cdc="debezium", env="production")
 @dataset(index=True)
 class SellerRatings:
     seller: int = field(key=True)
@@ -108,6 +114,7 @@ class Seller:
     trusted: bool = F((col("reviews") >= 2) & (col("mean") >= 4.0) & (col("worst") > 2))
 
 
+ENV = "test"
 LOGS = [
     ("market", "listings", [
         {"listing": 1, "seller": 5, "cents": 1000, "listed_at": "2026-01-01"},

@@ -6,20 +6,38 @@ An open counts once a day, however often the mail program reports it; hours are 
 from datetime import datetime
 from typing import List, Optional
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import Avro, Kafka, PubSub, Redshift, Sample, Webhook, source
 from caraway.datasets import Count, Dataset, LastK, dataset, field, pipeline
 from caraway.dtypes import Continuous, Tumbling
 from caraway.expr import col, now
 from caraway.featuresets import feature as F
 from caraway.featuresets import featureset
+from caraway.integrations.aws import Secret
 from caraway.lib import inputs
 
 __owner__ = "letters@news.example"
 
 mailer = Webhook(name="mailer")
+secret = Secret(arn="arn:aws:secretsmanager:eu-central-1:123456789012:secret:letters")
+archive = Redshift(
+    name="archive",
+    db_name="letters",
+    host="redshift.news.example",
+    schema="public",
+    s3_access_role_arn="arn:aws:iam::123456789012:role/unload",
+)
+topics = PubSub(name="mail_events", project_id="news", service_account_key=secret["pubsub"])
+kafka = Kafka(
+    name="mail_kafka",
+    bootstrap_servers="kafka.news.example:9092",
+    security_protocol="PLAINTEXT",
+    sasl_mechanism="PLAIN",
+)
+registry = Avro(registry="confluent", url="https://schemas.news.example", token=secret["registry"])
 
 
-@source(mailer.endpoint("sent"), disorder="1d", cdc="append")
+@source(archive.table("sent", cursor="sent_at"), disorder="1d", cdc="append", every="1h", env="production")
+@source(mailer.endpoint("sent"), disorder="1d", cdc="append", env="~production")
 @dataset
 class Letters:
     reader: int
@@ -27,7 +45,15 @@ class Letters:
     sent_at: datetime
 
 
-@source(mailer.endpoint("opened"), disorder="2d", cdc="append")
+@source(topics.topic("opened", format="json"), disorder="2d", cdc="append", env="production")
+@source(
+    kafka.topic("opened", format=registry),
+    disorder="2d",
+    cdc="append",
+    sample=Sample(0.1, using=["reader"]),
+    env="shadow",
+)
+@source(mailer.endpoint("opened"), disorder="2d", cdc="append", env=["~production", "~shadow"])
 @dataset
 class RawOpens:
     reader: int
@@ -117,6 +143,7 @@ class Reader:
     good_time: bool = F((col("at_this_hour") > 0) & col("weekdays").list.contains(col("weekday")))
 
 
+ENV = "test"
 LOGS = [
     ("mailer", "sent", [
         {"reader": 1, "letter": "monday", "sent_at": "2026-01-05T05:00:00Z"},

@@ -9,7 +9,7 @@ from typing import List
 import numpy as np
 import pandas as pd
 
-from caraway.connectors import Webhook, source
+from caraway.connectors import S3, Webhook, source
 from caraway.datasets import Dataset, LastK, dataset, field, pipeline
 from caraway.dtypes import Continuous, Embedding
 from caraway.expr import col
@@ -21,9 +21,11 @@ __owner__ = "recommendations@shop.example"
 
 web = Webhook(name="shop_web")
 models = Webhook(name="shop_models")
+lake = S3(name="model_lake", role_arn="arn:aws:iam::123456789012:role/models")
 
 
-@source(models.endpoint("vectors"), disorder="1d", cdc="upsert")
+@source(lake.bucket("models", prefix="vectors", format="delta"), disorder="1d", cdc="native", env="production")
+@source(models.endpoint("vectors"), disorder="1d", cdc="upsert", env="~production")
 @dataset(index=True)
 class ProductVectors:
     product: int = field(key=True)
@@ -100,6 +102,7 @@ class Rank:
     show: bool = F(~col("seen") & (col("length") > 0.5))
 
 
+ENV = "test"
 LOGS = [
     ("shop_models", "vectors", [
         {"product": 10, "vector": [1.0, 0.0, 0.0], "trained_at": "2026-01-01"},

@@ -36,6 +36,8 @@ class Results:
     text: str
     product: int
     position: int
+    page: int
+    column: int
     clicked: bool
     at: datetime
 
@@ -48,6 +50,8 @@ class Results:
             .dropnull("product", "position")
             .assign(
                 text=col("text").str.lower().astype(str),
+                page=((col("position") - 1) // 10).astype(int),
+                column=((col("position") - 1) % 5).astype(int),
                 clicked=(col("product") == col("clicked")).fillnull(False).astype(bool),
             )
         )

@@ -1,11 +1,21 @@
 """Each project of `examples/projects/` works as its author says it does."""
 
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from types import ModuleType
+
 import pandas as pd
 import pytest
 
 from caraway.client.arguments import gather
+from caraway.dtypes import types
+from caraway.expr import nodes
+from caraway.expr.nodes import NumberFunction, TimeUnit
+from caraway.graph import operators, sources, specs, windows
 from caraway.graph.envs import for_env
-from caraway.graph.validation import validate
+from caraway.graph.specs import Graph
+from caraway.graph.validation import validate, validate_placement
 from caraway.graph.wire import decode_graph, encode_graph
 from caraway.testing import MockClient
 from tests.projects import FOLDER, NAMES, Project, differences, load
@@ -44,13 +54,64 @@ def test_rows_may_come_one_by_one_and_last_first(project: Project, client: MockC
     assert not _wrong(project, client)
 
 
-def test_definitions_survive_the_wire(project: Project) -> None:
-    graph = for_env(gather(project.datasets, project.featuresets), project.env)
+def test_definitions_survive_the_wire_and_are_valid_in_each_environment(project: Project) -> None:
+    graph = gather(project.datasets, project.featuresets)
     data = encode_graph(graph)
     received = decode_graph(data)
     assert received == graph
     assert encode_graph(received) == data
-    validate(received)
+    for env in {project.env, None if project.env is None else "another", *_named_envs(graph)}:
+        validate_placement(received, env)
+        validate(for_env(received, env))
+
+
+def _named_envs(graph: Graph) -> set[str]:
+    selectors = [source.env for dataset in graph.datasets for source in dataset.sources]
+    selectors += [pipeline.env for dataset in graph.datasets for pipeline in dataset.pipelines]
+    selectors += [sink.env for dataset in graph.datasets for sink in dataset.sinks]
+    selectors += [extractor.env for featureset in graph.featuresets for extractor in featureset.extractors]
+    return {name.removeprefix("~") for selector in selectors for name in selector}
+
+
+# Not the business of any project: geometry of other kinds than spheres, and the smallest and largest units of time.
+UNUSED = {
+    NumberFunction.TAN,
+    NumberFunction.ARCCOS,
+    NumberFunction.ARCTAN,
+    TimeUnit.YEAR,
+    TimeUnit.MONTH,
+    TimeUnit.MICROSECOND,
+}
+
+
+def test_together_the_projects_use_all_of_the_api() -> None:
+    used = {part for name in NAMES for part in _parts(gather(load(name).datasets, load(name).featuresets))}
+    known = {part for module in (nodes, operators, windows, sources, specs, types) for part in _vocabulary(module)}
+    assert {str(part) for part in known - used - UNUSED} == set()
+    assert {str(part) for part in UNUSED & used} == set()
+
+
+def _parts(value: object) -> Iterator[object]:
+    """Give the classes and members of enumerations that a value is made of."""
+    if isinstance(value, Enum):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _parts(item)
+    elif is_dataclass(value):
+        yield type(value)
+        for field in fields(value):
+            yield from _parts(getattr(value, field.name))
+
+
+def _vocabulary(module: ModuleType) -> Iterator[object]:
+    """Give the dataclasses of a module and the members of its enumerations."""
+    for found in vars(module).values():
+        if isinstance(found, type) and found.__module__ == module.__name__:
+            if issubclass(found, Enum):
+                yield from found
+            elif is_dataclass(found):
+                yield found
 
 
 def test_each_project_is_listed_in_the_readme() -> None:
