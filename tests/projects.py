@@ -127,7 +127,7 @@ def differences(answer: pd.DataFrame, ask: Ask, tolerance: float = 0.0) -> list[
         if len(columns[name]) != len(expected):
             wrong.append(f"{name}: {len(columns[name])} rows, expected {len(expected)}")
         wrong += [
-            f"{name} at {ask.at}, row {row}: {got!r}, expected {want!r}"
+            f"{name} at {ask.at or 'now'}, row {row}: {got!r}, expected {want!r}"
             for row, (got, want) in enumerate(zip(columns[name], expected, strict=False))
             if not _same(got, want, tolerance)
         ]

@@ -18,7 +18,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.validation import validate, validate_placement
 from caraway.graph.wire import decode_graph, encode_graph
 from caraway.testing import MockClient
-from tests.projects import FOLDER, NAMES, Project, differences, load
+from tests.projects import FOLDER, NAMES, Ask, Project, differences, load
 
 
 @pytest.fixture
@@ -117,3 +117,27 @@ def _vocabulary(module: ModuleType) -> Iterator[object]:
 def test_each_project_is_listed_in_the_readme() -> None:
     text = (FOLDER / "README.md").read_text()
     assert [name for name in NAMES if f"[{name}]({name}.py)" not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("got", "told"),
+    [
+        ([1.0, None], []),
+        ([1.0, pd.NA], []),
+        ([1, None], ["F.x at now, row 0: 1, expected 1.0"]),
+        ([1.5, None], ["F.x at now, row 0: 1.5, expected 1.0"]),
+        ([1.0, 0.0], ["F.x at now, row 1: 0.0, expected None"]),
+        ([1.0], ["F.x: 1 rows, expected 2"]),
+    ],
+)
+def test_an_answer_that_differs_is_told(got: list[object], told: list[str]) -> None:
+    ask = Ask(at=None, inputs={"F.k": [1, 2]}, outputs=["F.x"], expected={"F.x": [1.0, None]})
+    assert differences(pd.DataFrame({"F.x": pd.Series(got, dtype=object)}), ask) == told
+    assert differences(pd.DataFrame({"F.y": got}), ask) == ["columns ['F.y'], expected ['F.x']"]
+
+
+def test_floats_may_differ_by_a_tolerance_inside_of_lists_and_structs_too() -> None:
+    ask = Ask(at=None, inputs={"F.k": [1]}, outputs=["F.x"], expected={"F.x": [[{"a": 1.0}]]})
+    answer = pd.DataFrame({"F.x": [[{"a": 1.25}]]})
+    assert differences(answer, ask, tolerance=0.25) == []
+    assert len(differences(answer, ask, tolerance=0.2)) == 1
