@@ -233,4 +233,14 @@ ASKS = [
         "outputs": ["Enrolment.evenings", "Enrolment.ever_late", "Enrolment.write_to"],
         "expected": {"Enrolment.evenings": [1], "Enrolment.ever_late": [True], "Enrolment.write_to": [True]},
     },
+    {
+        "at": None,
+        "inputs": {"Enrolment.student": [1, 2], "Enrolment.course": ["algebra", "algebra"]},
+        "outputs": ["Enrolment.first_points", "Enrolment.last_late", "Enrolment.gain"],
+        "expected": {
+            "Enrolment.first_points": [[6, 9], [3]],
+            "Enrolment.last_late": [[False, True, False], [True]],
+            "Enrolment.gain": [3, 0],
+        },
+    },
 ]

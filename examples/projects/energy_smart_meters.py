@@ -166,4 +166,11 @@ ASKS = [
         "outputs": ["Meter.kwh", "Meter.load", "Meter.hour_sin"],
         "expected": {"Meter.kwh": [0.75], "Meter.load": [1.5], "Meter.hour_sin": [math.sin(11 * math.pi / 12)]},
     },
+    {
+        # The last reading, of a quarter past eleven, closed the hour before it.
+        "at": None,
+        "inputs": {"Meter.meter": [2, 3]},
+        "outputs": ["Meter.transformer", "Meter.limit_kw", "Meter.load"],
+        "expected": {"Meter.transformer": ["T1", None], "Meter.limit_kw": [4.0, 0.0], "Meter.load": [2.5, 0.0]},
+    },
 ]

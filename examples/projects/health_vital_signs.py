@@ -3,7 +3,7 @@
 The features make an early warning score that calls a doctor; it must not be fooled by a sensor that fell off.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Optional
 
 import pandas as pd
@@ -236,6 +236,18 @@ ASKS = [
             "Bed.hours_here": [0, 3],
             "EarlyWarning.pulse_high": [None, 70.0],
             "EarlyWarning.score": [0, 3],
+        },
+    },
+    {
+        "at": None,
+        "inputs": {"Bed.bed": [1, 2, 3]},
+        "outputs": ["Bed.age", "Bed.oxygen_given", "Bed.since", "EarlyWarning.patient", "EarlyWarning.values"],
+        "expected": {
+            "Bed.age": [30, 40, None],
+            "Bed.oxygen_given": [False, True, False],
+            "Bed.since": [datetime(2026, 1, 5, 9, tzinfo=UTC), datetime(2026, 1, 5, 6, tzinfo=UTC), None],
+            "EarlyWarning.patient": [702, 701, None],
+            "EarlyWarning.values": [0, 0, 0],
         },
     },
 ]

@@ -3,7 +3,7 @@
 The features plan maintenance, and stop a spindle before its bearing breaks.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import List, Optional
 
 from caraway.connectors import Webhook, source
@@ -193,5 +193,20 @@ ASKS = [
         "inputs": {"Machine.machine": ["lathe"]},
         "outputs": ["Machine.last", "Machine.programme"],
         "expected": {"Machine.last": [[{"mean": 1.0, "peak": 4.0, "samples": 3}]], "Machine.programme": ["steel"]},
+    },
+    {
+        "at": None,
+        "inputs": {"Machine.machine": ["lathe", "press"]},
+        "outputs": ["Machine.parts", "Machine.normal"],
+        "expected": {
+            "Machine.parts": [
+                [
+                    {"name": "bearing", "fitted": datetime(2025, 12, 26, tzinfo=UTC)},
+                    {"name": "bearing", "fitted": datetime(2026, 1, 1, tzinfo=UTC)},
+                ],
+                [],
+            ],
+            "Machine.normal": [2.0, 0.0],
+        },
     },
 ]

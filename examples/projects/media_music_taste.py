@@ -170,4 +170,10 @@ ASKS = [
             "Listener.narrow": [True, False, False],
         },
     },
+    {
+        "at": None,
+        "inputs": {"Candidate.user": [1, 1], "Candidate.track": ["thunder", "demo tape"]},
+        "outputs": ["Candidate.artist", "Candidate.vector"],
+        "expected": {"Candidate.artist": ["acdc", None], "Candidate.vector": [[0.0, 1.0, 0.0], None]},
+    },
 ]

@@ -4,7 +4,8 @@ The features sort the results for somebody who looks for a flat, and show seller
 """
 
 import math
-from datetime import date, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal as PythonDecimal
 from typing import Optional
 
 from caraway.connectors import Webhook, source
@@ -215,5 +216,17 @@ ASKS = [
         "inputs": {"Flat.listing": [1, 2, 9], "Searcher.office": [{"lat": 47.0, "lon": 15.0}] * 3},
         "outputs": ["Commute.km", "Commute.near"],
         "expected": {"Commute.km": [0.0, math.tau * EARTH_KM / 360, None], "Commute.near": [True, False, False]},
+    },
+    {
+        # Each as it is by now; the first price is of the first version, offered or not.
+        "at": None,
+        "inputs": {"Flat.listing": [1, 4, 5]},
+        "outputs": ["Flat.place", "Flat.thousands", "Flat.first_price", "Flat.first_seen"],
+        "expected": {
+            "Flat.place": [{"lat": 47.0, "lon": 15.0}] * 3,
+            "Flat.thousands": [PythonDecimal("180.5"), None, PythonDecimal("999.0")],
+            "Flat.first_price": [PythonDecimal("200.0"), None, PythonDecimal("999.0")],
+            "Flat.first_seen": [datetime(2026, 1, 5, 8, 30, tzinfo=UTC), None, datetime(2026, 2, 3, 8, 30, tzinfo=UTC)],
+        },
     },
 ]

@@ -245,4 +245,15 @@ ASKS = [
             "Person.has_profile": [True, False],
         },
     },
+    {
+        "at": None,
+        "inputs": {"Person.person": [7, 9], "Match.opening": [3, 9]},
+        "outputs": ["Person.names", "Match.employer", "Match.closed", "Match.fit"],
+        "expected": {
+            "Person.names": [["python", "Till"], []],
+            "Match.employer": ["shop", "?"],
+            "Match.closed": [False, True],
+            "Match.fit": [1.0, 0.0],
+        },
+    },
 ]

@@ -3,7 +3,7 @@
 The features serve dispatch: who cancels a lot gets fewer offers, and a new driver gets the benefit of the doubt.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Optional
 
 from caraway.connectors import Webhook, source
@@ -161,5 +161,15 @@ ASKS = [
         "inputs": {"Match.driver": [1], "Match.rider": [51]},
         "outputs": ["Match.offers", "Match.drop_rate"],
         "expected": {"Match.offers": [2], "Match.drop_rate": [0.5]},
+    },
+    {
+        "at": None,
+        "inputs": {"Match.driver": [2, 9], "Match.rider": [51, 9]},
+        "outputs": ["Match.first_offer", "Match.offers", "Match.endings"],
+        "expected": {
+            "Match.first_offer": [datetime(2026, 2, 6, 10, tzinfo=UTC), None],
+            "Match.offers": [0, 0],
+            "Match.endings": [["dropped_by_driver"], []],
+        },
     },
 ]

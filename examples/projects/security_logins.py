@@ -3,7 +3,7 @@
 The features decide whether a login needs a second factor.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import List, Optional
 
 from caraway.connectors import Kafka, Webhook, sink, source
@@ -157,7 +157,7 @@ class Login:
 class Challenge:
     """What the login page asks."""
 
-    seen: datetime = F(Login.device_seen, default=datetime.fromisoformat("1970-01-01T00:00:00+00:00"))
+    seen: datetime = F(Login.device_seen, default=datetime(1970, 1, 1, tzinfo=UTC))
     points: int = F(Login.points)
     known_for_days: int = F(now().dt.since_epoch("day") - col("seen").dt.since_epoch("day"))
     second_factor: bool = F((col("points") >= 3) | (col("known_for_days") > 10_000))
@@ -230,6 +230,16 @@ ASKS = [
             "Challenge.points": [1, 0],
             "Challenge.known_for_days": [0, 4],
             "Challenge.second_factor": [False, False],
+        },
+    },
+    {
+        "at": None,
+        "inputs": {"Login.user": ["ann", "bob"], "Login.device": ["laptop", "tablet"], "Login.network": ["x", "x"]},
+        "outputs": ["Login.device_seen", "Challenge.seen", "Login.failed"],
+        "expected": {
+            "Login.device_seen": [datetime(2026, 1, 1, 8, tzinfo=UTC), None],
+            "Challenge.seen": [datetime(2026, 1, 1, 8, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC)],
+            "Login.failed": [0, 0],
         },
     },
 ]

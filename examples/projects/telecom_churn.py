@@ -3,7 +3,7 @@
 The features pick the customers who get an offer before they ask for their number to be moved.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Dict, Optional
 
 import pandas as pd
@@ -197,5 +197,15 @@ ASKS = [
         "inputs": {"Customer.customer": [ANN]},
         "outputs": ["Customer.best_network", "Customer.free_to_go", "Customer.risk"],
         "expected": {"Customer.best_network": [4], "Customer.free_to_go": [False], "Customer.risk": [0.5]},
+    },
+    {
+        "at": None,
+        "inputs": {"Customer.customer": [ANN, BOB, CY]},
+        "outputs": ["Customer.used", "Customer.data_left", "Customer.last_call"],
+        "expected": {
+            "Customer.used": [{"data_gb": 12, "roaming_gb": 1}, {}, None],
+            "Customer.data_left": [-2, 10, None],
+            "Customer.last_call": [datetime(2026, 3, 3, 10, tzinfo=UTC), datetime(2026, 3, 14, 10, tzinfo=UTC), None],
+        },
     },
 ]

@@ -187,4 +187,11 @@ ASKS = [
             "Night.factor": [1.0],
         },
     },
+    {
+        # The booking of the 20th is the newest: nothing has closed its hour yet.
+        "at": None,
+        "inputs": {"Night.hotel": ["Post"], "Night.night": [date(2026, 8, 15)]},
+        "outputs": ["Night.rooms", "Night.sold", "Night.occupancy"],
+        "expected": {"Night.rooms": [8], "Night.sold": [2], "Night.occupancy": [0.25]},
+    },
 ]
