@@ -17,7 +17,7 @@ from caraway.dtypes.verifying import verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_compiler import compile_as, reason_of
 from caraway.expr.polars_values import from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import promotes
@@ -52,7 +52,7 @@ def evaluate(
         # With a column of the frame beside it a constant is repeated for each row.
         computed = rows.with_columns(compile_as(node, dtype, schema, now=now).alias(RESULT))[RESULT]
     except (InvalidInputError, PolarsError) as error:
-        raise InvalidInputError(f"{print_node(node)}: {error}") from None
+        raise InvalidInputError(f"{print_node(node)}: {reason_of(error)}") from None
     return _shown(_checked(from_polars(computed, dtype), node, dtype), dtype, parse=parse)
 
 

@@ -58,6 +58,11 @@ def compile_as(
     return widened(compile_node(node, _scope(schema, now)), found, dtype)
 
 
+def reason_of(error: Exception) -> str:
+    """Tell why an evaluation failed, without the form of the expression that polars adds: users know it in ours."""
+    return str(error).partition("\n\nThis error occurred in the following expression")[0]
+
+
 def _scope(schema: Mapping[str, DataType], now: pl.Expr | int | None) -> Scope:
     moment = pl.lit(now, dtype=pl.Int64).cast(INSTANT) if isinstance(now, int) else now
     return Scope(schema=schema, now=moment)

@@ -28,7 +28,7 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_compiler import compile_as, reason_of
 from caraway.expr.polars_values import from_polars, to_polars
 from caraway.expr.references import columns_of
 from caraway.graph.batches import Batch, Stage, Typed, member, without_nan
@@ -226,7 +226,7 @@ def _evaluated(
             try:
                 values += _run(node, wanted, columns, [position], now_us)
             except (pl.exceptions.PolarsError, InvalidInputError) as error:
-                errors[position] = str(error)
+                errors[position] = reason_of(error)
         batch.refuse(stage, name, errors)
         return values
 

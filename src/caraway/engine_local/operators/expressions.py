@@ -19,7 +19,7 @@ from caraway.dtypes.values import cast
 from caraway.engine_local.operators.columns import keep
 from caraway.engine_local.tables import Relation, Table, Version
 from caraway.errors import InvalidInputError
-from caraway.expr.polars_compiler import compile_as
+from caraway.expr.polars_compiler import compile_as, reason_of
 from caraway.expr.polars_values import from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.graph.operators import Assign, AssignedColumn, Filter
@@ -71,9 +71,9 @@ def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, DataType]) 
         inputs = [to_polars(name, [version.row[name] for version in versions], schema[name]) for name in roots]
         try:
             results = pl.DataFrame([rows, *inputs]).select(pl.col(ROW), *compiled)
-        except pl.exceptions.PolarsError as error:
+        except (pl.exceptions.PolarsError, InvalidInputError) as error:
             spelled = ", ".join(print_node(column.expr) for column in columns)
-            raise InvalidInputError(f"{spelled} can't be computed: {error}") from error
+            raise InvalidInputError(f"{spelled} can't be computed: {reason_of(error)}") from error
         return [from_polars(results[str(position)], column.dtype) for position, column in enumerate(columns)]
 
     return evaluate
