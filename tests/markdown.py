@@ -47,20 +47,21 @@ def run_page(page: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Modul
     Raises:
         AssertionError: A block prints something else than the text below it says.
     """
-    found = blocks(page)
+    code = blocks(page)
     name = f"page_{page.stem}"
     path = folder / f"{name}.py"
     lines: list[str] = []
-    for block in found:
+    for block in code:
         lines += [""] * (block.line - 1 - len(lines)) + block.code.splitlines()
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     module = ModuleType(name)
     module.__file__ = str(path)
     monkeypatch.setitem(sys.modules, name, module)
-    for block in found:
+    for block in code:
         with redirect_stdout(StringIO()) as printed:
             exec(compile("\n" * (block.line - 1) + block.code, path, "exec"), vars(module))  # noqa: S102 (our own page)
-        assert _trimmed(printed.getvalue()) == _trimmed(block.output), f"{page}, line {block.line}"
+        found, told = _trimmed(printed.getvalue()), _trimmed(block.output)
+        assert found == told, "\n".join([f"{page}, line {block.line} prints:", *found, "but the page says:", *told])
     return module
 
 

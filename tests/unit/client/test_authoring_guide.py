@@ -1,7 +1,4 @@
-import importlib.util
 import json
-import re
-import sys
 from pathlib import Path
 
 import httpx
@@ -9,11 +6,10 @@ import pytest
 
 from caraway.graph.validation import validate
 from caraway.graph.wire import decode_commit
-
-GUIDE = Path(__file__).parents[3] / "docs" / "authoring.md"
+from tests.markdown import DOCS, run_page
 
 ANSWERS = {
-    "/api/v1/commit": {"summary": ["done\n"]},
+    "/api/v1/commit": {"summary": [""]},
     "/api/v1/log": {},
     "/api/v1/query": {"Shopper.spent": [142.5], "Shopper.rich": [False]},
     "/api/v1/dataset/LastOrder/lookup": {"found": [True], "data": {"product": ["cup"], "large": [True]}},
@@ -29,16 +25,7 @@ def test_the_code_of_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     real, transport = httpx.Client, httpx.MockTransport(answer)
     monkeypatch.setattr(httpx, "Client", lambda **options: real(**{**options, "transport": transport}))
-    blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    # As a module, so that the source of its functions can be found.
-    path = tmp_path / "authoring_guide.py"
-    path.write_text("\n".join(blocks))
-    spec = importlib.util.spec_from_file_location("authoring_guide", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "authoring_guide", module)
-    spec.loader.exec_module(module)
+    run_page(DOCS / "authoring.md", tmp_path, monkeypatch)
 
     assert asked.keys() == ANSWERS.keys()
     graph = decode_commit(asked["/api/v1/commit"]).graph

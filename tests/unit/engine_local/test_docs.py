@@ -1,11 +1,14 @@
 """The code in docs/local_engine.md runs."""
 
-import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[3] / "docs" / "local_engine.md"
+import pytest
+
+from tests.markdown import DOCS, blocks, run_page
+
+PAGE = DOCS / "local_engine.md"
 
 
-def test_the_code_of_the_page_runs() -> None:
-    (code,) = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    exec(compile(code, str(PAGE), "exec"), {})  # noqa: S102 - our own page
+def test_the_code_of_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert blocks(PAGE)
+    run_page(PAGE, tmp_path, monkeypatch)
