@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
+import pandas as pd
+
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, DataType, type_name
@@ -13,6 +15,9 @@ from caraway.expr.printer import print_node
 from caraway.graph.sources import Computed, Constant
 from caraway.graph.sources import Ref as RefSpec
 from caraway.lib.shipping import python_function
+
+# A function of the batch.
+OfFrame = Callable[[pd.DataFrame], Any]
 
 
 class Ref:
@@ -37,9 +42,7 @@ class Ref:
 class Eval:
     """A column that is computed from the payload, by an expression or a function from frame to Series."""
 
-    def __init__(
-        self, eval_type: Expr | TypedExpr | Callable[..., Any], schema: Mapping[str, Any] | None = None
-    ) -> None:
+    def __init__(self, eval_type: Expr | TypedExpr | OfFrame, schema: Mapping[str, Any] | None = None) -> None:
         if not isinstance(eval_type, (Expr, TypedExpr)) and not callable(eval_type):
             raise DefinitionTypeError(
                 f"eval takes an expression or a function, not {type(eval_type).__name__} {eval_type!r}"
@@ -75,8 +78,8 @@ class Eval:
 
 
 # What `preproc` and `where` take; any other object is a constant.
-PreProcValue = Ref | Eval | Any
-WhereValue = Eval | Callable[..., Any]
+PreProcValue = Ref | Eval | str | bool | int | float | datetime
+WhereValue = Eval | OfFrame
 
 
 def ref(name: str) -> Ref:
@@ -92,7 +95,7 @@ def ref(name: str) -> Ref:
 
 
 def eval(  # noqa: A001 (the API's name)
-    eval_type: Expr | TypedExpr | Callable[..., Any], schema: Mapping[str, Any] | None = None
+    eval_type: Expr | TypedExpr | OfFrame, schema: Mapping[str, Any] | None = None
 ) -> Eval:
     """Compute a column.
 

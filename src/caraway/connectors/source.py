@@ -31,7 +31,7 @@ def source(  # noqa: PLR0917 (the API's signature)
     since: datetime | None = None,
     until: datetime | None = None,
     env: EnvSelector = None,
-    preproc: dict[str, PreProcValue] | None = None,
+    preproc: Mapping[str, PreProcValue] | None = None,
     bounded: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
     idleness: str | None = None,
     where: WhereValue | None = None,
@@ -139,7 +139,7 @@ def _checked_idleness(label: str, *, bounded: object, idleness: str | None) -> s
 
 
 def _checked_preproc(
-    label: str, connector: DataConnector, preproc: dict[str, PreProcValue] | None
+    label: str, connector: DataConnector, preproc: Mapping[str, PreProcValue] | None
 ) -> dict[str, PreProcValue] | None:
     if preproc is None:
         return None

@@ -317,7 +317,7 @@ class Node:
         other.count_out_edge()
         return node
 
-    def __add__(self, other: object) -> "Node":
+    def __add__(self, other: "Node") -> "Node":
         """Give the rows of both sides, duplicates kept.
 
         Raises:
