@@ -1,8 +1,12 @@
 """The reference: its code runs and prints what it says, nothing public is left out, and links lead somewhere."""
 
+import ast
+import dataclasses
 import inspect
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +15,13 @@ import caraway.datasets
 import caraway.dtypes
 import caraway.featuresets
 import caraway.lib
-from caraway.connectors import DataSource
-from caraway.datasets import AggregateType, GroupBy
+from caraway.connectors import DataSource, sink, source
+from caraway.connectors.settings import Settings
+from caraway.datasets import AggregateType, GroupBy, dataset, field, index, pipeline
 from caraway.datasets.nodes import Node
 from caraway.dtypes import windows
+from caraway.featuresets import extractor, feature
+from caraway.lib import bucketize, expectations, meta
 from caraway.plan.limits import UNSUPPORTED
 from tests.markdown import DOCS, blocks, dead_links, linked_files, run_page
 
@@ -104,6 +111,63 @@ def test_every_public_name_is_told_of(package: object) -> None:
     told = set(re.findall(r"\w+", "\n".join(page.read_text(encoding="utf-8") for page in PAGES)))
     names = set(getattr(package, "__all__"))  # noqa: B009 (of any module)
     assert sorted(names - told - WITHOUT_A_WORD) == []
+
+
+# What is documented by a signature, beside classes; with it the parameters that a user doesn't write.
+FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
+    **{f.__name__: (f, set()) for f in (source, sink, field, bucketize, meta)},
+    "dataset": (dataset, {"cls"}),
+    "index": (index, {"obj"}),
+    "pipeline": (pipeline, {"function"}),
+    "expectations": (expectations, {"obj"}),
+    "extractor": (extractor, {"function", "depends_on"}),
+    "feature": (feature, set()),
+    "join": (Node.join, {"self"}),
+    "transform": (Node.transform, {"self"}),
+}
+CLASSES: dict[str, type] = {
+    name: cls
+    for package in (caraway.datasets, caraway.dtypes, caraway.connectors)
+    for name, cls in inspect.getmembers(package, inspect.isclass)
+    if issubclass(cls, (AggregateType, Settings)) or cls.__module__ == windows.__name__
+}
+
+
+def _signatures(page: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """Give the signatures that stand on a page as parameters and defaults; `...` for none."""
+    for name, text in re.findall(r"`@?(\w+)\(([^`]*)\)(?: -> \w+)?`", page.read_text(encoding="utf-8")):
+        if name in FUNCTIONS or name in CLASSES:
+            try:
+                definition = ast.parse(f"def f({text}): ...").body[0]
+            except SyntaxError:
+                continue
+            assert isinstance(definition, ast.FunctionDef)
+            given = definition.args.args
+            # One with types is a signature, others are examples of use.
+            if given and given[-1].annotation is not None:
+                defaults = [ast.literal_eval(default) for default in definition.args.defaults]
+                values = [...] * (len(given) - len(defaults)) + defaults
+                yield name, {a.arg: value for a, value in zip(given, values, strict=True) if a.arg != "reference"}
+
+
+def _parameters(name: str) -> dict[str, object]:
+    if name in FUNCTIONS:
+        function, unwritten = FUNCTIONS[name]
+        parameters = inspect.signature(function).parameters.values()
+        named = [p for p in parameters if p.kind is not p.VAR_POSITIONAL and p.name not in unwritten]
+        return {p.name: ... if p.default is p.empty else p.default for p in named}
+    cls = CLASSES[name]
+    if issubclass(cls, Settings):
+        return {setting: getattr(cls, setting, ...) for setting in cls._kinds}
+    assert dataclasses.is_dataclass(cls)
+    return {f.name: ... if f.default is dataclasses.MISSING else f.default for f in dataclasses.fields(cls)}
+
+
+def test_signatures_are_those_of_the_code() -> None:
+    told = [(_id(page), *found) for page in PAGES for found in _signatures(page)]
+    assert [(page, name, given) for page, name, given in told if given != _parameters(name)] == []
+    abstract = {"AggregateType", "DataSource"}
+    assert {*FUNCTIONS, *CLASSES} - {name for _, name, _ in told} - abstract == set()
 
 
 def test_the_index_leads_to_every_page() -> None:
