@@ -18,7 +18,6 @@ from caraway.datasets.dataset import Dataset, dataset, index
 from caraway.datasets.fields import Field, field
 from caraway.datasets.groups import GroupBy
 from caraway.datasets.legacy import OnDemand, Summary, Visitor, on_demand
-from caraway.datasets.nodes import Node
 from caraway.datasets.pipelines import Pipeline, pipeline
 from caraway.graph.operators import Aggregate, Dedup, Explode, Filter, First, Join, Transform
 from caraway.graph.operators import Union as Union_
@@ -42,7 +41,6 @@ __all__ = [
     "LastK",
     "Max",
     "Min",
-    "Node",
     "OnDemand",
     "Pipeline",
     "Quantile",

@@ -18,6 +18,7 @@ from caraway.graph.trees import datasets_read
 from caraway.graph.windows import HoppingWindow
 
 if TYPE_CHECKING:
+    from caraway.datasets.dataset import Dataset
     from caraway.datasets.nodes import Node
 
 
@@ -35,7 +36,7 @@ class GroupBy:
         self._window = None if window is None else window_spec(window)
         group_keys(self._keys, node.node_schema, datasets_read(node.node_operator))
 
-    def first(self) -> "Node":
+    def first(self) -> "Dataset":
         """Keep the oldest row of each group: a dataset keyed by the grouping columns.
 
         Raises:
@@ -45,7 +46,7 @@ class GroupBy:
         self._require_no_window("first")
         return self._node.add_step(First(of=self._node.node_operator, keys=self._keys))
 
-    def latest(self) -> "Node":
+    def latest(self) -> "Dataset":
         """Keep the newest row of each group: a dataset keyed by the grouping columns.
 
         Raises:
@@ -65,7 +66,7 @@ class GroupBy:
         along: str | Field | None = None,
         emit: Emit | Literal["eager", "final"] = "eager",
         **named: AggregateType,
-    ) -> "Node":
+    ) -> "Dataset":
         """Compute aggregates over the rows of each group: `aggregate(total=Sum(of="amount", window=Continuous("1d")))`.
 
         Args:

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 import pandas as pd
 
@@ -94,7 +94,7 @@ class Node:
         """Take note of a step that takes the rows of this one."""
         self._out_edges += 1
 
-    def add_step(self, operator: Operator) -> "Node":
+    def add_step(self, operator: Operator) -> "Dataset":
         """Put an operator of one input, which is this node's, behind it.
 
         Raises:
@@ -102,9 +102,9 @@ class Node:
         """
         node = Node(operator, step_schema(operator, self._schema))
         self.count_out_edge()
-        return node
+        return _as_dataset(node)
 
-    def filter(self, func: Expr | Callable[[pd.DataFrame], Any]) -> "Node":
+    def filter(self, func: Expr | Callable[[pd.DataFrame], Any]) -> "Dataset":
         """Keep the rows for which an expression, or a function of the frame, is true.
 
         Raises:
@@ -118,10 +118,10 @@ class Node:
         return self.add_step(FilterFunction(of=self._operator, function=_function("filter", func)))
 
     @overload
-    def assign(self, **columns: TypedExpr) -> "Node": ...
+    def assign(self, **columns: TypedExpr) -> "Dataset": ...
     @overload
-    def assign(self, name: Name, dtype: Any, func: Callable[[pd.DataFrame], Any], /) -> "Node": ...  # noqa: ANN401 (an annotation is any object)
-    def assign(self, *args: Any, **columns: Any) -> "Node":
+    def assign(self, name: Name, dtype: Any, func: Callable[[pd.DataFrame], Any], /) -> "Dataset": ...  # noqa: ANN401 (an annotation is any object)
+    def assign(self, *args: Any, **columns: Any) -> "Dataset":
         """Add value columns, or replace them: `assign(total=(col("a") + col("b")).astype(float))`.
 
         All expressions see the input, not each other. The other form is `assign("total", float, function)`, of a
@@ -145,7 +145,7 @@ class Node:
         assigned = tuple(assigned_column(name, value) for name, value in columns.items())
         return self.add_step(Assign(of=self._operator, columns=assigned))
 
-    def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Node":  # noqa: ANN401 (checked here)
+    def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Dataset":  # noqa: ANN401 (checked here)
         column = column_name("assign", name)
         if not callable(func):
             hint = f"; an expression goes by keyword: {column}=expression.astype(...)" if isinstance(func, Expr) else ""
@@ -154,7 +154,7 @@ class Node:
         function = _function(f"assign: column {column}", func)
         return self.add_step(AssignFunction(of=self._operator, column=column, dtype=declared, function=function))
 
-    def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Node":
+    def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Dataset":
         """Apply a function of the frame that gives a frame with as many rows.
 
         Args:
@@ -171,7 +171,7 @@ class Node:
         function = _function("transform", func)
         return self.add_step(Transform(of=self._operator, function=function, columns=columns))
 
-    def select(self, *args: Name | Names, columns: Names | None = None) -> "Node":
+    def select(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Keep the keys, the timestamp and the named columns.
 
         Raises:
@@ -181,10 +181,10 @@ class Node:
         require_not_terminal(self._schema, "select")
         if len({*names, self._schema.timestamp}) == len(self._schema.columns):
             warnings.warn("select: all columns are selected, so it has no effect", stacklevel=2)
-            return self
+            return _as_dataset(self)
         return self.add_step(Select(of=self._operator, columns=names))
 
-    def drop(self, *args: Name | Names, columns: Names | None = None) -> "Node":
+    def drop(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Leave out value columns.
 
         Raises:
@@ -192,7 +192,7 @@ class Node:
         """
         return self.add_step(Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
-    def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Node":
+    def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Leave out rows with a null in one of the columns, which are no longer optional then.
 
         Without names these are all optional columns.
@@ -207,7 +207,7 @@ class Node:
             names = tuple(name for name, dtype in self._schema.columns.items() if is_optional(dtype))
         return self.add_step(DropNull(of=self._operator, columns=tuple(dict.fromkeys(names))))
 
-    def rename(self, columns: Mapping[Any, Name]) -> "Node":
+    def rename(self, columns: Mapping[Any, Name]) -> "Dataset":
         """Rename columns, one after the other; keys and timestamp keep their role.
 
         Raises:
@@ -218,7 +218,7 @@ class Node:
         pairs = tuple((column_name("rename", old), column_name("rename", new)) for old, new in columns.items())
         return self.add_step(Rename(of=self._operator, pairs=pairs))
 
-    def explode(self, *args: Name | Names, columns: Names | None = None) -> "Node":
+    def explode(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
         """Make a row of each element of list columns, which are walked in lock-step; an empty list gives a null.
 
         Raises:
@@ -227,7 +227,7 @@ class Node:
         """
         return self.add_step(Explode(of=self._operator, columns=required_names("explode", args, columns)))
 
-    def dedup(self, *args: Name, by: Name | Names | None = None, window: Tumbling | Session | None = None) -> "Node":
+    def dedup(self, *args: Name, by: Name | Names | None = None, window: Tumbling | Session | None = None) -> "Dataset":
         """Keep the last row of each group of duplicates.
 
         Args:
@@ -251,10 +251,10 @@ class Node:
         return self.add_step(Dedup(of=self._operator, by=names, window=spec))
 
     @overload
-    def changelog(self, *, delete: Name) -> "Node": ...
+    def changelog(self, *, delete: Name) -> "Dataset": ...
     @overload
-    def changelog(self, *, insert: Name) -> "Node": ...
-    def changelog(self, *, delete: Name | None = None, insert: Name | None = None, **_others: object) -> "Node":
+    def changelog(self, *, insert: Name) -> "Dataset": ...
+    def changelog(self, *, delete: Name | None = None, insert: Name | None = None, **_others: object) -> "Dataset":
         """Turn the changes of a keyed input into keyless rows: an update is a delete and an insert.
 
         Args:
@@ -292,7 +292,7 @@ class Node:
         right_on: Names | None = None,
         within: tuple[str, str] = (FOREVER, "0s"),
         fields: Names | None = None,
-    ) -> "Node":
+    ) -> "Dataset":
         """Add to each row the columns of a keyed dataset as they are at the row's time.
 
         From a keyed left side comes a dataset with its keys that changes whenever one of the sides does.
@@ -315,9 +315,9 @@ class Node:
         node = Node(operator, join_schema(operator, self._schema, other.node_spec))
         self.count_out_edge()
         other.count_out_edge()
-        return node
+        return _as_dataset(node)
 
-    def __add__(self, other: "Node") -> "Node":
+    def __add__(self, other: "Node") -> "Dataset":
         """Give the rows of both sides, duplicates kept.
 
         Raises:
@@ -329,7 +329,12 @@ class Node:
         node = Node(Union(left=self._operator, right=other._operator), union_schema(self._schema, other._schema))
         self.count_out_edge()
         other.count_out_edge()
-        return node
+        return _as_dataset(node)
+
+
+def _as_dataset(node: Node) -> "Dataset":
+    """Give a step as what it is to checkers: a dataset, so that `orders = orders.filter(...)` is no mistake."""
+    return cast("Dataset", node)
 
 
 def _function(where: str, function: Callable[..., Any]) -> PythonFunction:

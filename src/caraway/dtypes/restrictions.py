@@ -4,7 +4,7 @@ Each gives the type itself, so that equal types are equal and can stand in `Opti
 """
 
 import re
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from caraway.dtypes.types import (
     FLOAT,
@@ -23,7 +23,18 @@ from caraway.errors import DefinitionError, DefinitionTypeError
 MAX_DECIMAL_SCALE = 28
 
 
-class Decimal:
+if TYPE_CHECKING:
+
+    class _Bracketed(type):
+        """Lets mypy know of the brackets where no annotation stands, as in `astype(Decimal[2])`."""
+
+        def __getitem__(cls, number: int) -> Any: ...  # noqa: ANN401 (stands in annotations)
+
+else:
+    _Bracketed = type
+
+
+class Decimal(metaclass=_Bracketed):
     """Type of fixed-point numbers: `Decimal[2]` has two fractional digits."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
@@ -41,7 +52,7 @@ class Decimal:
         return DecimalType(scale)
 
 
-class Embedding:
+class Embedding(metaclass=_Bracketed):
     """Type of vectors: `Embedding[8]` has eight floats."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:

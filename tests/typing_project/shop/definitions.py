@@ -18,7 +18,6 @@ from caraway.datasets import (
     LastK,
     Max,
     Min,
-    Node,
     Quantile,
     Stddev,
     Sum,
@@ -155,7 +154,7 @@ class Spending:
 
     @pipeline
     @inputs(Orders)
-    def by_user(cls, orders: Dataset) -> Node:
+    def by_user(cls, orders: Dataset) -> Dataset:
         week = Continuous("7d")
         forever = Continuous("forever")
         return (
@@ -190,7 +189,7 @@ class LastOrder:
     @pipeline(env=["~dev"])
     @includes(_capped)
     @inputs(Orders, Products)
-    def newest(cls, orders: Dataset, products: Dataset) -> Node:
+    def newest(cls, orders: Dataset, products: Dataset) -> Dataset:
         size = when(col("amount") >= 100.0).then(lit("large")).otherwise("small")
         joined = orders.join(products, how="left", on=["product"], fields=["kind"], within=("forever", "0s"))
         return (
@@ -212,7 +211,7 @@ class Visits:
 
     @pipeline
     @inputs(Orders)
-    def sessions(cls, orders: Dataset) -> Node:
+    def sessions(cls, orders: Dataset) -> Dataset:
         return orders.groupby(orders.user, window=Session("30m")).aggregate(orders=Count())
 
 
@@ -224,9 +223,10 @@ class Tags:
 
     @pipeline
     @inputs(Orders)
-    def exploded(cls, orders: Dataset) -> Node:
-        tagged = orders.select("user", "tags").explode("tags").rename({"tags": "tag"})
-        return tagged + tagged.dedup("user", window=Tumbling("1d")).dedup(by=["user", "tag"])
+    def exploded(cls, orders: Dataset) -> Dataset:
+        orders = orders.select("user", "tags")
+        orders = orders.explode("tags").rename({"tags": "tag"})
+        return orders + orders.dedup("user", window=Tumbling("1d")).dedup(by=["user", "tag"])
 
 
 @dataset
@@ -238,7 +238,7 @@ class Weeks:
     @meta(owner="reports@example.com")
     @pipeline
     @inputs(Orders)
-    def weekly(cls, orders: Dataset) -> Node:
+    def weekly(cls, orders: Dataset) -> Dataset:
         week = Hopping("7d", "1d", lookback="1h")
         return orders.groupby(["user"]).aggregate([Sum(of="amount", window=week, into_field="spent")], emit="eager")
 
@@ -247,7 +247,7 @@ def loud(column: Field) -> Expr:
     return col(column.name).str.upper() + "!"
 
 
-steps: Node = Orders.filter(col("amount") > 1).dropnull("stars")
+steps: Dataset = Orders.filter(col("amount") > 1).dropnull("stars")
 schema = Orders.schema()
 names: List[str] = [f.name for f in Orders.fields]
 keys: List[str] = Users.key_fields

@@ -4,6 +4,7 @@ from typing import List, Optional
 
 import pandas as pd
 
+from caraway.dtypes import Decimal, Embedding
 from caraway.expr import (
     DatetimeExpr,
     EvalContext,
@@ -61,4 +62,5 @@ rows: "pd.Series[float]" = (col("a") * 2).eval(
     pd.DataFrame({"a": [1.0]}), schema={"a": float}, output_dtype=float, context=EvalContext(now_col_name=None)
 )
 kind = (col("a") + 1).typeof({"a": int})
+prices = [col("price").astype(Decimal[2]), lit([1.0, 2.0], type=Embedding[2])]
 fits: bool = (col("a") + 1).matches_type(int, {"a": int})

@@ -15,7 +15,6 @@ from caraway.datasets import (
     Dataset,
     ExpDecaySum,
     LastK,
-    Node,
     Quantile,
     Sum,
     dataset,
@@ -89,7 +88,7 @@ ExpDecaySum(of="amount", window=hour, half_life=1)  # error: a number
 Sum(of="amount", window=Session("1h"))  # error: no window for it
 
 
-def steps(orders: Dataset, products: Dataset) -> Node:
+def steps(orders: Dataset, products: Dataset) -> Dataset:
     orders.filter("amount > 0")  # error: a text
     orders.filter((col("amount") > 0).astype(bool))  # error: with its type
     orders.assign(total=col("amount") * 2)  # error: without its type

@@ -52,8 +52,8 @@ class Balances:
     @pipeline
     @inputs(Moves)
     def sum_up(cls, moves: Dataset):
-        kept = moves.filter(col("amount") != 0.0)
-        return kept.groupby("account").aggregate(
+        moves = moves.filter(col("amount") != 0.0)
+        return moves.groupby("account").aggregate(
             total=Sum(of="amount", window=Continuous("forever")),
             moves=Count(window=Continuous("forever")),
         )

@@ -70,9 +70,9 @@ MISTAKES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("2b:7", lambda: Decimal[0], DefinitionTypeError, "Decimal[0]|1 to 28"),
     ("2b:7", lambda: Decimal[29], DefinitionTypeError, "Decimal[29]|1 to 28"),
     ("2b:7", lambda: Decimal[-1], DefinitionTypeError, "Decimal[-1]"),
-    ("2b:7", lambda: Decimal["2"], DefinitionTypeError, "Decimal['2']"),
+    ("2b:7", lambda: Decimal["2"], DefinitionTypeError, "Decimal['2']"),  # type: ignore[index]
     ("2b:8", lambda: Embedding[0], DefinitionTypeError, "Embedding[0]|positive"),
-    ("2b:8", lambda: Embedding[1.5], DefinitionTypeError, "Embedding[1.5]"),
+    ("2b:8", lambda: Embedding[1.5], DefinitionTypeError, "Embedding[1.5]"),  # type: ignore[index]
     ("2b:10", optional_key, DefinitionError, "user|Optional"),
     # Restrictions.
     ("4b:2 4:2", lambda: between(str, 0, 1), DefinitionTypeError, "between|int or float|str"),
