@@ -61,7 +61,7 @@ def test_every_operator_has_a_page() -> None:
         name
         for cls in (Node, GroupBy)
         for name, method in inspect.getmembers(cls, inspect.isfunction)
-        if inspect.signature(method).return_annotation in ("Node", GroupBy) and (name == "__add__" or name[0] != "_")
+        if inspect.signature(method).return_annotation in ("Dataset", GroupBy) and (name == "__add__" or name[0] != "_")
     }
     assert len(steps) > 10
     assert {"union" if name == "__add__" else name for name in steps - {"add_step"}} == _names("operators")
