@@ -35,6 +35,11 @@ test-fast *options:
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
     {{python}} -m pytest tests/integration tests/e2e {{options}}
+    {{python}} -m pytest tests/parity {{options}}
+
+# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes (docs/parity.md).
+soak minutes="10":
+    {{python}} -m tests.parity.soak {{minutes}}
 
 # Run the benchmarks and print their figures.
 bench *options:

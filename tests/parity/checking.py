@@ -1,0 +1,32 @@
+"""Some seeds, run together and compared; what differs is made small and told."""
+
+from collections.abc import Callable, Sequence
+from itertools import count
+
+from tests.parity.comparing import Difference, differences
+from tests.parity.graphs import Case, case_of
+from tests.parity.shrinking import shrink
+from tests.parity.streaming import Machinery, Run
+from tests.parity.telling import told
+
+_LABELS = count()
+
+
+def run_together(machinery: Machinery, cases: Sequence[Case]) -> list[Difference]:
+    """Run cases together and return where the engines differ: the first difference of each case."""
+    run = Run(machinery, cases, f"r{next(_LABELS)}")
+    try:
+        run.go()
+        found = differences(run)
+    finally:
+        run.stop()
+    return list({id(difference.part): difference for difference in reversed(found)}.values())
+
+
+def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> dict[int, str]:
+    """Run the cases of seeds; return for each one that differs the smallest example that was found, as text."""
+    found = run_together(machinery, [case_of(seed) for seed in seeds])
+    return {
+        difference.part.case.seed: told(shrink(difference, lambda cases: run_together(machinery, cases), tell))
+        for difference in found
+    }
