@@ -18,7 +18,7 @@ from caraway.index.keys import SIGN
 from caraway.topics.codec import VOID, RecordCodec
 from caraway.topics.identity import position_id
 from tests.parity.graphs import Case, oracle
-from tests.parity.streaming import Part, Run
+from tests.parity.traffic import Part, Traffic
 
 SECOND = 1_000_000
 #: Lookups of one dataset at most, drawn from all keys at all times.
@@ -39,7 +39,7 @@ class Difference:
     streaming: object
 
 
-def differences(run: Run) -> list[Difference]:
+def differences(run: Traffic) -> list[Difference]:
     """Compare all derived datasets of a run that has settled."""
     found = []
     for part in run.parts:
@@ -56,7 +56,7 @@ def differences(run: Run) -> list[Difference]:
 # Keyed datasets ------------------------------------------------------------------------------------------------------
 
 
-def _lookups(run: Run, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
+def _lookups(run: Traffic, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
     plan = part.index(spec.name)
     codec = RecordCodec(plan.schema)
     asked = _questions(part.case, spec, engine)
@@ -118,7 +118,7 @@ def _tolerant(spec: DatasetSpec) -> frozenset[str]:
 # Keyless datasets ----------------------------------------------------------------------------------------------------
 
 
-def _rows(run: Run, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
+def _rows(run: Traffic, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
     """Compare all rows, in any order, with what holds on the topic."""
     topic = part.topic(spec.name)
     names = [column.name for column in topic.schema.columns]
@@ -130,7 +130,7 @@ def _rows(run: Run, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[
     return [Difference(part, spec.name, question, dict(local - streamed), dict(streamed - local))]
 
 
-def _consolidated(run: Run, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
+def _consolidated(run: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
     """Read what holds of a topic: of each id the greatest revision, of one revision a put before a void."""
     topic = part.topic(dataset)
     codec = RecordCodec(topic.schema)

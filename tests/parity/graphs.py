@@ -99,7 +99,7 @@ def case_of(seed: int) -> Case:
         sources += [_source(rng, f"{'TUV'[i]}{seed}", keyed=True, like=sources) for i in range(rng.randint(1, 2))]
         rows = rng.choice([20, 40, 80])
         case = Case(seed, tuple(sources), {spec.name: trace(rng, spec, rows) for spec in sources})
-        for number in range(rng.randint(2, 4)):
+        for number in range(rng.randint(2, 3)):
             case = _with_derived(rng, case, f"D{number}x{seed}")
         if len(case.derived) >= 2:
             return case
@@ -131,8 +131,17 @@ def _source(rng: Random, name: str, *, keyed: bool, like: Sequence[DatasetSpec] 
     else:
         fields = [FieldSpec(name=f"e{i}", dtype=rng.choice(KEYS)) for i in range(2)]
     prefix = name[0].lower()
-    fields += [FieldSpec(name=f"{prefix}{i + 2}", dtype=rng.choice(VALUES)) for i in range(rng.randint(2, 5))]
-    fields.append(FieldSpec(name=TIME if not keyed else f"{TIME}_{prefix}", dtype=DATETIME, timestamp=True))
+    values = {f"{prefix}{i + 2}": rng.choice(VALUES) for i in range(rng.randint(2, 5))}
+    return source_of(name, {f.name: f.dtype for f in fields}, values, keyed=keyed, time=f"{TIME}_{prefix}")
+
+
+def source_of(
+    name: str, keys: Mapping[str, DataType], values: Mapping[str, DataType], *, keyed: bool = True, time: str = TIME
+) -> DatasetSpec:
+    """Make a dataset with a source; without keys if `keyed` is false."""
+    fields = [FieldSpec(name=column, dtype=dtype, key=keyed) for column, dtype in keys.items()]
+    fields += [FieldSpec(name=column, dtype=dtype) for column, dtype in values.items()]
+    fields.append(FieldSpec(name=time, dtype=DATETIME, timestamp=True))
     source = SourceSpec(
         connector=WebhookConnector(name="hook", endpoint=name, retention_us=RETENTION_US),
         cdc=Cdc.UPSERT if keyed else Cdc.APPEND,
@@ -149,14 +158,20 @@ def _source(rng: Random, name: str, *, keyed: bool, like: Sequence[DatasetSpec] 
     )
 
 
+def with_dataset(case: Case, spec: DatasetSpec) -> Case:
+    """Add a dataset to a case."""
+    return replace(case, datasets=(*case.datasets, spec))
+
+
 def _with_derived(rng: Random, case: Case, name: str) -> Case:
     """Add a dataset that is derived by some steps from one of those that are there."""
     specs = {spec.name: spec for spec in case.datasets}
-    operator = start(rng.choice([spec for spec in case.datasets if not _is_terminal(spec)]))
-    wanted, turns = rng.randint(0, 3), rng.random() < 0.8
+    possible = [spec for spec in case.datasets if not _is_terminal(spec)]
+    operator = start(rng.choice([*possible, *(spec for spec in possible if not spec.keys)]))
+    wanted, turns = rng.randint(0, 4), rng.random() < 0.75
 
     def tried(longer: Operator) -> Case:
-        return replace(case, datasets=(*case.datasets, derived(longer, name, specs)))
+        return with_dataset(case, derived(longer, name, specs))
 
     def accepts(longer: Operator) -> bool:
         try:

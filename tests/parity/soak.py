@@ -1,4 +1,4 @@
-"""`just soak [minutes]`: fresh seeds for as long as asked. Seeds that fail are kept in seeds.txt."""
+"""`just soak [minutes]`: fresh seeds for as long as asked, then 30 kills. Seeds that fail are kept in seeds.txt."""
 
 import logging
 import sys
@@ -8,11 +8,15 @@ from random import SystemRandom
 from tempfile import TemporaryDirectory
 
 from tests.parity.checking import check_seeds
+from tests.parity.crash_run import crash_run
+from tests.parity.crashes import Victim
+from tests.parity.replay import tell
 from tests.parity.seeds import BATCH, keep
 from tests.parity.streaming import machinery
 
 # A session is opened anew after so many batches: Spark keeps some memory for every query that ever ran.
 BATCHES = 40
+KILLS = 30
 
 
 def soak(minutes: float) -> int:
@@ -25,20 +29,26 @@ def soak(minutes: float) -> int:
                 if time.monotonic() >= deadline:
                     break
                 seeds = SystemRandom().sample(range(10**6), BATCH)
-                found = check_seeds(engines, seeds, _tell)
+                found = check_seeds(engines, seeds, tell)
                 for seed, told in found.items():
                     keep(seed, "found by just soak")
-                    _tell(told)
+                    tell(told)
                 cases, failed = cases + len(seeds), failed + len(found)
-                _tell(f"{(time.monotonic() - start) / 60:.1f} min: {cases} graphs, {failed} differ")
+                tell(f"{(time.monotonic() - start) / 60:.1f} min: {cases} graphs, {failed} differ")
     return failed
 
 
-def _tell(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
+def crash_cycles(kills: int) -> int:
+    """Kill all parts in turn, in a random order; return how much was wrong afterwards."""
+    victims = SystemRandom().sample(list(Victim) * (kills // 3), kills // 3 * 3)
+    with TemporaryDirectory() as folder:
+        report = crash_run(Path(folder), victims, rows=100 * kills, tell=tell)
+    for line in (*report.differences, *report.regressed):
+        tell(line)
+    return len(report.differences) + len(report.regressed)
 
 
 if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    sys.exit(1 if soak(float(sys.argv[1]) if len(sys.argv) > 1 else 10.0) else 0)
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
+    sys.exit(1 if soak(minutes) + crash_cycles(KILLS) else 0)

@@ -256,7 +256,7 @@ KEYLESS: list[Maker] = [
     make_explode,
     make_union,
     make_dedup,
-    *[make_join] * 4,
+    *[make_join] * 9,
 ]
 KEYED: list[Maker] = [
     *[make_filter, make_assign] * 3,
@@ -265,7 +265,7 @@ KEYED: list[Maker] = [
     make_rename,
     make_drop_null,
     make_explode,
-    *[make_join] * 2,
+    *[make_join] * 3,
 ]
 #: What makes a keyed dataset of a keyless one, or the other way round.
 TURNS_KEYLESS: list[Maker] = [make_first, make_latest, make_latest, *[make_aggregate] * 6]

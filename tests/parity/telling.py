@@ -32,12 +32,17 @@ from tests.parity.graphs import Case
 
 def told(difference: Difference) -> str:
     """Tell all that is needed to see the difference again."""
+    case = difference.part.case
+    return "\n".join([f"seed {case.seed}:", told_difference(difference), *told_case(case)])
+
+
+def told_difference(difference: Difference) -> str:
+    """Tell both answers."""
     return "\n".join(
         [
-            f"seed {difference.part.case.seed}: {difference.dataset} differs, {difference.question}",
-            f"  in-process {difference.local}",
-            f"  streaming  {difference.streaming}",
-            *told_case(difference.part.case),
+            f"  {difference.dataset} differs, {difference.question}",
+            f"    in-process {difference.local}",
+            f"    streaming  {difference.streaming}",
         ]
     )
 

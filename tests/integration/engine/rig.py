@@ -54,6 +54,13 @@ class Rig:
     def jvm(self) -> psutil.Process:
         return next(p for p in psutil.Process(self.process.pid).children(recursive=True) if p.name() == "java")
 
+    def jvm_if_any(self) -> psutil.Process | None:
+        """Return the JVM; None while there is none yet, or none any more."""
+        try:
+            return self.jvm()
+        except (StopIteration, psutil.NoSuchProcess):
+            return None
+
     def heartbeat(self) -> dict[str, Any]:
         try:
             beat: dict[str, Any] = json.loads((self.folder / "run" / "engine.json").read_text())

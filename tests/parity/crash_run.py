@@ -1,0 +1,40 @@
+"""A broker, an engine and an index for crash cycles, from start to end."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from caraway.index import IndexStore, IndexWorker
+from tests.integration.engine.rig import Rig
+from tests.integration.spark.broker import running_broker
+from tests.parity.crashes import Victim, Watch, crash, crash_case, settled
+from tests.parity.telling import told_difference
+from tests.parity.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out: values that differ in the end, counts that went back, and how often these were read."""
+
+    differences: list[str]
+    regressed: list[str]
+    reads: int
+
+
+def crash_run(folder: Path, victims: Sequence[Victim], *, rows: int, tell: Callable[[str], None]) -> Report:
+    """Run the graph of `crashes` while `victims` are killed one after the other."""
+    with running_broker(folder) as broker, IndexStore(folder / "index") as store:
+        worker = IndexWorker(broker.bootstrap_servers, store)
+        worker.start()
+        rig = Rig(folder, broker.bootstrap_servers)
+        traffic = Traffic(broker.bootstrap_servers, store, worker, [crash_case(rows, seed=rows)], "crash")
+        watch = Watch(traffic)
+        try:
+            crash(traffic, rig, broker, victims, tell)
+            found = settled(traffic)
+            tell(f"{len(victims)} kills, {len(found)} differences, {len(watch.regressed)} regressions")
+        finally:
+            watch.end()
+            rig.close()
+            worker.stop()
+        return Report([told_difference(d) for d in found], watch.regressed, watch.reads)

@@ -1,0 +1,182 @@
+"""Cases on topics: their plans under names of their own, what arrives at their sources, and what is on their topics."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from random import Random
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+
+from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.plan import GraphPlan, IndexPlan, TopicPlan, plan_graph
+from caraway.topics.admin import ensure_topics
+from caraway.topics.codec import DELETE, PUT, RecordCodec
+from caraway.topics.identity import position_id
+from tests.parity.graphs import Case
+from tests.parity.traces import Arrival
+
+Lot = Sequence[tuple["Part", str, Arrival]]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One case of a run, with its plan. `ids` has the identity of each arrival's record, by dataset."""
+
+    case: Case
+    plan: GraphPlan
+    ids: dict[str, dict[int, bytes]]
+
+    def topic(self, dataset: str) -> TopicPlan:
+        return next(topic for topic in self.plan.topics if topic.dataset == dataset)
+
+    def index(self, dataset: str) -> IndexPlan:
+        return next(index for index in self.plan.indexes if index.dataset == dataset)
+
+    def arrived(self) -> dict[str, list[Arrival]]:
+        """Order what arrived by the identities of the records, which settle what came last."""
+        return {
+            dataset: sorted(arrived, key=lambda arrival: self.ids[dataset][arrival.number])
+            for dataset, arrived in self.case.traces.items()
+            if arrived
+        }
+
+
+class Traffic:
+    """Cases, the topics of their plans, and an index that follows these.
+
+    Attributes:
+        parts: The cases with their plans.
+        reader: Reads the index.
+    """
+
+    def __init__(self, servers: str, store: IndexStore, worker: IndexWorker, cases: Sequence[Case], label: str) -> None:
+        """Plan cases; `label` tells those apart that come to the same broker and index."""
+        self.parts = [
+            Part(case, _labelled(plan_graph(case.graph), f"{label}-{number}"), {}) for number, case in enumerate(cases)
+        ]
+        self.reader = IndexReader(store)
+        self.servers = servers
+        self._worker = worker
+        self._rng = Random(repr([case.seed for case in cases]))  # noqa: S311 (test data)
+
+    def open(self) -> None:
+        """Make the topics, of one partition or two, and begin to follow them."""
+        topics = [topic.name for part in self.parts for topic in part.plan.topics]
+        one = {name for name in topics if self._rng.random() < 0.5}
+        ensure_topics(self.servers, one, 1)
+        ensure_topics(self.servers, set(topics) - one, 2)
+        self._worker.set_plans([index for part in self.parts for index in part.plan.indexes])
+
+    def close(self) -> None:
+        """Follow no topics any more."""
+        self._worker.set_plans([])
+
+    def lots(self, bursts: int) -> list[Lot]:
+        """Mix the traces of all sources at random, each in its own order, and cut the whole into bursts."""
+        left = {
+            (at, name): list(reversed(arrived))
+            for at, part in enumerate(self.parts)
+            for name, arrived in part.case.traces.items()
+        }
+        order = [key for key, arrived in left.items() for _ in arrived]
+        self._rng.shuffle(order)
+        mixed = [(self.parts[at], name, left[at, name].pop()) for at, name in order]
+        cuts = sorted(self._rng.randrange(len(mixed) + 1) for _ in range(bursts - 1))
+        return [mixed[low:high] for low, high in zip([0, *cuts], [*cuts, len(mixed)], strict=True)]
+
+    def send(self, lot: Lot) -> None:
+        """Write records, and wait until they are durable."""
+        producer = Producer(
+            {
+                "bootstrap.servers": self.servers,
+                "linger.ms": 0,
+                "partitioner": "murmur2_random",
+                "enable.idempotence": True,
+            }
+        )
+        for part, dataset, arrival in lot:
+            topic, ids = part.topic(dataset), part.ids.setdefault(dataset, {})
+            # What is sent again must be known again: by an id of its own.
+            named = part.case.repeats(dataset)
+            if named:
+                ids[arrival.number] = position_id(arrival.number, 0)
+            codec = RecordCodec(topic.schema)
+            producer.produce(
+                topic.name,
+                codec.encode_value(
+                    op=DELETE if arrival.delete else PUT,
+                    time_us=arrival.time_us,
+                    ingested_us=arrival.number,
+                    row=[arrival.row[column.name] for column in topic.schema.columns],
+                    record_id=ids[arrival.number] if named else None,
+                ),
+                codec.encode_key([arrival.row[key.name] for key in topic.schema.keys]),
+                on_delivery=None if named else _noting(ids, arrival.number),
+            )
+            producer.poll(0)
+        assert producer.flush(30) == 0
+
+    def records(self, topic: TopicPlan) -> list[Message]:
+        """Read a topic from its beginning to its end."""
+        consumer = self._consumer()
+        ends = _ends(consumer, topic.name)
+        consumer.assign([TopicPartition(topic.name, partition, 0) for partition in ends])
+        messages: list[Message] = []
+        while len(messages) < sum(ends.values()):
+            messages += consumer.consume(10_000, 0.2)
+        consumer.close()
+        return messages
+
+    def ends(self) -> dict[str, dict[int, int]]:
+        """Return how long the partitions of all topics are."""
+        consumer = self._consumer()
+        try:
+            return {topic.name: _ends(consumer, topic.name) for part in self.parts for topic in part.plan.topics}
+        finally:
+            consumer.close()
+
+    def indexed(self) -> dict[str, dict[int, int]]:
+        """Return how far the indexes are, by asset."""
+        return {status.asset: status.offsets for status in self._worker.positions()}
+
+    def _consumer(self) -> Consumer:
+        return Consumer({"bootstrap.servers": self.servers, "group.id": "parity", "enable.auto.commit": False})
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=30)[1] for p in partitions}
+
+
+def _noting(ids: dict[int, bytes], number: int) -> Callable[[KafkaError | None, Message], None]:
+    def delivered(error: KafkaError | None, message: Message) -> None:
+        assert error is None, error
+        offset, partition = message.offset(), message.partition()
+        assert offset is not None
+        assert partition is not None
+        ids[number] = position_id(offset, partition)
+
+    return delivered
+
+
+def _labelled(plan: GraphPlan, label: str) -> GraphPlan:
+    """Give topics, jobs and indexes names of their own, so that no run meets another."""
+
+    def topic(found: TopicPlan) -> TopicPlan:
+        return replace(found, name=f"{found.name}.{label}")
+
+    return replace(
+        plan,
+        topics=tuple(map(topic, plan.topics)),
+        jobs=tuple(
+            replace(job, job_id=f"{job.job_id}.{label}", inputs=tuple(map(topic, job.inputs)), output=topic(job.output))
+            for job in plan.jobs
+        ),
+        indexes=tuple(
+            replace(index, topic=f"{index.topic}.{label}", asset=_asset(index.asset, label)) for index in plan.indexes
+        ),
+    )
+
+
+def _asset(asset: bytes, label: str) -> bytes:
+    return sha256(asset + label.encode()).digest()[:8]
