@@ -2,6 +2,7 @@
 
 from caraway.ingest.endpoints import Endpoints, RowError
 from caraway.ingest.requests import RequestKey
-from caraway.ingest.service import DEAD_LETTERS, IngestReport, IngestService
+from caraway.ingest.service import IngestReport, IngestService
+from caraway.topics import DEAD_LETTERS
 
 __all__ = ["DEAD_LETTERS", "Endpoints", "IngestReport", "IngestService", "RequestKey", "RowError"]

@@ -14,11 +14,9 @@ from caraway.ingest import metrics
 from caraway.ingest.endpoints import Encoded, Endpoint, Endpoints, RowError, Target
 from caraway.ingest.requests import Answers, RequestKey, Written, read_back
 from caraway.ingest.table import Table, json_type, table
-from caraway.topics.producer import TopicItem
+from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
 
-DEAD_LETTERS = "caraway.dead-letters"
 MAX_LISTED_ERRORS = 20
-MAX_PAYLOAD = 16 * 1024
 # Rows that are cast and encoded in one go. Some 2 ms, after which other requests of the event loop have their turn.
 SLICE = 200
 

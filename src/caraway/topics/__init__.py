@@ -2,13 +2,16 @@
 
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, FORMAT, PUT, VOID, Record, RecordCodec
+from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.identity import ID_BYTES, position_id, position_of
 from caraway.topics.producer import TopicItem, TopicWriter
 
 __all__ = [
+    "DEAD_LETTERS",
     "DELETE",
     "FORMAT",
     "ID_BYTES",
+    "MAX_PAYLOAD",
     "PUT",
     "VOID",
     "Record",

@@ -28,7 +28,7 @@ from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
 from caraway.ingest.requests import MAX_KEY_LENGTH
-from caraway.ingest.service import MAX_PAYLOAD, SLICE
+from caraway.ingest.service import SLICE
 from caraway.plan.planner import plan_graph
 from caraway.topics.codec import RecordCodec
 from caraway.topics.producer import TopicItem

@@ -20,35 +20,33 @@ from caraway.graph.schemas import Schema
 
 BOOLEAN_COLUMNS = frozenset({"bool", "boolean", "bool[pyarrow]"})
 
-Call = Callable[[Table], Any]
+# Columns in stored form, all of one length.
+Columns = Mapping[str, Sequence[object]]
+# What a user's function makes of the rows of a frame, given as columns and their number: one column, or some.
+ColumnCall = Callable[[Columns, int], list[object]]
+FrameCall = Callable[[Columns, int], dict[str, list[object]]]
 
 
 def compile_filter_function(operator: FilterFunction, before: Schema) -> Callable[[Table], Table]:
     """Return the operator as a function of its input; null counts as false."""
-    call, keys = _caller("filter", operator.function, before.columns), tuple(before.keys)
+    call, keys = filter_call(operator, before), tuple(before.keys)
 
     def run(table: Table) -> Table:
         if not table.versions:
             return table
-        result = _column("filter", call(table), len(table.versions))
-        return keep(table, keys, _verdicts(result))
+        return keep(table, keys, call(_columns(table, before), len(table.versions)))
 
     return run
 
 
 def compile_assign_function(operator: AssignFunction, before: Schema) -> Callable[[Table], Table]:
     """Return the operator as a function of its input; a scalar stands for a column of it."""
-    title = f"assign: column {operator.column}"
-    call, keys = _caller(title, operator.function, before.columns), tuple(before.keys)
+    call, keys = assign_call(operator, before), tuple(before.keys)
 
     def run(table: Table) -> Table:
         if not table.versions:
             return table
-        result = _column(title, call(table), len(table.versions))
-        try:
-            values = from_series(result, operator.dtype)
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{title} {error}") from error
+        values = call(_columns(table, before), len(table.versions))
         return Relation(
             keys,
             [
@@ -65,19 +63,12 @@ def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], 
 
     Rows keep their times, whatever the function does: a key or time stamp that it changes is an error.
     """
-    call, keys = _caller("transform", operator.function, before.columns), tuple(before.keys)
-    fixed = (*keys, before.timestamp)
-    declared = dict(operator.columns) if operator.columns is not None else dict(before.columns)
-    schema = {name: before.columns[name] if name in fixed else dtype for name, dtype in declared.items()}
-    source = "schema=" if operator.columns is not None else "its input, as there is no schema="
+    call, keys = transform_call(operator, before), tuple(before.keys)
 
     def run(table: Table) -> Table:
         if not table.versions:
             return table
-        frame = _frame(call(table), schema, source, len(table.versions))
-        columns = {name: _cast(frame[name], name, dtype) for name, dtype in schema.items()}
-        for name in fixed:
-            _require_same(name, columns[name], [version.row[name] for version in table.versions])
+        columns = call(_columns(table, before), len(table.versions))
         return Relation(
             keys,
             [
@@ -89,20 +80,65 @@ def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], 
     return run
 
 
-def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]) -> Call:
-    """Return what calls a user's function with a table as a frame; it is unpickled once, when it is first needed."""
+def filter_call(operator: FilterFunction, before: Schema) -> ColumnCall:
+    """Return what tells of each row whether a filter keeps it; the streaming engine calls it too.
+
+    It raises `InvalidInputError` where the function fails or gives something else than it must, as the next two do.
+    """
+    call = _caller("filter", operator.function, before.columns)
+    return lambda columns, rows: _verdicts(_column("filter", call(columns, rows), rows))
+
+
+def assign_call(operator: AssignFunction, before: Schema) -> ColumnCall:
+    """Return what gives the values of an assigned column."""
+    title = f"assign: column {operator.column}"
+    call = _caller(title, operator.function, before.columns)
+
+    def values(columns: Columns, rows: int) -> list[object]:
+        result = _column(title, call(columns, rows), rows)
+        try:
+            return from_series(result, operator.dtype)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{title} {error}") from error
+
+    return values
+
+
+def transform_call(operator: Transform, before: Schema) -> FrameCall:
+    """Return what gives all columns of a transform."""
+    call = _caller("transform", operator.function, before.columns)
+    fixed = (*before.keys, before.timestamp)
+    declared = dict(operator.columns) if operator.columns is not None else dict(before.columns)
+    schema = {name: before.columns[name] if name in fixed else dtype for name, dtype in declared.items()}
+    source = "schema=" if operator.columns is not None else "its input, as there is no schema="
+
+    def values(columns: Columns, rows: int) -> dict[str, list[object]]:
+        frame = _frame(call(columns, rows), schema, source, rows)
+        made = {name: _cast(frame[name], name, dtype) for name, dtype in schema.items()}
+        for name in fixed:
+            _require_same(name, made[name], columns[name])
+        return made
+
+    return values
+
+
+def _columns(table: Table, before: Schema) -> dict[str, list[object]]:
+    return {name: [version.row[name] for version in table.versions] for name in before.columns}
+
+
+def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]) -> Callable[[Columns, int], Any]:
+    """Return what calls a user's function with columns as a frame; it is unpickled once, when it is first needed."""
 
     @cache
     def loaded() -> Callable[[pd.DataFrame], Any]:
         return cloudpickle.loads(function.pickled)  # type: ignore[no-any-return]
 
-    def column(versions: Sequence[Version], name: str, dtype: DataType) -> "pd.Series[Any]":
-        values = [version.row[name] for version in versions]
+    def call(columns: Columns, rows: int) -> Any:  # noqa: ANN401 (a user's function gives anything)
+        index = pd.RangeIndex(rows)
         # The frame is the function's own: it may change the dicts in it.
-        return to_series(values, dtype, name=name, index=pd.RangeIndex(len(values)), seal=dict)
-
-    def call(table: Table) -> Any:  # noqa: ANN401 (a user's function gives anything)
-        frame = pd.DataFrame({name: column(table.versions, name, dtype) for name, dtype in schema.items()})
+        frame = pd.DataFrame(
+            {name: to_series(columns[name], dtype, name=name, index=index, seal=dict) for name, dtype in schema.items()}
+        )
         try:
             return loaded()(frame)
         except (Exception, SystemExit) as error:
@@ -163,7 +199,7 @@ def _cast(series: "pd.Series[Any]", name: str, dtype: DataType) -> list[object]:
     return stored
 
 
-def _require_same(name: str, found: list[object], wanted: list[object]) -> None:
+def _require_same(name: str, found: Sequence[object], wanted: Sequence[object]) -> None:
     for row, (one, other) in enumerate(zip(found, wanted, strict=True)):
         if one != other:
             raise InvalidInputError(
