@@ -1,4 +1,4 @@
-"""Some seeds, run together and compared; what differs is made small and told."""
+"""Some cases, run together and compared; what differs is made small."""
 
 from collections.abc import Callable, Sequence
 from itertools import count
@@ -7,7 +7,6 @@ from tests.parity.comparing import Difference, differences
 from tests.parity.graphs import Case, case_of
 from tests.parity.shrinking import shrink
 from tests.parity.streaming import Machinery, Run
-from tests.parity.telling import told
 
 _LABELS = count()
 
@@ -23,10 +22,9 @@ def run_together(machinery: Machinery, cases: Sequence[Case]) -> list[Difference
     return list({id(difference.part): difference for difference in reversed(found)}.values())
 
 
-def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> dict[int, str]:
-    """Run the cases of seeds; return for each one that differs the smallest example that was found, as text."""
-    found = run_together(machinery, [case_of(seed) for seed in seeds])
+def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> dict[int, Difference]:
+    """Run the cases of seeds; return for each one that differs the smallest difference that was found."""
     return {
-        difference.part.case.seed: told(shrink(difference, lambda cases: run_together(machinery, cases), tell))
-        for difference in found
+        difference.part.case.seed: shrink(difference, lambda cases: run_together(machinery, cases), tell)
+        for difference in run_together(machinery, [case_of(seed) for seed in seeds])
     }

@@ -5,8 +5,8 @@ import struct
 import time
 import warnings
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
@@ -25,7 +25,8 @@ SECOND = 1_000_000
 LOOKUPS = 1500
 RELATIVE = 1e-12
 
-Answer = tuple[object, ...]
+Key = tuple[object, ...]
+Answers = list[dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -39,43 +40,75 @@ class Difference:
     streaming: object
 
 
-def differences(run: Traffic) -> list[Difference]:
-    """Compare all derived datasets of a run that has settled."""
+@dataclass(frozen=True)
+class Expected:
+    """What the in-process engine says: answers to questions, or, without keys, how often each row is there."""
+
+    part: Part
+    spec: DatasetSpec
+    asked: Sequence[tuple[Key, int]] = ()
+    answers: Sequence[Mapping[str, object]] = ()
+    rows: Mapping[Any, int] = field(default_factory=dict)
+
+
+def differences(traffic: Traffic) -> list[Difference]:
+    """Compare all derived datasets, once everything has settled."""
+    return [difference for expected in expectations(traffic) for difference in differing(traffic, expected)]
+
+
+def expectations(traffic: Traffic) -> list[Expected]:
+    """Compute what all derived datasets must hold, once everything was sent."""
     found = []
-    for part in run.parts:
-        case = part.case
+    for part in traffic.parts:
         with warnings.catch_warnings():
             # A sum that doesn't fit is null in both.
             warnings.simplefilter("ignore")
-            engine = oracle(case, part.arrived())
-            for spec in case.derived:
-                found += _lookups(run, part, spec, engine) if spec.keys else _rows(run, part, spec, engine)
+            engine = oracle(part.case, part.arrived())
+            found += [
+                _answers(part, spec, engine) if spec.keys else _rows(part, spec, engine) for spec in part.case.derived
+            ]
     return found
+
+
+def differing(traffic: Traffic, expected: Expected) -> list[Difference]:
+    """Compare what a dataset holds now with what it must hold."""
+    return _differing_answers(traffic, expected) if expected.spec.keys else _differing_rows(traffic, expected)
 
 
 # Keyed datasets ------------------------------------------------------------------------------------------------------
 
 
-def _lookups(run: Traffic, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
-    plan = part.index(spec.name)
-    codec = RecordCodec(plan.schema)
+def _answers(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Expected:
     asked = _questions(part.case, spec, engine)
     columns = compared_columns(spec)
-    keys, times = [key for key, _ in asked], [time_us for _, time_us in asked]
-    local, local_found = engine.lookup(spec.name, keys, times, columns)
-    encoded = [codec.encode_key(key) or b"" for key in keys]
-    streamed, streamed_found = run.reader.read(plan, encoded, times, columns)
-    tolerant = _tolerant(spec)
-    found = []
-    for at, (key, time_us) in enumerate(asked):
-        here = {"found": local_found[at], **{name: local[c][at] for c, name in enumerate(columns)}}
-        there = {"found": streamed_found[at], **{name: streamed[c][at] for c, name in enumerate(columns)}}
-        if any(not equal(here[name], there[name], tolerant=name in tolerant) for name in here):
-            found.append(Difference(part, spec.name, f"key {key!r} at {time_us}", here, there))
-    return found
+    values, found = engine.lookup(spec.name, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
+    return Expected(part, spec, asked=asked, answers=_by_question(columns, values, found))
 
 
-def _questions(case: Case, spec: DatasetSpec, engine: LocalEngine) -> list[tuple[tuple[object, ...], int]]:
+def _by_question(columns: Sequence[str], values: Sequence[Sequence[object]], found: Sequence[bool]) -> Answers:
+    return [
+        {"found": found[at], **{name: values[position][at] for position, name in enumerate(columns)}}
+        for at in range(len(found))
+    ]
+
+
+def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]:
+    part, spec = expected.part, expected.spec
+    plan = part.index(spec.name)
+    codec = RecordCodec(plan.schema)
+    encoded = [codec.encode_key(key) or b"" for key, _ in expected.asked]
+    columns, tolerant = compared_columns(spec), _tolerant(spec)
+    answers = _by_question(
+        columns, *traffic.reader.read(plan, encoded, [at_us for _, at_us in expected.asked], columns)
+    )
+    return [
+        Difference(part, spec.name, f"key {key!r} at {at_us}", local, streaming)
+        for (key, at_us), local, streaming in zip(expected.asked, expected.answers, answers, strict=True)
+        if any(not equal(local[name], streaming[name], tolerant=name in tolerant) for name in local)
+    ]
+
+
+def _questions(case: Case, spec: DatasetSpec, engine: LocalEngine) -> list[tuple[Key, int]]:
     """All keys that there ever are and one that isn't, at all times at which something may change, and just before."""
     rng = Random(f"{case.seed} {spec.name}")  # noqa: S311 (test data)
     rows = engine.rows(spec.name)
@@ -118,24 +151,29 @@ def _tolerant(spec: DatasetSpec) -> frozenset[str]:
 # Keyless datasets ----------------------------------------------------------------------------------------------------
 
 
-def _rows(run: Traffic, part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[Difference]:
-    """Compare all rows, in any order, with what holds on the topic."""
-    topic = part.topic(spec.name)
-    names = [column.name for column in topic.schema.columns]
-    local = Counter(_hashable((row[spec.timestamp], *(row[name] for name in names))) for row in engine.rows(spec.name))
-    streamed = Counter(_hashable((time_us, *row)) for time_us, row in _consolidated(run, part, spec.name))
-    if local == streamed:
+def _rows(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Expected:
+    """Count all rows, in any order."""
+    names = [spec.timestamp, *(column.name for column in part.topic(spec.name).schema.columns)]
+    rows = Counter(_hashable([row[name] for name in names]) for row in engine.rows(spec.name))
+    return Expected(part, spec, rows=rows)
+
+
+def _differing_rows(traffic: Traffic, expected: Expected) -> list[Difference]:
+    """Compare with what holds on the topic."""
+    part, spec, local = expected.part, expected.spec, Counter(expected.rows)
+    held = Counter(_hashable([time_us, *row]) for time_us, row in _consolidated(traffic, part, spec.name))
+    if local == held:
         return []
-    question = f"rows ({spec.timestamp}, {', '.join(names)}) that the other one hasn't"
-    return [Difference(part, spec.name, question, dict(local - streamed), dict(streamed - local))]
+    question = "rows (time stamp first) that the other one hasn't"
+    return [Difference(part, spec.name, question, dict(local - held), dict(held - local))]
 
 
-def _consolidated(run: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
+def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
     """Read what holds of a topic: of each id the greatest revision, of one revision a put before a void."""
     topic = part.topic(dataset)
     codec = RecordCodec(topic.schema)
     held: dict[bytes, tuple[tuple[bytes, bool], Any]] = {}
-    for message in run.records(topic):
+    for message in traffic.records(topic):
         value, offset, partition = message.value(), message.offset(), message.partition()
         assert value is not None
         assert offset is not None

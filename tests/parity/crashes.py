@@ -27,7 +27,7 @@ from caraway.graph.windows import ContinuousWindow
 from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark.broker import Broker
-from tests.parity.comparing import Difference, differences
+from tests.parity.comparing import Difference, Expected, differing, expectations
 from tests.parity.graphs import REFUSALS, Case, check, derived, source_of, with_dataset
 from tests.parity.traces import Arrival
 from tests.parity.traffic import Part, Traffic
@@ -38,8 +38,8 @@ SKUS = [f"s{n}" for n in range(5)]
 LENGTHS = [None, 3600 * SECOND, 60 * SECOND, 10 * SECOND]
 #: A checkpoint lies within.
 LONGEST_WAIT_S = 7.0
-STARTED_S = 120.0
-AGREED_S = 180.0
+STARTED_S = 240.0
+AGREED_S = 240.0
 LATE = BASE + 10**15
 
 
@@ -182,7 +182,7 @@ def crash(traffic: Traffic, rig: Rig, broker: Broker, victims: Sequence[Victim],
     lots = [[item for item in lot if item[1] != "Prices"] for lot in lots]
     rig.want(traffic.parts[0].plan.jobs)
     rig.start()
-    rig.wait_until_running(len(traffic.parts[0].plan.jobs))
+    rig.wait_for(lambda beat: _all_run(beat, len(traffic.parts[0].plan.jobs)), STARTED_S)
     for number, victim in enumerate(victims):
         traffic.send(lots[2 * number])
         time.sleep(rng.uniform(0, LONGEST_WAIT_S))
@@ -225,11 +225,16 @@ def _kill(rig: Rig, broker: Broker, victim: Victim) -> None:
 
 def settled(traffic: Traffic) -> list[Difference]:
     """Wait until both engines agree, and return where they don't, in the end."""
+    wanted = expectations(traffic)
     deadline = time.monotonic() + AGREED_S
-    while (found := differences(traffic)) and time.monotonic() < deadline:
+    while (found := _differences(traffic, wanted)) and time.monotonic() < deadline:
         time.sleep(1)
     if not found:
         # Nothing that comes late may change it: a checkpoint later it must be the same.
         time.sleep(LONGEST_WAIT_S)
-        found = differences(traffic)
+        found = _differences(traffic, wanted)
     return found
+
+
+def _differences(traffic: Traffic, wanted: Sequence[Expected]) -> list[Difference]:
+    return [difference for expected in wanted for difference in differing(traffic, expected)]

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from tests.parity.checking import check_seeds
 from tests.parity.graphs import case_of
 from tests.parity.streaming import machinery
-from tests.parity.telling import told_case
+from tests.parity.telling import told, told_case
 
 
 def tell(text: str) -> None:
@@ -23,4 +23,4 @@ if __name__ == "__main__":
         tell("\n".join(told_case(case_of(seed))))
     with TemporaryDirectory() as folder, machinery(Path(folder)) as engines:
         found = check_seeds(engines, chosen, tell)
-    tell("\n\n".join(found.values()) or "no difference")
+    tell("\n\n".join(map(told, found.values())) or "no difference")

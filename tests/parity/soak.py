@@ -10,9 +10,10 @@ from tempfile import TemporaryDirectory
 from tests.parity.checking import check_seeds
 from tests.parity.crash_run import crash_run
 from tests.parity.crashes import Victim
+from tests.parity.keeping import BATCH, keep
 from tests.parity.replay import tell
-from tests.parity.seeds import BATCH, keep
 from tests.parity.streaming import machinery
+from tests.parity.telling import told
 
 # A session is opened anew after so many batches: Spark keeps some memory for every query that ever ran.
 BATCHES = 40
@@ -30,9 +31,9 @@ def soak(minutes: float) -> int:
                     break
                 seeds = SystemRandom().sample(range(10**6), BATCH)
                 found = check_seeds(engines, seeds, tell)
-                for seed, told in found.items():
-                    keep(seed, "found by just soak")
-                    tell(told)
+                for seed, smallest in found.items():
+                    keep(seed, smallest)
+                    tell(told(smallest))
                 cases, failed = cases + len(seeds), failed + len(found)
                 tell(f"{(time.monotonic() - start) / 60:.1f} min: {cases} graphs, {failed} differ")
     return failed

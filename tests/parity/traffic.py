@@ -11,6 +11,7 @@ from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.plan import GraphPlan, IndexPlan, TopicPlan, plan_graph
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, PUT, RecordCodec
+from caraway.topics.connection import kafka_logger
 from caraway.topics.identity import position_id
 from tests.parity.graphs import Case
 from tests.parity.traces import Arrival
@@ -92,7 +93,8 @@ class Traffic:
                 "linger.ms": 0,
                 "partitioner": "murmur2_random",
                 "enable.idempotence": True,
-            }
+            },
+            logger=kafka_logger(),
         )
         for part, dataset, arrival in lot:
             topic, ids = part.topic(dataset), part.ids.setdefault(dataset, {})
@@ -140,7 +142,8 @@ class Traffic:
         return {status.asset: status.offsets for status in self._worker.positions()}
 
     def _consumer(self) -> Consumer:
-        return Consumer({"bootstrap.servers": self.servers, "group.id": "parity", "enable.auto.commit": False})
+        config = {"bootstrap.servers": self.servers, "group.id": "parity", "enable.auto.commit": False}
+        return Consumer(config, logger=kafka_logger())
 
 
 def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
