@@ -22,8 +22,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * Spark's real-time mode takes no union behind a stateful operator.
  */
 public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
-  private static final int LEFT = 0;
-
   private final String operator;
   private final int number;
   private final AsOfState.Rule rule;
@@ -53,7 +51,7 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
             new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner)),
             TimeMode.None(),
             OutputMode.Update(),
-            Encoders.row(Operators.meta().add("$side", "int").add("$key", "binary").add("row", "binary").add("right", "binary")));
+            Encoders.row(Operators.passengers().add("right", "binary")));
   }
 
   @Override
@@ -72,12 +70,12 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
     while (rows.hasNext()) {
       Row row = rows.next();
       int side = row.getInt(Operators.SIDE);
-      if (side == LEFT) {
+      if (side == Operators.OWN) {
         state.left(Operators.version(row), joined -> out.add(row(joined)));
       } else if (side == number) {
         state.right(Operators.version(row), row.getLong(Operators.OFFSET), joined -> out.add(row(joined)));
       } else {
-        out.add(Operators.passing(row));
+        out.add(Operators.passing(row, 1));
       }
     }
     left.flush();
@@ -89,6 +87,6 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
     Version left = joined.left();
     byte[] payload = left.row().length == 0 ? null : left.row();
     return RowFactory.create(
-        joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), 0L, LEFT, null, payload, joined.right());
+        joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), 0L, Operators.OWN, null, payload, joined.right());
   }
 }

@@ -35,16 +35,19 @@ final class AsOfState {
   void left(Version row, Consumer<Joined> out) {
     byte[] key = row.key();
     byte[] known = lefts.get(key);
-    if (!row.replaces(known == null ? null : Version.decode(key, known))) {
+    Version replaced = known == null ? null : Version.decode(key, known);
+    if (!row.replaces(replaced)) {
       return;
     }
     boolean trim = lefts.put(key, row.encode());
+    byte[] end = Version.at(row.time() + rule.high + 1);
+    byte[] match = match(Version.before(rights, end), row.time());
     if (row.op() == Version.VOID) {
-      // It depends on nothing here, and must not outweigh the same revision of the row under another join key.
-      out.accept(new Joined(Version.VOID, row, row.revision(0), null));
+      // It depends on nothing here, and must not outweigh the same revision of the row under another join key. It bears the joined row
+      // that it takes back: the columns of the match may tell where that is, further on.
+      boolean sent = replaced != null && replaced.op() != Version.VOID;
+      out.accept(new Joined(Version.VOID, row, row.revision(0), sent ? match : null));
     } else {
-      byte[] end = Version.at(row.time() + rule.high + 1);
-      byte[] match = match(Version.before(rights, end), row.time());
       boolean absent = rule.inner && match == null;
       out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(settledAt(row.time(), end)), match));
     }

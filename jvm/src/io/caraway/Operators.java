@@ -1,5 +1,6 @@
 package io.caraway;
 
+import java.util.Arrays;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
@@ -14,6 +15,9 @@ final class Operators {
   static final int SIDE = 0;
   static final int KEY = 1;
   static final int OFFSET = 7;
+
+  // The side of the rows that an operator is about.
+  static final int OWN = 0;
 
   private static final int OP = 2;
   private static final int TIME = 3;
@@ -33,11 +37,18 @@ final class Operators {
         payload == null ? NOTHING : payload);
   }
 
-  /** Returns a row that a join lets pass, in the columns of its output. */
-  static Row passing(Row row) {
-    return RowFactory.create(
-        row.get(OP), row.get(TIME), row.get(INGESTED), row.get(ID), row.get(REV), row.get(OFFSET), row.get(SIDE), row.get(KEY),
-        row.get(ROW), null);
+  /** Returns a row that an operator lets pass: meta columns, side, key, row, and further ones that are null. */
+  static Row passing(Row row, int further) {
+    Object[] values = {
+      row.get(OP), row.get(TIME), row.get(INGESTED), row.get(ID), row.get(REV), row.get(OFFSET), row.get(SIDE), row.get(KEY),
+      row.get(ROW)
+    };
+    return RowFactory.create(Arrays.copyOf(values, values.length + further));
+  }
+
+  /** Returns the schema of such a row without further columns. */
+  static StructType passengers() {
+    return meta().add("$side", "int").add("$key", "binary").add("row", "binary");
   }
 
   /** Returns the schema of the meta columns of an output. */

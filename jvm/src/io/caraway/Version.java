@@ -9,7 +9,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
   static final int VOID = 0;
   static final int DELETE = -1;
 
-  private static final int HEADER_BYTES = 1 + Long.BYTES + 1;
+  private static final int HEADER_BYTES = 1 + Long.BYTES + Short.BYTES;
 
   /** Returns the least key of a time: all records at that time lie from here on. */
   static byte[] at(long time) {
@@ -24,14 +24,14 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
 
   byte[] encode() {
     return ByteBuffer.allocate(HEADER_BYTES + rev.length + row.length)
-        .put((byte) op).putLong(ingested).put((byte) rev.length).put(rev).put(row).array();
+        .put((byte) op).putLong(ingested).putShort((short) rev.length).put(rev).put(row).array();
   }
 
   static Version decode(byte[] key, byte[] value) {
     ByteBuffer in = ByteBuffer.wrap(value);
     int op = in.get();
     long ingested = in.getLong();
-    byte[] rev = new byte[in.get() & 0xff];
+    byte[] rev = new byte[in.getShort() & 0xffff];
     in.get(rev);
     byte[] row = new byte[in.remaining()];
     in.get(row);
@@ -76,6 +76,16 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     }
     int order = Arrays.compareUnsigned(rev, other.rev);
     return order > 0 || (order == 0 && op != VOID && other.op == VOID);
+  }
+
+  /** Tells whether no revision is less: nothing can have been before it. */
+  static boolean isLeast(byte[] rev) {
+    for (byte b : rev) {
+      if (b != 0) {
+        return false;
+      }
+    }
+    return true;
   }
 
   /** Returns this record with another number in place of the time of its ingestion: a right row of a join needs its arrival instead. */

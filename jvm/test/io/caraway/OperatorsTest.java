@@ -6,7 +6,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
-import java.util.Comparator;
+import java.util.EnumMap;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -30,12 +30,15 @@ public final class OperatorsTest {
         pages(seed);
         join(seed);
         joins(seed);
-        changelog(seed);
+        NeighboursTest.run(seed);
       } catch (RuntimeException | AssertionError e) {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
       }
     }
     hotKey();
+    for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
+      hotNeighbours(kind);
+    }
     bounded();
     System.out.println("ok " + seeds);
   }
@@ -258,44 +261,6 @@ public final class OperatorsTest {
     return expected;
   }
 
-  /** The changelog against sorting all versions. */
-  private static void changelog(int seed) {
-    Random random = new Random(seed);
-    List<Version> versions = Traces.records(random, 100, 1 + random.nextInt(60), true, random.nextBoolean());
-    Traces.Memory memory = new Traces.Memory();
-    List<Out> sent = new ArrayList<>();
-    int checkpoint = random.nextInt(versions.size());
-    follow(memory, versions, 0, checkpoint, sent);
-    follow(memory.copy(), versions, checkpoint, versions.size(), sent);
-    follow(memory, versions, checkpoint, versions.size(), sent);
-    List<Version> sorted = new ArrayList<>(newest(versions));
-    sorted.removeIf(version -> version.op() == Version.VOID);
-    sorted.sort(Comparator.comparing(Version::key, Arrays::compareUnsigned));
-    Map<String, String> expected = new HashMap<>();
-    for (int i = 0; i < sorted.size(); i++) {
-      Version version = sorted.get(i);
-      if (version.op() == Version.PUT) {
-        expected.put(text(version.id()) + "00", "1@" + version.time() + ":" + text(version.row()));
-        if (i + 1 < sorted.size()) {
-          expected.put(text(version.id()) + "01", "-1@" + sorted.get(i + 1).time() + ":" + text(version.row()));
-        }
-      }
-    }
-    compare(held(sent), expected);
-  }
-
-  private static void follow(Traces.Memory memory, List<Version> versions, int from, int to, List<Out> sent) {
-    Frontier frontier = new Frontier(() -> 0);
-    for (int offset = from; offset < to; offset++) {
-      SortedPages pages = new SortedPages(memory);
-      new ChangelogState(FOREVER, pages, frontier)
-          .version(
-              versions.get(offset), offset,
-              part -> sent.add(new Out(text(part.id()), part.rev(), part.op(), part.time(), text(part.row()))));
-      pages.flush();
-    }
-  }
-
   /** 300,000 rows of one key: a row costs a few pages, not all of them. */
   private static void hotKey() {
     Traces.Memory leftPages = new Traces.Memory();
@@ -323,6 +288,23 @@ public final class OperatorsTest {
     check(worst <= 30, "a row cost %d pages", worst);
   }
 
+  /** The same of what looks at neighbours: in order, and now and then late. */
+  private static void hotNeighbours(NeighbourState.Kind kind) {
+    Traces.Memory memory = new Traces.Memory();
+    Frontier frontier = new Frontier(() -> 0);
+    long worst = 0;
+    for (int i = 0; i < 30_000; i++) {
+      long before = memory.accesses;
+      SortedPages versions = new SortedPages(memory);
+      byte[] id = ByteBuffer.allocate(12).putLong(i).array();
+      Version row = new Version(1, i % 100 == 99 ? i / 2 : i, 0, id, new byte[0], new byte[60]);
+      new NeighbourState(new NeighbourState.Rule(kind, 1_000, FOREVER), versions, frontier).version(row, part -> { });
+      versions.flush();
+      worst = Math.max(worst, memory.accesses - before);
+    }
+    check(worst <= 20, "a row of %s cost %d pages", kind, worst);
+  }
+
   /** A stream that goes on for ever needs the state of its horizon, and of the time that a frontier takes to settle. */
   private static void bounded() {
     long[] clock = {0};
@@ -330,7 +312,7 @@ public final class OperatorsTest {
     Frontier right = new Frontier(() -> clock[0]);
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
-    Traces.Memory versions = new Traces.Memory();
+    Map<NeighbourState.Kind, Traces.Memory> versions = new EnumMap<>(NeighbourState.Kind.class);
     long horizon = 1_000;
     // Each settle period takes 2,000 records, so at most two of them and a horizon are kept: of 100 bytes, with as much again for half
     // full pages.
@@ -339,20 +321,22 @@ public final class OperatorsTest {
       clock[0] += Frontier.SETTLE_MS / 2_000;
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      SortedPages pages = new SortedPages(versions);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       Version row = new Version(1, i, 0, id, new byte[0], new byte[50]);
       AsOfState state = new AsOfState(new AsOfState.Rule(horizon, -1, 0, false), lefts, rights, left, right);
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
-      new ChangelogState(horizon, pages, left).version(row, i, part -> { });
+      for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
+        SortedPages pages = new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()));
+        new NeighbourState(new NeighbourState.Rule(kind, 10, horizon), pages, left).version(row, part -> { });
+        pages.flush();
+      }
       lefts.flush();
       rights.flush();
-      pages.flush();
       check(leftPages.bytes() <= most, "left rows take %d bytes", leftPages.bytes());
       if (i % 1_000 == 0) {
         check(rightPages.bytes() <= most, "right rows take %d bytes", rightPages.bytes());
-        check(versions.bytes() <= most, "versions take %d bytes", versions.bytes());
+        versions.forEach((kind, pages) -> check(pages.bytes() <= most, "%s takes %d bytes", kind, pages.bytes()));
       }
     }
     check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");

@@ -1,6 +1,7 @@
 package io.caraway;
 
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -61,6 +62,12 @@ final class Traces {
 
   static byte[] bytes(int number) {
     return new byte[] {(byte) (number >> 8), (byte) number};
+  }
+
+  static byte[] join(byte[] first, byte... then) {
+    byte[] both = Arrays.copyOf(first, first.length + then.length);
+    System.arraycopy(then, 0, both, first.length, then.length);
+    return both;
   }
 
   /** Pages in memory, that can be copied as a checkpoint is. */

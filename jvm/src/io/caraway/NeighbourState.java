@@ -1,0 +1,174 @@
+package io.caraway;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * What follows from each record of a key together with its neighbour in time (docs/records.md): changes of a table, duplicates, the first.
+ *
+ * <p>A record that arrives can change what follows from itself, and from the one whose neighbour it is; nothing else.
+ */
+final class NeighbourState {
+  /** What to make of a record and its neighbour. */
+  enum Kind {
+    /** A contribution at the record's time, and its end at the time of the next. */
+    CONTRIBUTIONS,
+    /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
+    CHANGES,
+    /** The record, if the next one is of another time. */
+    INSTANT,
+    /** The record, if the next one is in another bucket. */
+    TUMBLING,
+    /** The record, if the next one is no less than the gap away, in whole seconds. */
+    SESSION,
+    /** The record, if there is none before it. */
+    FIRST
+  }
+
+  /**
+   * What to do.
+   *
+   * @param window length of the buckets or of the gap, in microseconds
+   * @param horizon how late a record may come and still be put between others, in microseconds
+   */
+  record Rule(Kind kind, long window, long horizon) implements java.io.Serializable {
+    boolean forward() {
+      return kind != Kind.FIRST;
+    }
+  }
+
+  static final int BEGIN = 0;
+  static final int END = 1;
+
+  private static final long SECOND = 1_000_000;
+
+  private final Rule rule;
+  private final SortedPages versions;
+  private final Frontier frontier;
+
+  /** An output record, and which of those that are made of one record. */
+  record Part(int which, Version version) {}
+
+  NeighbourState(Rule rule, SortedPages versions, Frontier frontier) {
+    this.rule = rule;
+    this.versions = versions;
+    this.frontier = frontier;
+  }
+
+  void version(Version version, Consumer<Part> out) {
+    byte[] key = version.key();
+    byte[] known = versions.get(key);
+    Version replaced = known == null ? null : Version.decode(key, known);
+    // A void of the least revision was never anything else, in any run.
+    if (!version.replaces(replaced) || (version.op() == Version.VOID && Version.isLeast(version.rev()))) {
+      return;
+    }
+    Version other = rule.forward() ? Version.before(versions, key) : Version.after(versions, key);
+    List<Part> ownBefore = parts(replaced);
+    List<Part> otherBefore = parts(other);
+    boolean trim = versions.put(key, version.encode());
+    send(ownBefore, parts(version), out);
+    send(otherBefore, parts(other), out);
+    frontier.advance(version.time());
+    long bound = frontier.settledBefore(rule.horizon);
+    if (trim && bound > Long.MIN_VALUE) {
+      trim(bound);
+    }
+  }
+
+  private void trim(long bound) {
+    if (rule.kind != Kind.FIRST) {
+      Version.trim(versions, bound);
+      return;
+    }
+    // The first holds for good.
+    Version first = Version.after(versions, Version.at(Long.MIN_VALUE));
+    if (first != null) {
+      versions.removeBelow(Version.at(bound));
+      versions.put(first.key(), first.encode());
+    }
+  }
+
+  private List<Part> parts(Version of) {
+    if (of == null) {
+      return List.of();
+    }
+    boolean twofold = rule.kind == Kind.CONTRIBUTIONS || rule.kind == Kind.CHANGES;
+    List<Part> parts = new ArrayList<>();
+    if (of.op() != Version.PUT) {
+      // It depends on no other record, and must not outweigh the same revision of the row under another key.
+      parts.add(part(of, Version.VOID, of.time(), BEGIN, Stretch.NOTHING));
+      if (twofold) {
+        parts.add(part(of, Version.VOID, of.time(), END, Stretch.NOTHING));
+      }
+      return parts;
+    }
+    Stretch stretch = Stretch.of(versions, of, rule.forward());
+    Version neighbour = stretch.neighbour();
+    boolean ends = neighbour != null;
+    if (rule.kind == Kind.CONTRIBUTIONS) {
+      parts.add(part(of, Version.PUT, of.time(), BEGIN, Stretch.NOTHING));
+    } else {
+      parts.add(part(of, stays(of, neighbour) ? Version.PUT : Version.VOID, of.time(), BEGIN, stretch.rank()));
+      ends = ends && neighbour.time() != of.time();
+    }
+    if (twofold) {
+      int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
+      parts.add(part(of, ends ? op : Version.VOID, ends ? neighbour.time() : of.time(), END, stretch.rank()));
+    }
+    return parts;
+  }
+
+  private boolean stays(Version of, Version neighbour) {
+    if (neighbour == null) {
+      return true;
+    }
+    long time = of.time();
+    long next = neighbour.time();
+    return switch (rule.kind) {
+      case CONTRIBUTIONS -> true;
+      case CHANGES, INSTANT -> next != time;
+      case TUMBLING -> Math.floorDiv(next, rule.window) != Math.floorDiv(time, rule.window);
+      case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
+      case FIRST -> false;
+    };
+  }
+
+  /** Sends what has changed: the old place first, where an operator behind this one keeps it. */
+  private void send(List<Part> before, List<Part> after, Consumer<Part> out) {
+    for (int i = 0; i < after.size(); i++) {
+      Version was = before.isEmpty() ? null : before.get(i).version;
+      Version now = after.get(i).version;
+      boolean stood = was != null && was.op() != Version.VOID;
+      boolean stands = now.op() != Version.VOID;
+      if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev())) {
+        continue;
+      }
+      boolean moved = stands && (was != null && (was.time() != now.time() || !Arrays.equals(was.row(), now.row())));
+      // Of contributions nothing but the index is a reader.
+      if (stood && (!stands || (moved && rule.kind != Kind.CONTRIBUTIONS))) {
+        out.accept(new Part(i, new Version(Version.VOID, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
+      }
+      if (stands || (!stood && !Version.isLeast(now.rev()))) {
+        out.accept(new Part(i, now));
+      }
+    }
+  }
+
+  private Part part(Version of, int op, long time, int which, byte[] rank) {
+    byte[] rev = ByteBuffer.allocate(of.rev().length + rank.length).put(of.rev()).put(rank).array();
+    return new Part(which, new Version(op, time, of.ingested(), identity(of, which), rev, of.row()));
+  }
+
+  private byte[] identity(Version of, int which) {
+    return switch (rule.kind) {
+      case CONTRIBUTIONS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
+      // Of one instant the begins come first, and the ends in the order of their begins.
+      case CHANGES -> ByteBuffer.allocate(1 + of.key().length).put((byte) which).put(of.key()).array();
+      default -> of.id();
+    };
+  }
+}

@@ -1,0 +1,56 @@
+package io.caraway;
+
+import java.io.ByteArrayOutputStream;
+
+/**
+ * What lies between a record and its neighbour: the nearest one of its key, on one side, that is not void.
+ *
+ * <p>What an operator makes of a record and its neighbour needs a revision which is a pure function of what has arrived, not of the order,
+ * and which grows as more arrives. That is the {@code rank}: the records up to the neighbour, the nearest first, each with its place and
+ * revision. Of two states of which one knows more, compare at the first difference: there the better informed one has a record that is
+ * nearer, or the same one with a greater revision. A record changes the ranks of its two neighbours only.
+ */
+record Stretch(Version neighbour, byte[] rank) {
+  /** The rank of what depends on no other record: the least one. Ranks end with this byte, so that what is appended doesn't disturb. */
+  static final byte[] NOTHING = {0};
+
+  private static final int ENTRY = 1;
+
+  static Stretch of(SortedPages versions, Version record, boolean forward) {
+    ByteArrayOutputStream rank = new ByteArrayOutputStream();
+    Version found = next(versions, record, forward);
+    while (found != null) {
+      rank.write(ENTRY);
+      // The nearer of two places is the greater rank.
+      int flip = forward ? 0xff : 0;
+      for (byte b : Version.at(found.time())) {
+        rank.write(b ^ flip);
+      }
+      write(rank, found.id(), flip);
+      write(rank, found.rev(), 0);
+      rank.write(found.op() == Version.VOID ? 0 : 1);
+      if (found.op() != Version.VOID) {
+        break;
+      }
+      found = next(versions, found, forward);
+    }
+    rank.write(0);
+    return new Stretch(found, rank.toByteArray());
+  }
+
+  private static Version next(SortedPages versions, Version from, boolean forward) {
+    return Version.decode(forward ? versions.higher(from.key()) : versions.lower(from.key()));
+  }
+
+  /** Writes bytes with a mark at their end, in a form that keeps their order whatever follows. */
+  private static void write(ByteArrayOutputStream out, byte[] bytes, int flip) {
+    for (byte b : bytes) {
+      out.write(b ^ flip);
+      if (b == 0) {
+        out.write(0xff ^ flip);
+      }
+    }
+    out.write(flip);
+    out.write(flip);
+  }
+}
