@@ -7,11 +7,13 @@ from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.index.delivery import Applied, Delivered
-from caraway.index.keys import RAW, ROOT, SIGN, check_key, key_prefix, pack_u64
+from caraway.index.frontier import Frontier
+from caraway.index.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, check_key, key_prefix, pack_u64
 from caraway.index.layout import Contribution, Layout
 from caraway.index.partials import HAS_ENDED
-from caraway.index.places import Places, is_end
+from caraway.index.places import Places, Standing, is_end
 from caraway.index.pyramid import Pyramid, TileCache
+from caraway.index.spans import has_frontier
 from caraway.index.store import IndexStore
 from caraway.plan.model import IndexPlan
 from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id
@@ -35,9 +37,12 @@ class ContributionFeed:
         self._store = store
         self._tiles = tiles
         self._codec = RecordCodec(plan.schema)
-        self._layout = Layout(plan)
+        self._layout = Layout(plan, store.geometry.values)
         self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
         self._places = Places(plan, store) if plan.revised else None
+        self._frontier = Frontier(plan.asset, store) if has_frontier(plan) else None
+        names = [column.name for column in plan.schema.columns]
+        self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
         """See `writer.Feed`."""
@@ -46,8 +51,9 @@ class ContributionFeed:
         if record.op == DELETE and not (self._places is not None and is_end(record_id)):
             raise InvalidInputError("a delete among contributions must be the end of a changelog's put")
         check_key(key)
-        values = () if record.row is None else self._layout.values(record.row)
-        return Delivered(key, record, record_id, value, values)
+        if record.row is None:
+            return Delivered(key, record, record_id, value)
+        return Delivered(key, record, record_id, value, self._layout.values(record), self._rank(record.row))
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """See `writer.Feed`."""
@@ -62,7 +68,7 @@ class ContributionFeed:
         keys: dict[bytes, dict[bytes, Delivered]] = {}
         for item in delivered:
             if item.record.op != VOID:
-                suffix = pack_u64(item.record.time + SIGN) + item.record_id
+                suffix = pack_u64(item.record.time + SIGN) + item.rank + item.record_id
                 keys.setdefault(item.key, {}).setdefault(suffix, item)
         prefixes = [key_prefix(asset, key) for key in keys]
         root_keys = [prefix + ROOT for prefix in prefixes]
@@ -79,10 +85,12 @@ class ContributionFeed:
                 entry = raw + suffix
                 batch.put(entry, item.value)
                 touched.add(entry)
-                added.append((item.record.time, item.values))
+                added.append((item.record.time, item.values, suffix[TIME_BYTES:]))
             self._pyramid.change(prefix, root, added, (), touched)
             self._tiles.save(root_key, root)
             written += len(items)
+        if self._frontier is not None:
+            self._frontier.advance(delivered, batch)
         return written
 
     def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
@@ -107,18 +115,18 @@ class ContributionFeed:
             if move.old is not None:
                 if move.new is None or move.new.entry != move.old.entry:
                     batch.delete(move.old.entry)
-                change = changes.setdefault(move.old.prefix, _KeyChange())
-                if not move.old.ended:
+                if move.old.kind == RAW:
+                    change = changes.setdefault(move.old.prefix, _KeyChange())
                     change.touched.add(move.old.entry)
-                    change.removed.append(self._contribution(move.old_value))
+                    change.removed.append(self._contribution(move.old, move.old_value))
             if move.new is not None:
                 batch.put(move.new.entry, move.new_value)
-                change = changes.setdefault(move.new.prefix, _KeyChange())
-                if move.new.ended:
-                    change.ended = True
-                else:
+                if move.new.kind == RAW:
+                    change = changes.setdefault(move.new.prefix, _KeyChange())
                     change.touched.add(move.new.entry)
-                    change.added.append(self._contribution(move.new_value))
+                    change.added.append(self._contribution(move.new, move.new_value))
+                elif move.new.kind == ENDED:
+                    changes.setdefault(move.new.prefix, _KeyChange()).ended = True
         root_keys = [prefix + ROOT for prefix in changes]
         roots = self._tiles.load_many(self._layout, root_keys)
         for (prefix, change), root_key, root in zip(changes.items(), root_keys, roots, strict=True):
@@ -127,13 +135,24 @@ class ContributionFeed:
             if change.added or change.removed:
                 self._pyramid.change(prefix, root, change.added, change.removed, change.touched)
             self._tiles.save(root_key, root)
+        if self._frontier is not None:
+            self._frontier.move(movements, batch)
         return len(movements)
 
-    def _contribution(self, value: bytes | None) -> Contribution:
+    def _contribution(self, standing: Standing, value: bytes | None) -> Contribution:
         """Read a contribution that was accepted before."""
         if value is None:
             raise RuntimeError("the index has a place for a contribution but not its entry")
         record = self._codec.decode_value(value)
         if record.row is None or record.op != PUT:
             raise RuntimeError("the index holds a contribution that is no put")
-        return record.time, self._layout.values(record.row)
+        return record.time, self._layout.values(record), standing.entry[len(standing.prefix) + len(RAW) + TIME_BYTES :]
+
+    def _rank(self, row: Sequence[object]) -> bytes:
+        """Return what ranks a contribution before its id: its time stamp, where its time is that of another column."""
+        if self._rank_at is None:
+            return b""
+        time_us = row[self._rank_at]
+        if not isinstance(time_us, int):
+            raise InvalidInputError(f"the time stamp is {time_us!r}, which is no instant")
+        return pack_u64(time_us + SIGN)

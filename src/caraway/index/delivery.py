@@ -9,13 +9,17 @@ from caraway.topics import Record
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A record that the index can take: its key, itself, its id, its bytes; of a contribution the aggregated values."""
+    """A record that the index can take: its key, itself, its id, its bytes; of a contribution the aggregated values.
+
+    `rank` comes before the id among contributions of equal times.
+    """
 
     key: bytes
     record: Record
     record_id: bytes
     value: bytes
     values: tuple[Any, ...] = ()
+    rank: bytes = b""
 
 
 @dataclass(slots=True)

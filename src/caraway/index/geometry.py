@@ -5,19 +5,22 @@ from dataclasses import dataclass
 from caraway.index.keys import SIGN
 
 TIME_BITS = 64
+# Distinct values that a tile keeps. One takes 10 to 50 bytes of the tile.
+MOST_VALUES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """Tiles of level n are 2**(base_bits + n * fan_bits) us long; above `split` contributions a tile has children.
 
-    With the defaults 4.1 ms, 33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d, 1.1 y, 8.9 y, on
-    to all of time.
+    Up to `values` distinct values of a column are kept in a tile (`caraway.index.values`). With the defaults 4.1 ms,
+    33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d, 1.1 y, 8.9 y, on to all of time.
     """
 
     base_bits: int = 12
     fan_bits: int = 3
     split: int = 64
+    values: int = MOST_VALUES
 
     def shift(self, level: int) -> int:
         """Return the binary logarithm of the length of a tile in microseconds."""
@@ -48,7 +51,7 @@ class Geometry:
 
     def describe(self) -> bytes:
         """Return what is stored in the database: tiles of another shape can't be used."""
-        return f"{self.base_bits} {self.fan_bits} {self.split}".encode()
+        return f"{self.base_bits} {self.fan_bits} {self.split} {self.values}".encode()
 
 
 DEFAULT_GEOMETRY = Geometry()

@@ -13,17 +13,20 @@ VERSION = b"\x01"
 ROOT = b"\x0e"
 RAW = b"\x10"
 ENDED = b"\x11"
+NEVER = b"\x12"
 TILE = 0x20
 
-# The length of a key is two bytes; the greatest one marks the places of the ids.
+# The length of a key is two bytes; the greatest ones mark the places of the ids, and the times of contributions.
 PLACES = b"\xff\xff"
-MAX_KEY_BYTES = 0xFFFE
+TIMES = b"\xff\xfe"
+MAX_KEY_BYTES = 0xFFFD
 
 # Entries of the database itself lie behind no asset: an asset is the head of a hash, all of whose bytes are never zero.
 META = bytes(ASSET_BYTES)
 
 # Turns signed 64-bit times into unsigned ones of the same order.
 SIGN = 1 << 63
+FIRST_TIME_US, LAST_TIME_US = -SIGN, SIGN - 1
 _MAX = (1 << 64) - 1
 
 _U16 = struct.Struct(">H").pack
@@ -42,14 +45,22 @@ def key_prefix(asset: bytes, key: bytes) -> bytes:
     return asset + _U16(len(key)) + key
 
 
-def raw_key(prefix: bytes, time_us: int, record_id: bytes) -> bytes:
-    """Return the place of a contribution, in order of time and id."""
-    return prefix + RAW + pack_u64(time_us + SIGN) + record_id
+def timed_key(entries: bytes, time_us: int, order: bytes) -> bytes:
+    """Return the place of a contribution among `entries`, in order of a time and of its rank among equal times."""
+    return entries + pack_u64(time_us + SIGN) + order
 
 
-def ended_key(prefix: bytes, end_us: int, record_id: bytes) -> bytes:
-    """Return the place of a contribution that was taken back at `end_us`, in order of that time."""
-    return prefix + ENDED + pack_u64(end_us + SIGN) + record_id
+def time_of(key: bytes, entries: int) -> int:
+    """Return the time in the key of a contribution whose entries begin with so many bytes."""
+    time_us: int = unpack_u64(key, entries)[0] - SIGN
+    return time_us
+
+
+def from_time(entries: bytes, time_us: int) -> bytes:
+    """Return the key before all entries at or after a time; behind the last one if there is no such time."""
+    if time_us > LAST_TIME_US:
+        return entries + b"\xff" * (TIME_BYTES + 1)
+    return entries + pack_u64(max(time_us, FIRST_TIME_US) + SIGN)
 
 
 def version_key(prefix: bytes, time_us: int, record_id: bytes) -> bytes:
@@ -70,6 +81,16 @@ def tile_key(prefix: bytes, level: int, number: int) -> bytes:
 def place_key(asset: bytes, record_id: bytes) -> bytes:
     """Return where the place of an id is kept."""
     return asset + PLACES + record_id
+
+
+def times_key(asset: bytes, time_us: int, record_id: bytes) -> bytes:
+    """Return where it is noted that a contribution reaches a time."""
+    return asset + TIMES + pack_u64(time_us + SIGN) + record_id
+
+
+def frontier_key(asset: bytes) -> bytes:
+    """Return where the greatest time of an asset is kept."""
+    return META + b"frontier" + asset
 
 
 def offset_key(asset: bytes, partition: int) -> bytes:

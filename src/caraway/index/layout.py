@@ -1,70 +1,144 @@
-"""From an index plan to what its tiles keep, how rows enter them and how results come out."""
+"""From an index plan to what its tiles keep, and how rows enter them."""
 
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from caraway.dtypes.types import (
-    DataType,
-    DatetimeType,
-    DateType,
-    DecimalType,
-    FloatType,
-    IntType,
-    base_type,
-    type_name,
-)
+from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
-from caraway.index.partials import AggregatedColumn, ColumnPartial, Family, Partial
+from caraway.index.columns import (
+    Family,
+    Read,
+    family_of,
+    float_reader,
+    identity_reader,
+    number_reader,
+    restorer,
+)
+from caraway.index.decay import DecayedSum
+from caraway.index.partials import AggregatedColumn, ColumnPartial, Extra, Partial
+from caraway.index.values import Values, ValuesSpec
 from caraway.plan.model import IndexPlan
+from caraway.topics import Record
 
-LOGGER = logging.getLogger(__name__)
-
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-
-# Event time in microseconds, and the values of the aggregated columns.
-Contribution = tuple[int, tuple[Any, ...]]
-
-Finisher = Callable[[Partial], object]
+# Event time in microseconds, the values of the aggregated columns, the rank among contributions of equal times.
+Contribution = tuple[int, tuple[object, ...], bytes]
 
 SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
 ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
+LISTED = {AggregateFunction.DISTINCT, AggregateFunction.LAST_K, AggregateFunction.FIRST_K}
+# What of a column is told from sums, bounds and the number of values that aren't null.
+PLAIN = SUMMED | ORDERED
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
-    """One output column: its window (None: forever), how its value comes out of a partial, its value for a new key."""
+class ExtraColumn:
+    """Something kept beyond sums: the column's place in the row, how its values are read, what keeps them.
 
-    name: str
-    window_us: int | None
-    finish: Finisher
-    unseen: object
+    A reader's own (`make_whole`) takes as many values as there are.
+    """
+
+    position: int
+    read: Read
+    values: ValuesSpec | None
+    make: Callable[[], Extra]
+    make_whole: Callable[[], Extra]
 
 
 class Layout:
-    """The aggregated columns of an index and its results."""
+    """What the tiles of an index keep of each column.
 
-    __slots__ = ("_readers", "columns", "results")
+    `columns` are kept as sums and bounds. `extras` are kept beside them: the values of a column, found by its name in
+    `values_of`, or its decayed sum, found by name and half-life in `decayed_of`.
+    """
 
-    def __init__(self, plan: IndexPlan) -> None:
-        self.columns = _columns(plan)
-        self._readers = tuple((column, _reader(column)) for column in self.columns)
-        positions = {column.name: position for position, column in enumerate(self.columns)}
-        self.results = {spec.into: _result(plan, spec, positions, self.columns) for spec in plan.aggregates}
+    __slots__ = (
+        "_most_values",
+        "_readers",
+        "_timed",
+        "columns",
+        "decayed_of",
+        "extras",
+        "plain_of",
+        "types",
+        "values_of",
+    )
 
-    def values(self, row: Sequence[Any]) -> tuple[Any, ...]:
-        """Return the values of the aggregated columns, decimals as numbers of their smallest units.
+    def __init__(self, plan: IndexPlan, most_values: int) -> None:
+        """Keep what a plan's aggregates need, up to `most_values` distinct values a tile."""
+        self._most_values = most_values
+        places = {column.name: place for place, column in enumerate(plan.schema.columns)}
+        self.types: dict[str, DataType] = {column.name: column.dtype for column in plan.schema.columns}
+        # Where the row doesn't have it, the time stamp is the record's time, read as if it came last.
+        self._timed = plan.schema.timestamp not in places
+        if self._timed:
+            places[plan.schema.timestamp] = len(places)
+            self.types[plan.schema.timestamp] = DATETIME
+        used: dict[str, list[AggregateSpec]] = {}
+        for spec in plan.aggregates:
+            if spec.of is not None and reads_values(spec):
+                used.setdefault(spec.of, []).append(spec)
+        self.columns = tuple(
+            _column(name, self.types[name], places[name], specs)
+            for name, specs in used.items()
+            if any(is_plain(spec) for spec in specs)
+        )
+        self.plain_of = {column.name: place for place, column in enumerate(self.columns)}
+        extras: list[ExtraColumn] = []
+        self.values_of: dict[str, int] = {}
+        self.decayed_of: dict[tuple[str, int], int] = {}
+        for name, specs in used.items():
+            self._add_extras(extras, name, places[name], specs)
+        self.extras = tuple(extras)
+        numbers = [(column.position, number_reader(column.name, self.types[column.name])) for column in self.columns]
+        self._readers = (*numbers, *((column.position, column.read) for column in self.extras))
+
+    def _add_extras(self, extras: list[ExtraColumn], name: str, place: int, specs: Sequence[AggregateSpec]) -> None:
+        dtype, most = self.types[name], self._most_values
+        if any(keeps_values(spec) for spec in specs):
+            kept = _values_spec(name, dtype, specs)
+            self.values_of[name] = len(extras)
+            read = identity_reader(name, dtype)
+            kept_values = ExtraColumn(place, read, kept, lambda: Values(kept, most), lambda: Values(kept, None))
+            extras.append(kept_values)
+        for half_life_us in dict.fromkeys(spec.half_life_us for spec in specs):
+            if half_life_us is not None:
+                self.decayed_of[name, half_life_us] = len(extras)
+                extras.append(_decayed(name, dtype, place, half_life_us))
+
+    def values(self, record: Record) -> tuple[object, ...]:
+        """Return the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
 
         Raises:
             InvalidInputError: A value isn't of its column's type.
         """
-        return tuple([read(column, row[column.position]) for column, read in self._readers])
+        row = record.row or []
+        if self._timed:
+            row = [*row, record.time]
+        return tuple([read(row[position]) for position, read in self._readers])
+
+    def values_spec(self, place: int) -> ValuesSpec:
+        """Return what an extra keeps of the values of its column."""
+        spec = self.extras[place].values
+        if spec is None:
+            raise TypeError("the extra keeps no values")
+        return spec
 
     def empty(self) -> Partial:
         """Return the partial aggregate of nothing."""
-        return Partial([ColumnPartial() for _ in self.columns])
+        return Partial([ColumnPartial() for _ in self.columns], [extra.make() for extra in self.extras])
+
+    def clone(self, partial: Partial) -> Partial:
+        """Return an equal partial that shares nothing with `partial`."""
+        copy = self.empty()
+        copy.merge(partial)
+        copy.flags = partial.flags
+        return copy
+
+    def total(self, needed: frozenset[int]) -> Partial:
+        """Return the partial aggregate of nothing, for a reader who needs some of the extras."""
+        extras = [extra.make_whole() if place in needed else None for place, extra in enumerate(self.extras)]
+        return Partial([ColumnPartial() for _ in self.columns], extras)
 
     def partial(self, contributions: Sequence[Contribution]) -> Partial:
         """Return the partial aggregate of `contributions`."""
@@ -75,197 +149,70 @@ class Layout:
     def add(self, partial: Partial, contributions: Sequence[Contribution]) -> None:
         """Add `contributions`, at least one, to a partial aggregate."""
         partial.count += len(contributions)
-        times = [time_us for time_us, _ in contributions]
+        times = [time_us for time_us, _, _ in contributions]
         low, high = min(times), max(times)
         partial.low, partial.high = min(low, partial.low), max(high, partial.high)
         for position, column in enumerate(self.columns):
-            values = [values[position] for _, values in contributions if values[position] is not None]
+            values = [values[position] for _, values, _ in contributions if values[position] is not None]
             if values:
                 partial.columns[position].add(column, values)
+        for position, extra in enumerate(partial.extras, start=len(self.columns)):
+            if extra is not None:
+                extra.add([(time_us, values[position], order) for time_us, values, order in contributions])  # type: ignore[misc]
 
 
-def _columns(plan: IndexPlan) -> tuple[AggregatedColumn, ...]:
-    functions: dict[str, set[AggregateFunction]] = {}
-    for spec in plan.aggregates:
-        if spec.of is not None and spec.function is not AggregateFunction.COUNT:
-            functions.setdefault(spec.of, set()).add(spec.function)
-    positions = {column.name: position for position, column in enumerate(plan.schema.columns)}
-    columns = []
-    for name, used in functions.items():
-        position = positions[name]
-        family, unit = _family(name, plan.schema.columns[position].dtype)
-        columns.append(
-            AggregatedColumn(
-                name=name,
-                position=position,
-                family=family,
-                unit=unit,
-                sums=bool(used & SUMMED),
-                squares=AggregateFunction.STDDEV in used,
-                extremes=bool(used & ORDERED),
-            )
-        )
-    return tuple(columns)
+def reads_values(spec: AggregateSpec) -> bool:
+    """Tell whether a function reads its column: a count does so only for distinct values or to leave out nulls."""
+    return spec.function is not AggregateFunction.COUNT or spec.unique or spec.dropnull
 
 
-def _family(name: str, dtype: DataType) -> tuple[Family, int]:
-    base = base_type(dtype)
-    match base:
-        case IntType() | DateType() | DatetimeType():
-            return Family.INT, 1
-        case FloatType():
-            return Family.FLOAT, 1
-        case DecimalType(scale):
-            return Family.DECIMAL, 10**scale
-        case _:
-            raise InvalidInputError(f"column {name} of type {type_name(dtype)} has no numbers to aggregate")
-
-
-Reader = Callable[[AggregatedColumn, object], float | None]
-
-
-def _reader(column: AggregatedColumn) -> Reader:
-    return {Family.INT: _read_int, Family.FLOAT: _read_float, Family.DECIMAL: _read_decimal}[column.family]
-
-
-def _read_int(column: AggregatedColumn, value: object) -> int | None:
-    if value is None or type(value) is int:
-        return value
-    raise _mistyped(column, value)
-
-
-def _read_float(column: AggregatedColumn, value: object) -> float | None:
-    if value is None or type(value) is float:
-        return value
-    if type(value) is int:
-        return float(value)
-    raise _mistyped(column, value)
-
-
-def _read_decimal(column: AggregatedColumn, value: object) -> int | None:
-    if value is None:
-        return None
-    if type(value) is str:
-        whole, _, fraction = value.partition(".")
-        digits = len(str(column.unit)) - 1
-        if len(fraction) <= digits:
-            try:
-                return int(whole + fraction.ljust(digits, "0"))
-            except ValueError:
-                pass
-    raise _mistyped(column, value)
-
-
-def _mistyped(column: AggregatedColumn, value: object) -> InvalidInputError:
-    return InvalidInputError(f"column {column.name} holds {value!r}, which is no {column.family.value}")
-
-
-def _decimal_text(value: int, unit: int) -> str:
-    """Spell a number of smallest units as a decimal with all digits of its scale."""
-    if unit == 1:
-        return str(value)
-    whole, fraction = divmod(abs(value), unit)
-    return f"{'-' if value < 0 else ''}{whole}.{fraction:0{len(str(unit)) - 1}d}"
-
-
-def _result(
-    plan: IndexPlan, spec: AggregateSpec, positions: dict[str, int], columns: Sequence[AggregatedColumn]
-) -> Result:
-    if spec.function is AggregateFunction.COUNT:
-        return Result(spec.into, spec.window_us, _count, None)
-    if spec.of is None:
-        raise InvalidInputError(f"{plan.dataset}.{spec.into}: {spec.function.value} needs a column")
-    position = positions[spec.of]
-    column = columns[position]
-    default = _default(spec, column)
+def keeps_values(spec: AggregateSpec) -> bool:
+    """Tell whether a function needs the distinct values of its column. Lists with repeats are read from raw."""
     match spec.function:
-        case AggregateFunction.SUM:
-            return Result(spec.into, spec.window_us, _sum(f"{plan.dataset}.{spec.into}", position, column), None)
-        case AggregateFunction.AVERAGE:
-            finish = _moment(position, default, lambda c: c.mean(column.unit))
-        case AggregateFunction.STDDEV:
-            finish = _moment(position, default, lambda c: c.stddev(column.unit))
-        case AggregateFunction.MIN:
-            finish = _moment(position, default, lambda c: _shown(_least(c), column))
-        case AggregateFunction.MAX:
-            finish = _moment(position, default, lambda c: _shown(_greatest(c), column))
+        case AggregateFunction.COUNT:
+            return spec.unique
+        case AggregateFunction.LAST_K | AggregateFunction.FIRST_K:
+            return spec.dedup
+        case AggregateFunction.DISTINCT | AggregateFunction.QUANTILE:
+            return True
         case _:
-            raise InvalidInputError(f"{plan.dataset}.{spec.into}: the index doesn't compute {spec.function.value} yet")
-    return Result(spec.into, spec.window_us, finish, default)
+            return False
 
 
-def _default(spec: AggregateSpec, column: AggregatedColumn) -> object:
-    """Return the value of an empty window in stored form.
-
-    Raises:
-        InvalidInputError: The plan has none such.
-    """
-    match spec.default:
-        case None:
-            return None
-        case bool():
-            raise _misfit(spec)
-        case int() | float() if spec.function in SUMMED or column.family is Family.FLOAT:
-            return float(spec.default)
-        case int() | float() if column.family is Family.INT:
-            return int(spec.default)
-        case int() | float():
-            return _decimal_text(round(spec.default * column.unit), column.unit)
-        case str() if column.family is Family.DECIMAL:
-            return spec.default
-        case _:
-            raise _misfit(spec)
+def is_plain(spec: AggregateSpec) -> bool:
+    """Tell whether a function needs sums, bounds or the number of values that aren't null."""
+    return spec.function in PLAIN or (spec.dropnull and not keeps_values(spec))
 
 
-def _misfit(spec: AggregateSpec) -> InvalidInputError:
-    return InvalidInputError(f"{spec.into}: the default {spec.default!r} doesn't fit column {spec.of}")
+def _column(name: str, dtype: DataType, position: int, specs: Sequence[AggregateSpec]) -> AggregatedColumn:
+    family, unit = family_of(dtype)
+    used = {spec.function for spec in specs}
+    if family is Family.ANY and used & PLAIN:
+        raise InvalidInputError(f"column {name} of type {type_name(dtype)} has no numbers to aggregate")
+    return AggregatedColumn(
+        name=name,
+        position=position,
+        family=family,
+        unit=unit,
+        sums=bool(used & SUMMED),
+        squares=AggregateFunction.STDDEV in used,
+        extremes=bool(used & ORDERED),
+    )
 
 
-def _count(partial: Partial) -> object:
-    return partial.count
+def _values_spec(name: str, dtype: DataType, specs: Sequence[AggregateSpec]) -> ValuesSpec:
+    kept = {spec.function for spec in specs if keeps_values(spec)}
+    return ValuesSpec(
+        firsts=bool(kept & {AggregateFunction.DISTINCT, AggregateFunction.FIRST_K}),
+        lasts=AggregateFunction.LAST_K in kept,
+        counted=AggregateFunction.COUNT in kept,
+        number=float_reader(name, dtype) if AggregateFunction.QUANTILE in kept else None,
+        restore=restorer(dtype),
+    )
 
 
-def _sum(name: str, position: int, column: AggregatedColumn) -> Finisher:
-    if column.family is Family.FLOAT:
-        return lambda partial: partial.columns[position].sum()
-    if column.family is Family.DECIMAL:
-        return lambda partial: _decimal_text(partial.columns[position].total, column.unit)
-    told: list[bool] = []
+def _decayed(name: str, dtype: DataType, place: int, half_life_us: int) -> ExtraColumn:
+    def make() -> DecayedSum:
+        return DecayedSum(half_life_us)
 
-    def finish(partial: Partial) -> object:
-        total = partial.columns[position].total
-        if INT64_MIN <= total <= INT64_MAX:
-            return total
-        if not told:
-            told.append(True)
-            LOGGER.warning("%s: a sum is beyond 64 bits and reads as null (said once)", name)
-        return None
-
-    return finish
-
-
-def _moment(position: int, default: object, finish: Callable[[ColumnPartial], object]) -> Finisher:
-    """Apply `finish` to the column's partial, if it has values."""
-
-    def finished(partial: Partial) -> object:
-        column = partial.columns[position]
-        return finish(column) if column.count else default
-
-    return finished
-
-
-def _least(column: ColumnPartial) -> float:
-    """Return the least value; NaN only where there is nothing else."""
-    return float("nan") if column.least is None else column.least
-
-
-def _greatest(column: ColumnPartial) -> float:
-    """Return the greatest value, which NaN is."""
-    return float("nan") if column.nans or column.greatest is None else column.greatest
-
-
-def _shown(value: float, column: AggregatedColumn) -> object:
-    if column.family is Family.DECIMAL:
-        return _decimal_text(int(value), column.unit)
-    # Which of the equal zeros came first must not show: -0.0 + 0.0 is 0.0.
-    return value + 0.0 if column.family is Family.FLOAT else value
+    return ExtraColumn(place, float_reader(name, dtype), None, make, make)

@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from math import isnan
 from typing import Any
 
 import msgspec
 
+from caraway.index.columns import Family
+from caraway.index.decay import DecayedSum
 from caraway.index.exact import Moments
+from caraway.index.values import Values
 
 # ruff: noqa: PLR1730 - a comparison takes a third of the time of a call, and this is where the time goes
 
@@ -22,12 +24,8 @@ SPLIT = 1
 HAS_ENDED = 2
 
 
-class Family(Enum):
-    """How the values of a column are added up."""
-
-    INT = "int"
-    FLOAT = "float"
-    DECIMAL = "decimal"
+# What some functions keep of a column beyond sums and bounds.
+Extra = Values | DecayedSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,19 +94,21 @@ class ColumnPartial(Moments):
 class Partial:
     """The partial aggregate of some contributions.
 
-    `low` and `high` bound their event times (they may be further apart than the times after a removal); `columns` are
-    those of the layout. `flags`: `SPLIT` where tiles one level below hold the same contributions in parts, `HAS_ENDED`
-    (root only) where the key has contributions that were taken back.
+    `low` and `high` bound their event times (they may be further apart than the times after a removal); `columns` and
+    `extras` are those of the layout, None where a reader doesn't need it. `flags`: `SPLIT` where tiles one level below
+    hold the same contributions in parts, `HAS_ENDED` (root only) where the key has contributions that were taken back.
     """
 
-    __slots__ = ("columns", "count", "flags", "high", "low")
+    __slots__ = ("columns", "count", "extras", "flags", "high", "low", "noted_weight")
 
-    def __init__(self, columns: list[ColumnPartial]) -> None:
+    def __init__(self, columns: list[ColumnPartial], extras: Sequence[Extra | None] = ()) -> None:
         self.count = 0
         self.low = NO_LOW
         self.high = NO_HIGH
         self.flags = 0
         self.columns = columns
+        self.extras = extras
+        self.noted_weight = 0
 
     def merge(self, other: "Partial") -> None:
         """Add the contributions of `other`."""
@@ -120,9 +120,11 @@ class Partial:
         for mine, theirs in zip(self.columns, other.columns, strict=True):
             mine.merge(theirs)
             mine.widen_by(theirs)
+        if self.extras:
+            self._merge_extras(other)
 
     def subtract(self, other: "Partial") -> bool:
-        """Take the contributions of `other` away. Return True if least and greatest values have to be found anew."""
+        """Take the contributions of `other` away. Return True if something has to be found anew (`find_anew`)."""
         self.count -= other.count
         stale = False
         for mine, theirs in zip(self.columns, other.columns, strict=True):
@@ -133,7 +135,23 @@ class Partial:
                 mine.least = mine.greatest = None
             elif theirs.least <= mine.least or theirs.greatest >= mine.greatest:
                 stale = True
+        for own, others in zip(self.extras, other.extras, strict=True):
+            if own is not None and others is not None:
+                stale = own.subtract(others, self.count) or stale  # type: ignore[arg-type]
         return stale
+
+    def find_anew(self, parts: Sequence["Partial"]) -> None:
+        """Find what can't be subtracted, given the partial aggregates of all contributions."""
+        for position, column in enumerate(self.columns):
+            column.least = column.greatest = None
+            for part in parts:
+                column.widen_by(part.columns[position])
+        stale = [extra is not None and extra.stale for extra in self.extras]
+        for position, extra in enumerate(self.extras):
+            if extra is not None and stale[position]:
+                extra.clear()
+                for part in parts:
+                    extra.merge(part.extras[position])  # type: ignore[arg-type]
 
     def merge_packed(self, packed: Sequence[Any]) -> None:
         """Add a partial aggregate as `unpack` gives it."""
@@ -146,20 +164,30 @@ class Partial:
             column.merge_packed(moments)
             if least is not None:
                 column.widen(least, greatest)
+        if self.extras:
+            for extra, data in zip(self.extras, packed[5], strict=True):
+                if extra is not None:
+                    extra.merge_packed(data)
 
     def pack(self) -> bytes:
         """Return the bytes of a tile."""
         columns = [(c.pack(), c.least, c.greatest) for c in self.columns]
-        return _ENCODE((self.count, self.low, self.high, self.flags, columns))
+        if not self.extras:
+            return _ENCODE((self.count, self.low, self.high, self.flags, columns))
+        extras = [extra.pack() for extra in self.extras if extra is not None]
+        return _ENCODE((self.count, self.low, self.high, self.flags, columns, extras))
 
-    def clone(self) -> "Partial":
-        """Return an equal partial that shares nothing with this one."""
-        copy = Partial([ColumnPartial() for _ in self.columns])
-        copy.merge(self)
-        copy.flags = self.flags
-        return copy
+    @property
+    def weight(self) -> int:
+        """Return how many plain tiles take as much memory."""
+        return 1 + sum([extra.weight for extra in self.extras if extra is not None]) if self.extras else 1
+
+    def _merge_extras(self, other: "Partial") -> None:
+        for mine, theirs in zip(self.extras, other.extras, strict=True):
+            if mine is not None:
+                mine.merge(theirs)  # type: ignore[arg-type]
 
 
 def unpack(data: bytes) -> list[Any]:
-    """Return a tile's content: count, low, high, flags, columns (each: moments, least, greatest)."""
+    """Return a tile's content: count, low, high, flags, columns (each: moments, least, greatest), bytes of extras."""
     return _DECODE(data)

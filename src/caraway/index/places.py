@@ -12,7 +12,19 @@ import msgspec
 from rocksdict import WriteBatch
 
 from caraway.index.delivery import Delivered
-from caraway.index.keys import ended_key, key_prefix, place_key, raw_key, version_key
+from caraway.index.keys import (
+    ENDED,
+    NEVER,
+    RAW,
+    SIGN,
+    VERSION,
+    key_prefix,
+    place_key,
+    timed_key,
+    unpack_u64,
+    version_key,
+)
+from caraway.index.spans import ever_counts, own_windows
 from caraway.index.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, ID_BYTES, PUT, VOID
@@ -20,13 +32,17 @@ from caraway.topics import DELETE, ID_BYTES, PUT, VOID
 PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 
 
-class Place(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The newest revision of an id: its revision, what it is, and where it stands."""
+class Place(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
+    """The newest revision of an id: its revision, what it is, and where it stands.
+
+    `rank` comes before the id among contributions of equal times.
+    """
 
     rev: bytes
     op: int
     time: int
     key: bytes
+    rank: bytes = b""
 
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -35,11 +51,16 @@ _DECODE = msgspec.msgpack.Decoder(Place).decode
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The entry of an id: what the entries of its key begin with, the entry itself, and whether it was ended."""
+    """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
 
+    `reaches_us` is the time that a contribution takes the frontier to: its own or that of its end.
+    """
+
+    record_id: bytes
     prefix: bytes
+    kind: bytes
     entry: bytes
-    ended: bool
+    reaches_us: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +81,8 @@ class Places:
         self._store = store
         self._standing = self._version if plan.kind is IndexKind.VERSIONS else self._contribution
         self._paired = plan.kind is IndexKind.AGGREGATE
+        self._windows = own_windows(plan)
+        self._along = plan.along
 
     def settle(self, delivered: Sequence[Delivered], batch: WriteBatch) -> list[Movement]:
         """Let the newest revision of each id hold, note its place in `batch`, and tell which entries have to change."""
@@ -70,7 +93,7 @@ class Places:
         changed: dict[bytes, None] = {}
         for item in delivered:
             record_id, record = item.record_id, item.record
-            place = Place(record.rev or b"", record.op, record.time, item.key)
+            place = Place(record.rev or b"", record.op, record.time, item.key, item.rank)
             if not _supersedes(place, after[record_id]):
                 continue
             after[record_id] = place
@@ -118,17 +141,24 @@ class Places:
         if place is None or place.op == VOID:
             return None
         prefix = key_prefix(self._asset, place.key)
-        return Standing(prefix, version_key(prefix, place.time, record_id), ended=False)
+        return Standing(record_id, prefix, VERSION, version_key(prefix, place.time, record_id))
 
     def _contribution(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
         place = places[record_id]
         if place is None or place.op != PUT:
             return None
-        prefix = key_prefix(self._asset, place.key)
+        prefix, order = key_prefix(self._asset, place.key), place.rank + record_id
         end = places.get(record_id[:-1] + END_SUFFIX) if self._is_paired(record_id) else None
-        if end is not None and end.op == DELETE:
-            return Standing(prefix, ended_key(prefix, end.time, record_id), ended=True)
-        return Standing(prefix, raw_key(prefix, place.time, record_id), ended=False)
+        if end is None or end.op != DELETE:
+            return Standing(record_id, prefix, RAW, timed_key(prefix + RAW, place.time, order), place.time)
+        # A version that is replaced at its own time never was.
+        begin_us = unpack_u64(place.rank, 0)[0] - SIGN if self._along else place.time
+        if end.time <= begin_us:
+            kind, reaches_us = NEVER, None
+        else:
+            kind = ENDED if ever_counts(self._windows, place.time, end.time) else NEVER
+            reaches_us = place.time if self._along else end.time
+        return Standing(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us)
 
 
 def is_end(record_id: bytes) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Container, Sequence
 
 from rocksdict import WriteBatch
 
-from caraway.index.keys import ENDED, RAW, SIGN, pack_u64, tile_key
+from caraway.index.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, tile_key
 from caraway.index.layout import Contribution, Layout
 from caraway.index.partials import HAS_ENDED, NO_HIGH, NO_LOW, SPLIT, Partial, unpack
 from caraway.index.store import IndexStore
@@ -34,6 +34,7 @@ class TileCache:
         self._young: dict[bytes, Partial] = {}
         self._old: dict[bytes, Partial] = {}
         self._dirty: dict[bytes, Partial] = {}
+        self._heavy = 0
 
     def load(self, layout: Layout, key: bytes) -> Partial | None:
         """Return the tile under `key`, None if there is none."""
@@ -65,6 +66,8 @@ class TileCache:
             if tile.count or tile.flags & HAS_ENDED:
                 put(key, tile.pack())
                 self._young[key] = tile
+                if tile.extras:
+                    self._note_weight(tile)
             else:
                 batch.delete(key)
                 self._young.pop(key, None)
@@ -76,6 +79,7 @@ class TileCache:
         self._young.clear()
         self._old.clear()
         self._dirty.clear()
+        self._heavy = 0
 
     def _cached(self, key: bytes) -> Partial | None:
         tile = self._young.get(key)
@@ -88,11 +92,21 @@ class TileCache:
         return tile
 
     def _keep(self, key: bytes, tile: Partial) -> Partial:
-        if len(self._young) >= self._generation:
+        if len(self._young) + self._heavy >= self._generation:
             self._old = self._young
             self._young = {}
+            self._heavy = 0
+        tile.noted_weight = 0
         self._young[key] = tile
+        if tile.extras:
+            self._note_weight(tile)
         return tile
+
+    def _note_weight(self, tile: Partial) -> None:
+        """Count a tile with many values for as many tiles as take its memory."""
+        weight = tile.weight - 1
+        self._heavy += max(0, weight - tile.noted_weight)
+        tile.noted_weight = weight
 
 
 class Pyramid:
@@ -151,7 +165,7 @@ class _KeyTiles:
 
         If it gets to a higher level, it becomes the tiles on the levels between as well, unless it is without children.
         """
-        times = [time_us for time_us, _ in added]
+        times = [time_us for time_us, _, _ in added]
         low, high = min(times), max(times)
         if not root.count:
             root.low, root.high = low, high
@@ -161,7 +175,7 @@ class _KeyTiles:
         old_level, level = geometry.level_of(root.low, root.high), geometry.level_of(low, high)
         if level > old_level and (root.flags & SPLIT or root.count > geometry.split):
             for between in range(old_level, level):
-                tile = root.clone()
+                tile = self._layout.clone(root)
                 self._tiles.save(tile_key(self._prefix, between, geometry.number(between, root.low)), tile)
                 root.flags |= SPLIT
         root.low, root.high = low, high
@@ -181,7 +195,7 @@ class _KeyTiles:
         if tile.count > self._geometry.split and level and not tile.flags & SPLIT:
             self._split(level, number, tile, added)
         if stale:
-            self._find_extremes(level, number, tile, added)
+            self._find_anew(level, number, tile, added)
         return gain, loss
 
     def _change_children(
@@ -209,18 +223,15 @@ class _KeyTiles:
             self._tiles.save(tile_key(self._prefix, level - 1, child), child_tile)
         tile.flags |= SPLIT
 
-    def _find_extremes(self, level: int, number: int, tile: Partial, added: Sequence[Contribution]) -> None:
-        """Find least and greatest values anew, after one of them was removed."""
+    def _find_anew(self, level: int, number: int, tile: Partial, added: Sequence[Contribution]) -> None:
+        """Find anew what couldn't be subtracted: least and greatest values, first and last ones, sketches."""
         if tile.flags & SPLIT:
             keys = (tile_key(self._prefix, level - 1, child) for child in self._geometry.children(level, number))
             parts = [part for key in keys if (part := self._tiles.load(self._layout, key)) is not None]
         else:
             contributions = [*added, *self._untouched(level, number)]
             parts = [self._layout.partial(contributions)] if contributions else []
-        for position, column in enumerate(tile.columns):
-            column.least = column.greatest = None
-            for part in parts:
-                column.widen_by(part.columns[position])
+        tile.find_anew(parts)
 
     def _by_tile(self, level: int, contributions: Sequence[Contribution]) -> dict[int, list[Contribution]]:
         shift = self._geometry.shift(level)
@@ -235,8 +246,11 @@ class _KeyTiles:
         end = (number + 1) << shift
         last = prefix + RAW + pack_u64(end) if end < 1 << 64 else prefix + ENDED
         entries = pyramid.store.scan(prefix + RAW + pack_u64(number << shift), last)
-        records = [pyramid.codec.decode_value(value) for key, value in entries if key not in self._touched]
-        return [(record.time, self._layout.values(record.row)) for record in records if record.row is not None]
+        rank = len(prefix) + len(RAW) + TIME_BYTES
+        records = [
+            (pyramid.codec.decode_value(value), key[rank:]) for key, value in entries if key not in self._touched
+        ]
+        return [(r.time, self._layout.values(r), order) for r, order in records if r.row is not None]
 
 
 def _decoded(layout: Layout, data: bytes) -> Partial:

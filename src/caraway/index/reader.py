@@ -5,13 +5,17 @@ from collections.abc import Sequence
 from rocksdict import DbClosedError
 
 from caraway.errors import UnavailableError
+from caraway.index.buckets import BucketReader
+from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.versions import VersionReader
-from caraway.index.windows import FIRST_TIME_US, LAST_TIME_US, WindowReader
+from caraway.index.windows import WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
 
 # What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
 KEPT_READERS = 1000
+
+DatasetReader = VersionReader | WindowReader | BucketReader
 
 
 class IndexReader:
@@ -19,7 +23,7 @@ class IndexReader:
 
     def __init__(self, store: IndexStore) -> None:
         self._store = store
-        self._readers: dict[tuple[bytes, tuple[str, ...]], VersionReader | WindowReader] = {}
+        self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
@@ -32,7 +36,7 @@ class IndexReader:
 
         Args:
             plan: The index.
-            keys: Kafka keys (`RecordCodec.encode_key`).
+            keys: Kafka keys (`RecordCodec.encode_key`); with the window as the last part, if that is a key too.
             at_us: The time of each row, or one for all, microseconds since the epoch.
             columns: Fields of the dataset: keys, values, the time stamp (that of the row found).
 
@@ -47,9 +51,9 @@ class IndexReader:
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
         try:
-            iterator = self._store.iterator()
+            read = reader.bound(self._store.iterator())
             for key, time_us in zip(keys, times, strict=True):
-                values, there = reader.read(iterator, key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
+                values, there = read(key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
                 rows.append(values)
                 found.append(there)
         except Exception as error:
@@ -62,16 +66,19 @@ class IndexReader:
             raise UnavailableError(f"the index can't be read: {error}") from error
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
-    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> VersionReader | WindowReader:
+    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
         # The asset is a hash of the dataset's definition, so it stands for the plan.
         name = plan.asset, columns
         reader = self._readers.get(name)
         if reader is None:
             if len(self._readers) >= KEPT_READERS:
                 self._readers.clear()
-            reader = self._readers[name] = (
-                VersionReader(plan, columns)
-                if plan.kind is IndexKind.VERSIONS
-                else WindowReader(plan, columns, self._store.geometry)
-            )
+            reader = self._readers[name] = self._made(plan, columns)
         return reader
+
+    def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
+        if plan.kind is IndexKind.VERSIONS:
+            return VersionReader(plan, columns)
+        if plan.window is not None:
+            return BucketReader(plan, columns, self._store.geometry)
+        return WindowReader(plan, columns, self._store.geometry)

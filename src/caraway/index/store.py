@@ -20,12 +20,12 @@ from rocksdict import (
 
 from caraway.errors import ConflictError, UnavailableError
 from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.keys import META, after, offset_key
+from caraway.index.keys import META, after, frontier_key, offset_key
 
 LOGGER = logging.getLogger(__name__)
 
 # What the entries look like. Another number: the database is built anew from the topics.
-FORMAT = b"1"
+FORMAT = b"2"
 FORMAT_KEY = META + b"format"
 
 # The file that asks the next start to build the database anew: reads found it damaged.
@@ -128,6 +128,7 @@ class IndexStore:
         batch.delete_range(asset, after(asset))
         prefix = offset_key(asset, 0)[:-4]
         batch.delete_range(prefix, after(prefix))
+        batch.delete(frontier_key(asset))
         self.write(batch)
 
     def size_bytes(self) -> int:

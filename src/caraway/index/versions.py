@@ -1,6 +1,7 @@
 """Versions of keyed datasets: as they are written, and read as of a time."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from rocksdict import RdictIter, WriteBatch
 
@@ -67,7 +68,11 @@ class VersionReader:
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
 
-    def read(self, iterator: RdictIter, key: bytes, at_us: int) -> tuple[list[object], bool]:
+    def bound(self, iterator: RdictIter) -> Callable[[bytes, int], tuple[list[object], bool]]:
+        """Return what reads keys from one state of the database."""
+        return partial(self._read, iterator)
+
+    def _read(self, iterator: RdictIter, key: bytes, at_us: int) -> tuple[list[object], bool]:
         """Return the columns' values as of `at_us`, and whether the key has a row then."""
         echo = self._codec.decode_key(key) if self._needs_key else []
         prefix = key_prefix(self._asset, key)

@@ -2,17 +2,13 @@
 
 from collections.abc import Iterator, Mapping
 
-from caraway.dtypes.types import DecimalType, base_type, type_name
 from caraway.errors import CommitError
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
-    AggregateSpec,
     AssignFunction,
     Changelog,
     Dedup,
     DropNull,
-    Emit,
     Explode,
     FilterFunction,
     First,
@@ -21,16 +17,10 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
-from caraway.graph.schemas import Schema, schema_of
+from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec, PipelineSpec
 from caraway.graph.trees import datasets_read, parents
-from caraway.graph.windows import ContinuousWindow, print_window
-
-# Over a table, whose rows replace each other: what can take a row back from sums alone.
-REVERSIBLE = frozenset(
-    {AggregateFunction.COUNT, AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
-)
-_FUNCTIONS = REVERSIBLE | {AggregateFunction.MIN, AggregateFunction.MAX}
+from caraway.graph.windows import SessionWindow, print_window
 
 UNSUPPORTED: dict[type, str] = {
     FilterFunction: "filter by a Python function",
@@ -68,31 +58,9 @@ def _unsupported(operator: Operator, specs: Mapping[str, DatasetSpec]) -> Iterat
         if operator.right in datasets_read(operator.left):
             yield f"`join` of {operator.right} with itself"
     if isinstance(operator, Aggregate):
-        yield from _of_aggregate(operator, schema_of(operator.of, specs))
+        yield from _of_aggregate(operator)
 
 
-def _of_aggregate(operator: Aggregate, before: Schema) -> Iterator[str]:
-    if operator.window is not None:
+def _of_aggregate(operator: Aggregate) -> Iterator[str]:
+    if isinstance(operator.window, SessionWindow):
         yield f"`groupby(window={print_window(operator.window)})`"
-    if operator.along is not None:
-        yield f"`aggregate(along={operator.along})`"
-    if operator.emit is Emit.FINAL:
-        yield '`aggregate(emit="final")`'
-    for aggregate in operator.aggregates:
-        yield from _of_column(aggregate, before)
-
-
-def _of_column(aggregate: AggregateSpec, before: Schema) -> Iterator[str]:
-    name = f"`{aggregate.function}` (column {aggregate.into})"
-    if aggregate.function not in _FUNCTIONS:
-        yield name
-    if aggregate.unique or aggregate.dropnull:
-        yield f"{name} of distinct values or without nulls"
-    if not isinstance(aggregate.window, ContinuousWindow):
-        yield f"{name} over a discrete window"
-    elif before.keys and (aggregate.window.length_us is not None or aggregate.function not in REVERSIBLE):
-        yield f"{name} over a table, other than count, sum, average and stddev over all time"
-    if aggregate.of == before.timestamp:
-        yield f"{name} of the timestamp"
-    elif aggregate.of is not None and isinstance(base_type(before.columns[aggregate.of]), DecimalType):
-        yield f"{name} of {type_name(before.columns[aggregate.of])} columns"

@@ -9,7 +9,9 @@ from enum import StrEnum
 from caraway.dtypes.types import DataType
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import AggregateSpec, Operator
+from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.sources import SourceSpec
+from caraway.graph.windows import HoppingWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,9 @@ class IndexPlan:
 
     `revised` tells that records may be revised (a join or changelog comes before), so that the place of each id is
     kept. `aggregates` is empty for versions. `fields` are the dataset's columns, keys first, time stamp last.
+
+    Of an aggregation: `window` is that of the groupby, if it has one; then the dataset has the key `window` beyond
+    those of the records. `along` tells that the time of a record is that of a column; its row has the time stamp too.
     """
 
     dataset: str
@@ -80,6 +85,15 @@ class IndexPlan:
     revised: bool
     aggregates: tuple[AggregateSpec, ...]
     fields: tuple[Column, ...]
+    window: HoppingWindow | None = None
+    along: bool = False
+
+    @property
+    def keys(self) -> tuple[Column, ...]:
+        """The keys of a lookup: those of the records, and the window if that is a key of the dataset."""
+        if self.window is None:
+            return self.schema.keys
+        return (*self.schema.keys, *(column for column in self.fields if column.name == WINDOW_KEY))
 
 
 class JobMode(StrEnum):

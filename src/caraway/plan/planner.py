@@ -11,16 +11,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from caraway.dtypes.types import DataType, type_name
+from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
 from caraway.graph.fingerprints import dataset_fingerprint
-from caraway.graph.operators import Aggregate, AggregateSpec, Join, Operator
+from caraway.graph.operators import Aggregate, Join, Operator
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read, parents
+from caraway.graph.windows import HoppingWindow
 from caraway.plan.limits import require_streamable
 from caraway.plan.model import (
     Column,
@@ -165,15 +166,14 @@ def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSp
     """Tell what the records of a derived dataset are: contributions for an aggregate, its own rows else."""
     if isinstance(operator, Aggregate):
         before = schema_of(operator.of, specs)
-        used = dict.fromkeys(a.of for a in operator.aggregates if _reads_column(a))
-        types = {name: _type_in(before, name) for name in (*operator.keys, *used) if name is not None}
+        used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
+        types = {name: _type_in(before, name) for name in (*operator.keys, *used)}
+        if operator.along is not None:
+            # The record's time is that of the column; the time stamp ranks rows of equal times.
+            types[before.timestamp] = DATETIME
         return TopicKind.CONTRIBUTIONS, _record_schema(spec, operator.keys, types)
     types = {f.name: f.dtype for f in spec.fields if not f.timestamp}
     return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _record_schema(spec, spec.keys, types)
-
-
-def _reads_column(aggregate: AggregateSpec) -> bool:
-    return aggregate.of is not None
 
 
 def _type_in(schema: Schema, name: str) -> DataType:
@@ -212,16 +212,18 @@ def _is_indexed(spec: DatasetSpec) -> bool:
 def _index(planned: _Planned) -> IndexPlan:
     pipeline = _pipeline(planned.spec)
     operator = pipeline.operator if pipeline else None
-    aggregates = operator.aggregates if isinstance(operator, Aggregate) else ()
+    aggregate = operator if isinstance(operator, Aggregate) else None
     return IndexPlan(
         dataset=planned.spec.name,
         asset=_digest(b"index", planned.content)[:8],
-        kind=IndexKind.AGGREGATE if aggregates else IndexKind.VERSIONS,
+        kind=IndexKind.VERSIONS if aggregate is None else IndexKind.AGGREGATE,
         topic=planned.topic.name,
         schema=planned.topic.schema,
         revised=planned.topic.revised,
-        aggregates=aggregates,
+        aggregates=() if aggregate is None else aggregate.aggregates,
         fields=_fields(planned.spec),
+        window=aggregate.window if aggregate is not None and isinstance(aggregate.window, HoppingWindow) else None,
+        along=aggregate is not None and aggregate.along is not None,
     )
 
 

@@ -5,8 +5,9 @@ from functools import singledispatch
 
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
+from caraway.dtypes.types import DATETIME
 from caraway.graph.operators import Aggregate, Assign, Drop, Filter, Input, Join, Latest, Rename, Select
-from caraway.spark.codec import DELETE, OP, PUT, SIDE, VOID, name
+from caraway.spark.codec import DELETE, OP, PUT, SIDE, TIME, VOID, name
 from caraway.spark.expressions import compile_as, compile_node
 from caraway.spark.inputs import OWN, Inputs
 from caraway.spark.stateful import as_of_join, keyed_changelog
@@ -95,8 +96,18 @@ def _(step: Aggregate, inputs: Inputs) -> Stream:
     before = compile_step(step.of, inputs)
     if before.keys:
         before = keyed_changelog(before, inputs)
-    used = [a.of for a in step.aggregates if a.of is not None]
+    used = {a.of for a in step.aggregates if a.of is not None}
+    if step.along is not None:
+        before = _placed(before, step.along)
+        used.add(before.timestamp)
     return replace(_keep(before, {*step.keys, *used}), keys=step.keys)
+
+
+def _placed(before: Stream, along: str) -> Stream:
+    """Place rows on the axis of time by a column; the time stamp becomes a column, which ranks rows of equal times."""
+    time = F.when(name(OP) == PUT, name(along)).otherwise(name(TIME))
+    frame = before.frame.withColumn(before.timestamp, name(TIME)).withColumn(TIME, time)
+    return replace(before, frame=frame, columns={**before.columns, before.timestamp: DATETIME})
 
 
 def _keep(before: Stream, columns: set[str]) -> Stream:

@@ -122,15 +122,17 @@ class NaiveIndex:
     def _aggregates(self, key: str, at_us: int, columns: Sequence[str]) -> tuple[list[object], bool]:
         times: list[int] = []
         alive: list[Sent] = []
+        windows = {spec.window_us for spec in self.plan.aggregates}
         for record_id, put in self.newest.items():
             if put.key != key or put.op != PUT:
                 continue
             end = self.newest.get(record_id[:-1] + b"\x01") if len(record_id) > 12 else None
-            if end is not None and end.op == DELETE and end.time <= at_us:
-                times.append(end.time)
-            elif put.time <= at_us:
-                times.append(put.time)
+            end_us = end.time if end is not None and end.op == DELETE else math.inf
+            if put.time <= at_us < end_us:
                 alive.append(put)
+            if put.time < end_us:
+                leaves = [end_us if d is None else min(end_us, put.time + d + SECOND) for d in windows]
+                times += [int(time) for time in (put.time, *leaves) if time <= at_us]
         specs = {spec.into: spec for spec in self.plan.aggregates}
         row: list[object] = []
         for name in columns:

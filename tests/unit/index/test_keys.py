@@ -16,8 +16,7 @@ ids = st.builds(position_id, st.integers(0, 2**63), st.integers(0, 100))
 @given(st.tuples(times, ids), st.tuples(times, ids))
 def test_contributions_lie_in_order_of_time_and_id(left: tuple[int, bytes], right: tuple[int, bytes]) -> None:
     prefix = keys.key_prefix(ASSET, b"key")
-    assert (keys.raw_key(prefix, *left) < keys.raw_key(prefix, *right)) == (left < right)
-    assert (keys.ended_key(prefix, *left) < keys.ended_key(prefix, *right)) == (left < right)
+    assert (keys.timed_key(prefix, *left) < keys.timed_key(prefix, *right)) == (left < right)
 
 
 @given(st.tuples(times, ids), st.tuples(times, ids))
@@ -50,14 +49,15 @@ def test_the_layout_is_that_of_the_contract() -> None:
     record_id = position_id(258, 3)
     assert prefix == ASSET + b"\x00\x02\x91\x07"
     assert record_id == b"\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x03"
-    assert keys.raw_key(prefix, -1, record_id) == prefix + b"\x10\x7f" + b"\xff" * 7 + record_id
+    assert keys.timed_key(prefix + keys.RAW, -1, record_id) == prefix + b"\x10\x7f" + b"\xff" * 7 + record_id
     assert keys.version_key(prefix, 0, b"\x0f\xf0") == prefix + b"\x01\x7f" + b"\xff" * 7 + b"\xf0\x0f"
-    assert keys.ended_key(prefix, 0, b"\x01") == prefix + b"\x11\x80" + bytes(7) + b"\x01"
+    assert keys.timed_key(prefix + keys.ENDED, 0, b"\x01") == prefix + b"\x11\x80" + bytes(7) + b"\x01"
     assert keys.tile_key(prefix, 5, 7) == prefix + b"\x25" + bytes(7) + b"\x07"
     assert keys.place_key(ASSET, record_id) == ASSET + b"\xff\xff" + record_id
 
 
 def test_the_longest_key_does_not_meet_the_places() -> None:
-    assert keys.key_prefix(ASSET, bytes(keys.MAX_KEY_BYTES)) < keys.place_key(ASSET, b"")
-    with pytest.raises(InvalidInputError, match="65535 bytes is too long"):
+    assert keys.key_prefix(ASSET, b"\xff" * keys.MAX_KEY_BYTES) < keys.times_key(ASSET, -(2**63), b"")
+    assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.place_key(ASSET, b"")
+    with pytest.raises(InvalidInputError, match="65534 bytes is too long"):
         keys.check_key(bytes(keys.MAX_KEY_BYTES + 1))

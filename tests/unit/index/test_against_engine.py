@@ -1,0 +1,137 @@
+"""Every aggregate over every window: the index answers as the in-process engine does."""
+
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from caraway.graph.operators import AggregateFunction
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.geometry import Geometry
+from caraway.plan.model import RecordSchema
+from caraway.topics import RecordCodec
+from tests.effort import examples
+from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
+
+FOREVER = ContinuousWindow(length_us=None)
+CONTINUOUS = (FOREVER, ContinuousWindow(length_us=2 * SECOND), ContinuousWindow(length_us=9 * SECOND))
+TUMBLING = HoppingWindow(length_us=3 * SECOND, stride_us=3 * SECOND)
+HOPPING = HoppingWindow(length_us=7 * SECOND, stride_us=3 * SECOND)
+FOREVER_HOPPING = HoppingWindow(length_us=None, stride_us=4 * SECOND)
+DISCRETE = (TUMBLING, HOPPING, FOREVER_HOPPING)
+LATE = tuple(HoppingWindow(length_us=w.length_us, stride_us=w.stride_us, lookback_us=4 * SECOND) for w in DISCRETE)
+
+CASES = [
+    case("events, continuous", CONTINUOUS),
+    case("events, discrete", DISCRETE),
+    case("events, with a lookback", LATE),
+    case("events along a column, continuous", CONTINUOUS, along=True),
+    case("events along a column, discrete", DISCRETE, along=True),
+    case("a table, continuous", CONTINUOUS, keyed=True),
+    case("a table, forever", (FOREVER_HOPPING, HoppingWindow(length_us=None, stride_us=SECOND)), keyed=True),
+    case("a table along a column, continuous", CONTINUOUS, keyed=True, along=True),
+    case("a table along a column, discrete", LATE, keyed=True, along=True),
+    case("tumbling windows as keys", (None,), groupby=TUMBLING),
+    case("hopping windows as keys", (None,), groupby=HOPPING),
+    case("windows as keys, with a lookback", (None,), groupby=LATE[1]),
+    case("windows alone", (), groupby=HOPPING, bare=True),
+]
+# Deep pyramids of few contributions; with few distinct values to a tile, or all.
+EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
+# Of wide tables no other column is as far from its neighbours.
+SKETCHED = 0.01
+DECAYED = 1e-12
+
+
+# Sums that don't fit are null in both; the engine tells.
+pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
+
+
+@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+def test_the_index_answers_as_the_engine_does(found: Case, tmp_path: Path) -> None:
+    rng = random.Random()  # noqa: S311 - a trace, not a secret
+    check(found, rng.choice([EXACT, TIGHT]), rng.randrange(2**32), tmp_path, rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(examples(8)))
+@pytest.mark.parametrize("geometry", [EXACT, TIGHT], ids=["exact", "tight"])
+@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+def test_many_traces(found: Case, geometry: Geometry, seed: int, tmp_path: Path) -> None:
+    check(found, geometry, seed, tmp_path, rounds=3)
+
+
+def check(found: Case, geometry: Geometry, seed: int, tmp_path: Path, *, rounds: int) -> None:
+    """Log some rows in batches; after each ask both for all columns."""
+    rng = random.Random(f"{found.name} {seed}")  # noqa: S311 - a trace, not a secret
+    job = Job(found)
+    with IndexStore(tmp_path / "index", geometry=geometry, cache_bytes=1 << 20) as store:
+        writer, reader = IndexWriter(store, cached_tiles=8), IndexReader(store)
+        waiting: list[Any] = []
+        for _ in range(rounds):
+            for _ in range(rng.choice([5, 30])):
+                waiting += job.log(random_change(found, rng))
+            rng.shuffle(waiting)
+            again = rng.sample(waiting, len(waiting) // 4)
+            for start in range(0, len(waiting), 7):
+                applied = writer.apply(found.plan, waiting[start : start + 7])
+                assert not applied.refused
+            writer.apply(found.plan, again)
+            waiting = []
+            compare(found, job, reader, times(job, rng)[: 4 * rounds], exact=geometry is EXACT)
+
+
+def times(job: Job, rng: random.Random) -> list[int]:
+    """Return times at, before and after those of the events, and their ends."""
+    near = [change.time_us for _, change in job.events]
+    edges = [0, 2 * SECOND, 3 * SECOND, 9 * SECOND + SECOND, 10**12]
+    picked = [rng.choice(near) + rng.choice(edges) + rng.choice([-1, 0, 0, 1]) for _ in range(6)]
+    asked = [*picked, *(n * SECOND for n in rng.sample(range(-6, 40), 4)), 10**15, -(10**15)]
+    rng.shuffle(asked)
+    return asked
+
+
+def compare(found: Case, job: Job, reader: IndexReader, ats: Sequence[int], *, exact: bool) -> None:
+    keys: list[tuple[object, ...]] = [("a",), ("b",), ("never",)]
+    if (window := found.plan.window) is not None and window.length_us is not None:
+        ends = [window.length_us + n * window.stride_us for n in range(-4, 10)]
+        keys = [(*key, [end - window.length_us, end]) for key in keys for end in (*ends, 5)]
+    schema = RecordSchema(keys=found.plan.keys, columns=found.plan.keys, timestamp="t", fingerprint=0)
+    encode = RecordCodec(schema).encode_key
+    for at in ats:
+        got, there = reader.read(found.plan, [encode(key) or b"" for key in keys], at, found.columns)
+        expected, known = job.engine.lookup(found.out.name, keys, at, found.columns)
+        assert there == known, (at, list(zip(keys, there, known, strict=True)))
+        functions = {spec.into: spec for spec in found.operator.aggregates}
+        for name, left, right in zip(found.columns, got, expected, strict=True):
+            for place, (value, wanted) in enumerate(zip(left, right, strict=True)):
+                if job.events and (known[place] or name not in {"g", "window"}):
+                    assert agrees(functions.get(name), value, wanted, exact=exact), (
+                        functions.get(name, name),
+                        at,
+                        keys[place],
+                        value,
+                        wanted,
+                    )
+
+
+def agrees(spec: Any, value: object, wanted: object, *, exact: bool) -> bool:
+    if isinstance(value, float) and isinstance(wanted, float) and spec is not None:
+        if spec.function is AggregateFunction.EXP_DECAY_SUM:
+            # Terms of both signs may cancel: what counts is how large they are.
+            return math.isclose(value, wanted, rel_tol=DECAYED, abs_tol=DECAYED * 1e19)
+        if spec.function is AggregateFunction.QUANTILE and not exact:
+            return math.isclose(value, wanted, rel_tol=SKETCHED)
+    return same(value, wanted)
+
+
+def same(left: object, right: object) -> bool:
+    if isinstance(left, list) and isinstance(right, (list, tuple)):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, float) and isinstance(right, float) and math.isnan(left):
+        return math.isnan(right)
+    return type(left) is type(right) and left == right
