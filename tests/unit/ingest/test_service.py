@@ -30,6 +30,7 @@ from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService,
 from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import SLICE
 from caraway.plan.planner import plan_graph
+from caraway.topics import MAX_PAYLOAD
 from caraway.topics.codec import RecordCodec
 from caraway.topics.producer import TopicItem
 
