@@ -16,10 +16,20 @@ def run_together(machinery: Machinery, cases: Sequence[Case]) -> list[Difference
     run = Run(machinery, cases, f"r{next(_LABELS)}")
     try:
         run.go()
-        found = differences(run)
+        found = [*failed(run), *differences(run)]
     finally:
         run.stop()
     return list({id(difference.part): difference for difference in reversed(found)}.values())
+
+
+def failed(run: Run) -> list[Difference]:
+    """Return the jobs that failed, as differences of their datasets."""
+    return [
+        Difference(part, job.dataset, "the job", "runs", f"fails: {run.failures[job.job_id]}")
+        for part in run.parts
+        for job in part.plan.jobs
+        if job.job_id in run.failures
+    ]
 
 
 def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> dict[int, Difference]:

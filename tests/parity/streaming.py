@@ -8,9 +8,11 @@ from pathlib import Path
 from random import Random
 
 import orjson
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from caraway.engine.jobs import brief
 from caraway.index import IndexStore, IndexWorker
 from caraway.plan import JobPlan
 from caraway.spark.jobs import start_job
@@ -61,6 +63,8 @@ class Run(Traffic):
         self._pauses = Random(label)  # noqa: S311 (test data)
         self._jobs = [job for part in self.parts for job in part.plan.jobs]
         self._queries: dict[str, StreamingQuery] = {}
+        #: Why jobs don't run, by job.
+        self.failures: dict[str, str] = {}
 
     def go(self, bursts: int = 4) -> None:
         """Make the topics, write what arrives in bursts, start the jobs after the first one, and wait for the end."""
@@ -79,8 +83,8 @@ class Run(Traffic):
         deadline = time.monotonic() + SETTLE_S
         while unread := self._unread():
             for job_id, query in self._queries.items():
-                if query.exception() is not None:
-                    raise RuntimeError(f"job {job_id} failed: {query.exception()}")
+                if (error := query.exception()) is not None:
+                    self.failures[job_id] = brief(error)
             if time.monotonic() > deadline:
                 raise TimeoutError(f"not read to the end in time: {unread}")
             time.sleep(POLL_S)
@@ -91,13 +95,16 @@ class Run(Traffic):
         self.close()
 
     def _start(self, job: JobPlan) -> None:
-        self._queries[job.job_id] = start_job(
-            self._machinery.spark,
-            job,
-            bootstrap_servers=self.servers,
-            checkpoint=self._machinery.folder / "checkpoints" / job.job_id,
-            checkpoint_interval_seconds=CHECKPOINT_S,
-        )
+        try:
+            self._queries[job.job_id] = start_job(
+                self._machinery.spark,
+                job,
+                bootstrap_servers=self.servers,
+                checkpoint=self._machinery.folder / "checkpoints" / job.job_id,
+                checkpoint_interval_seconds=CHECKPOINT_S,
+            )
+        except PySparkException as error:
+            self.failures[job.job_id] = brief(error)
 
     def _unread(self) -> list[str]:
         """Name the jobs and indexes that aren't at the end of their topics."""
@@ -105,7 +112,8 @@ class Run(Traffic):
         reached = {job_id: _reached(query) for job_id, query in self._queries.items()}
         indexed = self.indexed()
         ends = self.ends()
-        jobs = [j.job_id for j in self._jobs if any(reached[j.job_id].get(t.name) != ends[t.name] for t in j.inputs)]
+        running = [job for job in self._jobs if job.job_id not in self.failures]
+        jobs = [j.job_id for j in running if any(reached[j.job_id].get(t.name) != ends[t.name] for t in j.inputs)]
         indexes = [
             index.dataset
             for part in self.parts

@@ -37,7 +37,9 @@ def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> St
     left_row, right_row = row_type(left.columns.items()), row_type(added.items())
     # The key that the right-hand records have on Kafka.
     key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
-    key = codec.encode_row(key_row, [name(left_of[column.name]) for column in right.schema.keys])
+    # A left row may be joined by its time stamp, which stands in no column of its own.
+    at = left.scope().columns
+    key = codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
     own = name(SIDE) == OWN
     joined = from_java(
         jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
