@@ -12,6 +12,7 @@ from caraway.graph.operators import (
     Explode,
     FilterFunction,
     First,
+    Input,
     Join,
     Operator,
     Transform,
@@ -50,6 +51,11 @@ def require_streamable(spec: DatasetSpec, pipeline: PipelineSpec, specs: Mapping
 def _unsupported(operator: Operator, specs: Mapping[str, DatasetSpec]) -> Iterator[str]:
     for parent in parents(operator):
         yield from _unsupported(parent, specs)
+        if isinstance(parent, Aggregate):
+            yield "steps behind `aggregate`"
+    for name in _reads(operator):
+        if any(isinstance(pipeline.operator, Aggregate) for pipeline in specs[name].pipelines):
+            yield f"a pipeline that reads {name}, which an aggregate makes,"
     if type(operator) in UNSUPPORTED:
         yield f"`{UNSUPPORTED[type(operator)]}`"
     if isinstance(operator, Join):
@@ -59,6 +65,17 @@ def _unsupported(operator: Operator, specs: Mapping[str, DatasetSpec]) -> Iterat
             yield f"`join` of {operator.right} with itself"
     if isinstance(operator, Aggregate):
         yield from _of_aggregate(operator)
+
+
+def _reads(operator: Operator) -> tuple[str, ...]:
+    """Name the datasets that an operator reads itself. On the topic of an aggregated one are no rows of it."""
+    match operator:
+        case Input():
+            return (operator.dataset,)
+        case Join():
+            return (operator.right,)
+        case _:
+            return ()
 
 
 def _of_aggregate(operator: Aggregate) -> Iterator[str]:

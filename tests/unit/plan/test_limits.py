@@ -13,6 +13,7 @@ from caraway.datasets import Average, Count, Distinct, ExpDecaySum, Max, Stddev,
 from caraway.dtypes import Hopping, Session, Tumbling
 from caraway.errors import CommitError
 from caraway.expr import col
+from caraway.graph.operators import Input
 from caraway.graph.specs import Graph, PipelineSpec
 from caraway.plan import plan_graph
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
@@ -61,6 +62,10 @@ def planned(build: Callable[[], Any]) -> None:
             "`join` of Users with itself",
         ),
         (lambda: SLIM.groupby("user", window=Session("1h")).aggregate(), '`groupby(window=Session("3600s"))`'),
+        (
+            lambda: SLIM.groupby("user").aggregate(n=Count(window=Tumbling("1h"))).filter(col("n") > 1),
+            "steps behind `aggregate`",
+        ),
     ],
 )
 def test_what_the_streaming_engine_lacks_is_refused(build: Callable[[], Any], name: str) -> None:
@@ -69,6 +74,22 @@ def test_what_the_streaming_engine_lacks_is_refused(build: Callable[[], Any], na
     assert str(caught.value).startswith("the streaming engine doesn't run ")
     assert name in str(caught.value)
     assert str(caught.value).endswith("yet; dataset Derived, pipeline compute")
+
+
+def test_what_reads_an_aggregated_dataset_is_refused() -> None:
+    # On the topic of such a dataset are contributions, none of its rows.
+    node = SLIM.groupby("user").aggregate(n=Count(window=Tumbling("1h")))
+    of, counts = Users.to_spec().fields[1], node.node_schema
+    fields = tuple(
+        replace(of, name=name, dtype=dtype, key=name in counts.keys, timestamp=name == counts.timestamp)
+        for name, dtype in counts.columns.items()
+    )
+    made = PipelineSpec(name="count", inputs=("Orders",), operator=node.node_operator)
+    counted = replace(Users.to_spec(), name="Counted", fields=fields, index=None, sources=(), pipelines=(made,))
+    read = PipelineSpec(name="read", inputs=("Counted",), operator=Input(dataset="Counted"))
+    reader = replace(counted, name="Reader", pipelines=(read,))
+    with pytest.raises(CommitError, match="reads Counted, which an aggregate makes, yet; dataset Reader"):
+        plan_graph(Graph(datasets=(Orders.to_spec(), counted, reader)))
 
 
 @pytest.mark.parametrize(
