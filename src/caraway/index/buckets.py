@@ -7,7 +7,7 @@ from rocksdict import RdictIter
 
 from caraway.errors import InvalidInputError
 from caraway.graph.windows import HoppingWindow
-from caraway.index.descent import Descent
+from caraway.index.descent import totals_of
 from caraway.index.entries import Contents, KeyEntries, Shape
 from caraway.index.frontier import read_frontier
 from caraway.index.geometry import Geometry
@@ -84,7 +84,7 @@ class BucketReader:
             if not self._shows_empty or not _has_any(entries, span[0] - stride_us, span[1] - stride_us):
                 return False
         contents = Contents(entries, entries.root(), ())
-        for _, total in Descent(self._shape, contents, [span], self._needed).totals():
+        for _, total in totals_of(self._shape, contents, [span], self._needed):
             finish_all(self._summed, total, at_us, values)
         for result, reader in self._lists:
             values[result.name] = reader.read(contents, span)

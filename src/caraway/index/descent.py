@@ -4,106 +4,95 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from caraway.index.entries import Contents, Shape
+from caraway.index.entries import Contents, Ended, Shape
 from caraway.index.layout import Contribution
 from caraway.index.partials import SPLIT, Partial
 from caraway.index.spans import Span
 
 
 class Descent:
-    """One read of a key.
+    """One read of a key: the partial aggregates of the segments between some cuts.
 
-    The edges of the spans cut time into segments. A tile within one segment is taken as it is, others are opened; what
-    lies in no span is left out.
+    A tile within one segment is taken as it is, others are opened. `parts` are those of the segments.
     """
 
-    __slots__ = ("_contents", "_cuts", "_entries", "_needed", "_parts", "_raw", "_shape", "_spans", "_used")
+    __slots__ = ("_cuts", "_entries", "_shape", "_used", "parts")
 
-    def __init__(self, shape: Shape, contents: Contents, spans: Sequence[Span], needed: frozenset[int]) -> None:
-        """Prepare to read spans, none of them empty.
+    def __init__(
+        self,
+        shape: Shape,
+        contents: Contents,
+        cuts: Sequence[int],
+        needed: frozenset[int],
+        used: Sequence[bool] | None = None,
+    ) -> None:
+        """Read what the pyramid holds.
 
         Args:
             shape: That of the index.
             contents: What the key has.
-            spans: First and last times.
+            cuts: The first time of each segment, ascending, and the one behind all of them.
             needed: Which extras of the layout are needed.
+            used: Which segments are needed; None: all.
         """
         self._shape = shape
-        self._contents = contents
         self._entries = contents.entries
-        self._needed = needed
-        self._spans = spans
-        cuts = self._cuts = sorted({edge for first, last in spans for edge in (first, last + 1)})
-        self._parts = [shape.layout.total(needed) for _ in cuts[1:]]
-        self._raw: list[list[Contribution]] = [[] for _ in self._parts]
-        ends = {last for _, last in spans}
-        # Spans that all end at one time leave no gap between them.
-        self._used = (
-            [True] * len(self._parts)
-            if len(ends) <= 1
-            else [any(first <= cut <= last for first, last in spans) for cut in cuts[:-1]]
-        )
+        self._cuts = cuts
+        self._used = used
+        self.parts = [shape.total(needed) for _ in range(len(cuts) - 1)]
+        root = contents.root
+        if root is None or not self.parts:
+            return
+        raw: list[list[Contribution]] = [[] for _ in self.parts]
+        self._visit(shape.geometry.level_of(root[1], root[2]), root, raw)
+        for part, contributions in zip(self.parts, raw, strict=True):
+            if contributions:
+                shape.layout.add(part, contributions)
 
-    def _descend(self) -> None:
-        """Read what the pyramid holds of the spans."""
-        root = self._contents.root
-        if self._parts and root is not None:
-            geometry = self._shape.geometry
-            self._visit(geometry.level_of(root[1], root[2]), root)
-            add = self._shape.layout.add
-            for part, contributions in zip(self._parts, self._raw, strict=True):
-                if contributions:
-                    add(part, contributions)
-
-    def totals(self) -> Iterator[tuple[Span, Partial]]:
-        """Yield each span with its partial aggregate, which is good until the next one."""
-        self._descend()
-        # What was taken back counts in spans that end before.
-        ended = self._contents.ended
-        ends = dict.fromkeys(last for _, last in self._spans)
-        place = {cut: number for number, cut in enumerate(self._cuts)}
-        for last in ends:
-            # The shortest span first: each contains the one before.
-            firsts = sorted({first for first, end in self._spans if end == last}, reverse=True)
-            behind = place[last + 1]
-            # The parts of a single end are this reader's own.
-            total = self._parts[behind - 1] if len(ends) == 1 else self._shape.layout.total(self._needed)
-            shortest = behind - 1 if len(ends) == 1 else behind
-            until = last
-            for first in firsts:
-                begin = place[first]
-                for part in self._parts[begin:shortest]:
-                    if part.count:
-                        total.merge(part)
-                shortest = begin
-                alive = [e for e in ended if e.end_us > last and first <= e.record.time <= until]
-                if alive:
-                    values = self._shape.layout.values
-                    self._shape.layout.add(total, [(e.record.time, values(e.record), e.order) for e in alive])
-                until = first - 1
-                yield (first, last), total
-
-    def _visit(self, level: int, tile: Sequence[Any]) -> None:
+    def _visit(self, level: int, tile: Sequence[Any], raw: list[list[Contribution]]) -> None:
         """Take a tile as a whole, or what of it lies in the segments."""
         low, high, flags = tile[1:4]
         cuts = self._cuts
         segment = bisect_right(cuts, low) - 1
         if high < cuts[-1] and segment == bisect_right(cuts, high) - 1:
-            if segment >= 0 and self._used[segment]:
-                self._parts[segment].merge_packed(tile)
+            if segment >= 0 and (self._used is None or self._used[segment]):
+                self.parts[segment].merge_packed(tile)
             return
         first, last = max(low, cuts[0]), min(high, cuts[-1] - 1)
         if first > last:
             return
         if not flags & SPLIT:
-            self._read_raw(first, last)
+            self._entries.scatter(first, last, cuts, raw)
             return
         for child in self._entries.children(level - 1, first, last):
-            self._visit(level - 1, child)
+            self._visit(level - 1, child, raw)
 
-    def _read_raw(self, first: int, last: int) -> None:
-        """Take single contributions, from `first` to `last`."""
-        values, raw, cuts = self._shape.layout.values, self._raw, self._cuts
-        for order, record in self._entries.ranked(first, last):
-            if record.row is not None:
-                raw[bisect_right(cuts, record.time) - 1].append((record.time, values(record), order))
+
+def totals_of(
+    shape: Shape, contents: Contents, spans: Sequence[Span], needed: frozenset[int]
+) -> Iterator[tuple[Span, Partial]]:
+    """Yield spans, none of them empty, with their partial aggregates, each of which is good until the next one."""
+    cuts = sorted({edge for first, last in spans for edge in (first, last + 1)})
+    used = [any(first <= cut <= last for first, last in spans) for cut in cuts[:-1]]
+    parts = Descent(shape, contents, cuts, needed, used).parts
+    place = {cut: number for number, cut in enumerate(cuts)}
+    for last in dict.fromkeys(last for _, last in spans):
+        total = shape.total(needed)
+        behind, until = place[last + 1], last
+        # The shortest span first: each contains the one before.
+        for first in sorted({first for first, end in spans if end == last}, reverse=True):
+            for part in parts[place[first] : behind]:
+                if part.count:
+                    total.merge(part)
+            add_ended(shape, total, contents.ended, (first, until), last)
+            behind, until = place[first], first - 1
+            yield (first, last), total
+
+
+def add_ended(shape: Shape, total: Partial, ended: Sequence[Ended], span: Span, as_of_us: int) -> None:
+    """Add the contributions of a span that were taken back after a time."""
+    first, last = span
+    alive = [item for item in ended if item.end_us > as_of_us and first <= item.record.time <= last]
+    if alive:
+        values = shape.layout.values
+        shape.layout.add(total, [(item.record.time, values(item.record), item.order) for item in alive])

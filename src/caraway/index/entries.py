@@ -1,5 +1,6 @@
 """The entries of one key, as one state of the database has them."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -7,7 +8,7 @@ from rocksdict import RdictIter
 
 from caraway.index.geometry import Geometry
 from caraway.index.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, from_time, tile_key, time_of
-from caraway.index.layout import Layout
+from caraway.index.layout import Contribution, Layout
 from caraway.index.partials import unpack
 from caraway.index.store import check_end
 from caraway.plan.model import IndexPlan
@@ -21,6 +22,7 @@ class Shape:
         self.geometry = geometry
         self.codec = RecordCodec(plan.schema)
         self.layout = Layout(plan, geometry.values)
+        self.total = self.layout.total
         # After a removal the bounds of a root may be further apart than its contributions.
         self.bounds_exact = not plan.revised
 
@@ -90,6 +92,24 @@ class KeyEntries:
             iterator.next()
         check_end(iterator)
         return tiles
+
+    def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[Contribution]]) -> None:
+        """Put the contributions from `first` to `last` into the segments between `cuts`."""
+        iterator, decode, values = self._iterator, self._shape.codec.decode_value, self._shape.layout.values
+        entries = self._prefix + RAW
+        rank = len(entries) + TIME_BYTES
+        end = from_time(entries, last + 1)
+        iterator.seek(from_time(entries, first))
+        while iterator.valid():
+            key = iterator.key()
+            if key >= end:
+                break
+            record = decode(iterator.value())
+            if record.row is not None:
+                time_us = record.time
+                segments[bisect_right(cuts, time_us) - 1].append((time_us, values(record), key[rank:]))
+            iterator.next()
+        check_end(iterator)
 
     def ranked(self, first: int, last: int) -> Iterator[Entry]:
         """Yield the contributions from `first` to `last`, oldest first. The iterator must not be moved meanwhile."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import InvalidInputError
@@ -70,10 +71,11 @@ class Layout:
         places = {column.name: place for place, column in enumerate(plan.schema.columns)}
         self.types: dict[str, DataType] = {column.name: column.dtype for column in plan.schema.columns}
         # Where the row doesn't have it, the time stamp is the record's time, read as if it came last.
-        self._timed = plan.schema.timestamp not in places
+        timestamp = plan.schema.timestamp
+        self._timed = timestamp not in places and any(spec.of == timestamp for spec in plan.aggregates)
         if self._timed:
-            places[plan.schema.timestamp] = len(places)
-            self.types[plan.schema.timestamp] = DATETIME
+            places[timestamp] = len(places)
+            self.types[timestamp] = DATETIME
         used: dict[str, list[AggregateSpec]] = {}
         for spec in plan.aggregates:
             if spec.of is not None and reads_values(spec):
@@ -107,12 +109,14 @@ class Layout:
                 extras.append(_decayed(name, dtype, place, half_life_us))
 
     def values(self, record: Record) -> tuple[object, ...]:
-        """Return the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
+        """Read the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
+
+        The record has a row.
 
         Raises:
             InvalidInputError: A value isn't of its column's type.
         """
-        row = record.row or []
+        row: Any = record.row
         if self._timed:
             row = [*row, record.time]
         return tuple([read(row[position]) for position, read in self._readers])

@@ -7,15 +7,15 @@ from rocksdict import RdictIter
 
 from caraway.errors import InvalidInputError
 from caraway.index.changes import last_change
-from caraway.index.descent import Descent
+from caraway.index.descent import Descent, add_ended, totals_of
 from caraway.index.entries import Contents, Ended, KeyEntries, Shape
 from caraway.index.frontier import read_frontier
 from caraway.index.geometry import Geometry
-from caraway.index.keys import key_prefix
+from caraway.index.keys import FIRST_TIME_US, key_prefix
 from caraway.index.lists import ListReader
-from caraway.index.partials import HAS_ENDED
+from caraway.index.partials import HAS_ENDED, Partial
 from caraway.index.results import Result, results_of
-from caraway.index.spans import OwnWindow, Span, has_frontier, own_windows, span_at
+from caraway.index.spans import WINDOW_REST_US, OwnWindow, Span, has_frontier, own_windows, span_at
 from caraway.plan.model import IndexPlan
 
 # Reads a key at a time: the columns' values, and whether it was found.
@@ -37,17 +37,16 @@ class WindowReader:
         self._needs_time = plan.schema.timestamp in columns
         results = results_of(plan, self._shape.layout)
         wanted = [results[name] for name in columns if name in results]
-        self._summed: dict[OwnWindow, list[Result]] = {}
-        self._lists: list[tuple[Result, ListReader]] = []
+        self._lists = [(r, _window(r), ListReader(r.spec, self._shape)) for r in wanted if r.finish is None]
+        summed: dict[OwnWindow, list[Result]] = {}
         for result in wanted:
-            if result.finish is None:
-                self._lists.append((result, ListReader(result.spec, self._shape)))
-            else:
-                self._summed.setdefault(_window(result), []).append(result)
+            if result.finish is not None:
+                summed.setdefault(_window(result), []).append(result)
+        # The longest window comes first.
+        self._summed = [(window, summed[window]) for window in sorted(summed, key=_shortness)]
+        self._lengths = [_lived_us(window) for window, _ in self._summed]
         self._needed = frozenset[int]().union(*(result.extras for result in wanted))
-        # Where they don't all end now, a key is there as soon as one of its windows has closed.
         self._windows = own_windows(plan)
-        self._needs_all = self._has_frontier or self._needs_time
         keys = {column.name: position for position, column in enumerate(plan.schema.keys)}
         self._needs_key = any(name in keys for name in columns)
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
@@ -63,43 +62,71 @@ class WindowReader:
         entries = KeyEntries(self._shape, iterator, key_prefix(self._asset, key))
         root = entries.root()
         values: dict[str, object] = {}
-        time_us: int | None = None
         if root is None:
-            return [pick(echo, values, time_us) for pick in self._columns], False
-        spans = {window: span_at(window, at_us, frontier_us) for window in self._summed}
-        if self._needs_all or self._lists:
+            return [pick(echo, values, None) for pick in self._columns], False
+        spans: dict[OwnWindow, Span] = {}
+        least = latest = at_us
+        if self._has_frontier:
+            # A key is there as soon as one of its windows has closed.
             spans = {window: span_at(window, at_us, frontier_us) for window in self._windows}
-        ends = [last for _, last in spans.values()] if self._has_frontier else [at_us]
-        latest = max(ends)
-        ended = list(entries.ended_after(min(ends))) if root[3] & HAS_ENDED else []
+            ends = [last for _, last in spans.values()]
+            least, latest = min(ends), max(ends)
+        has_ended = root[3] & HAS_ENDED
+        ended = list(entries.ended_after(least)) if has_ended else ()
         there = root[0] and root[1] <= latest and (self._shape.bounds_exact or entries.last_time(latest) is not None)
-        found = bool(there) or (root[3] & HAS_ENDED and _was_there(entries, ended, latest))
-        if found:
-            contents = Contents(entries, root if there else None, ended)
-            if self._summed:
-                self._sums(contents, spans, at_us, values)
-            for result, reader in self._lists:
-                values[result.name] = reader.read(contents, spans[_window(result)])
-            if self._needs_time:
-                time_us = last_change(entries, list(spans.items()), ended)
-        return [pick(echo, values, time_us) for pick in self._columns], bool(found)
+        if not there and not (has_ended and _was_there(entries, ended, latest)):
+            return [pick(echo, values, None) for pick in self._columns], False
+        contents = Contents(entries, root if there else None, ended)
+        if self._has_frontier:
+            self._discrete(contents, spans, at_us, values)
+        elif self._summed:
+            self._continuous(contents, at_us, values)
+        for result, window, reader in self._lists:
+            span = spans[window] if self._has_frontier else span_at(window, at_us, None)
+            values[result.name] = reader.read(contents, span)
+        time_us = self._last_change(contents, spans, at_us) if self._needs_time else None
+        return [pick(echo, values, time_us) for pick in self._columns], True
 
-    def _sums(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int, values: dict[str, object]) -> None:
+    def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
+        """Compute windows that all end now: each contains the next shorter one."""
+        firsts = [FIRST_TIME_US if d is None else max(FIRST_TIME_US, at_us - d + 1) for d in self._lengths]
+        parts = Descent(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
+        total: Partial | None = None
+        until = at_us
+        for position in range(len(parts) - 1, -1, -1):
+            if total is None:
+                total = parts[position]
+            elif parts[position].count:
+                total.merge(parts[position])
+            if contents.ended:
+                add_ended(self._shape, total, contents.ended, (firsts[position], until), at_us)
+                until = firsts[position] - 1
+            finish_all(self._summed[position][1], total, at_us, values)
+
+    def _discrete(
+        self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int, values: dict[str, object]
+    ) -> None:
+        """Compute windows each of which ends with its own last bucket."""
         results: dict[Span, list[Result]] = {}
-        for window, of_window in self._summed.items():
+        for window, of_window in self._summed:
             results.setdefault(spans[window], []).extend(of_window)
         filled = [span for span in results if span[0] <= span[1]]
-        for span, total in Descent(self._shape, contents, filled, self._needed).totals():
-            finish_all(results[span], total, at_us, values)
+        if filled:
+            for span, total in totals_of(self._shape, contents, filled, self._needed):
+                finish_all(results[span], total, at_us, values)
         for span in results.keys() - set(filled):
-            finish_all(results[span], self._shape.layout.total(self._needed), at_us, values)
+            finish_all(results[span], self._shape.total(self._needed), at_us, values)
+
+    def _last_change(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int) -> int | None:
+        every = [(window, spans.get(window) or span_at(window, at_us, None)) for window in self._windows]
+        return last_change(contents.entries, every, contents.ended)
 
 
-def finish_all(results: Sequence[Result], total: object, at_us: int, values: dict[str, object]) -> None:
+def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
     """Compute results of one span."""
     for result in results:
         if result.finish is not None:
-            values[result.name] = result.finish(total, at_us)  # type: ignore[arg-type]
+            values[result.name] = result.finish(total, at_us)
 
 
 def _was_there(entries: KeyEntries, ended: Sequence[Ended], latest: int) -> bool:
@@ -112,6 +139,15 @@ def _window(result: Result) -> OwnWindow:
     if window is None:
         raise TypeError(f"{result.name} has no window of its own")
     return window
+
+
+def _lived_us(window: OwnWindow) -> int | None:
+    """Return how long a row lives in a continuous window, None: for good."""
+    return None if window.length_us is None else window.length_us + WINDOW_REST_US
+
+
+def _shortness(window: OwnWindow) -> float:
+    return float("-inf") if window.length_us is None else -window.length_us
 
 
 Pick = Callable[[list[object], dict[str, object], int | None], object]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any, Protocol
 
-from caraway.plan.model import IndexPlan
+from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.query import Instants
 from caraway.topics.codec import RecordCodec
 
@@ -51,8 +51,9 @@ def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:
 
     Records of an aggregate have the keys in the order of its groupby, which need not be that of the dataset.
     """
-    encode = RecordCodec(plan.schema).encode_key
-    record = [key.name for key in plan.schema.keys]
+    schema = RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=plan.schema.timestamp, fingerprint=0)
+    encode = RecordCodec(schema).encode_key
+    record = [key.name for key in plan.keys]
     dataset = [field.name for field in plan.fields if field.name in record]
     if record == dataset:
         return lambda key: encode(key) or b""

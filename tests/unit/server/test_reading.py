@@ -1,10 +1,14 @@
 """The index as queries see it."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
+from caraway.dtypes.annotations import dtype_of
+from caraway.dtypes.structs import Window
 from caraway.dtypes.types import DATETIME, INT, STRING, DataType
+from caraway.graph.windows import HoppingWindow
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.server.reading import MIN_ROWS_TO_SHARE, DatasetReader
 
@@ -41,6 +45,16 @@ def test_keys_are_put_in_the_order_of_the_records() -> None:
     index = EchoIndex()
     DatasetReader(index, [plan(["room", "pot"])]).read("Pots", [(1, "a"), (2, "b")], 0, ["pot"])
     assert index.asked == [["a", 1], ["b", 2]]
+
+
+def test_the_window_of_a_groupby_is_the_last_part_of_a_key() -> None:
+    index, keyed = EchoIndex(), plan(["room", "pot"])
+    window = Column(name="window", dtype=dtype_of(Window))
+    hourly = replace(
+        keyed, fields=(window, *keyed.fields), window=HoppingWindow(length_us=3_600_000_000, stride_us=3_600_000_000)
+    )
+    DatasetReader(index, [hourly]).read("Pots", [([0, 3_600_000_000], 1, "a")], 0, ["pot"])
+    assert index.asked == [["a", 1, [0, 3_600_000_000]]]
 
 
 def test_equal_keys_are_read_once_and_answered_in_order() -> None:
