@@ -95,6 +95,9 @@ def _default(spec: AggregateSpec, layout: Layout) -> object:
     match spec.default:
         case None:
             return None
+        case int() if spec.function is AggregateFunction.COUNT:
+            # A plain count reads no column that could have a type.
+            return spec.default
         case bool():
             raise _misfit(spec)
         case int() | float() if spec.function in FLOATING or family is Family.FLOAT:
