@@ -35,6 +35,9 @@ test-fast *options:
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
     {{python}} -m pytest tests/integration tests/e2e {{options}}
+
+# The streaming engine against the in-process one, over fixed seeds and those that failed once.
+parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes (docs/parity.md).
