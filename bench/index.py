@@ -4,7 +4,8 @@
 
 Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 when there is a
 backlog, one by one when they come fresh. The aggregates are count, sum, average, standard deviation and maximum of a
-float, over an hour, a day and forever. The pyramid's shape can be changed, for comparison.
+float, over an hour, a day and forever; and those that keep values: distinct ones, lists, a quantile, a decayed sum, of
+a column with 100 values. The pyramid's shape can be changed, for comparison.
 """
 
 import argparse
@@ -16,14 +17,16 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.operators import AggregateFunction, AggregateSpec
-from caraway.graph.windows import ContinuousWindow
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.index.writer import Message
@@ -45,7 +48,17 @@ FUNCTIONS = (
 READS = 400
 
 KEY = Column(name="key", dtype=STRING)
-SCHEMA = RecordSchema(keys=(KEY,), columns=(KEY, Column(name="x", dtype=FLOAT)), timestamp="at", fingerprint=1)
+COLUMNS = (KEY, Column(name="x", dtype=FLOAT), Column(name="n", dtype=INT))
+SCHEMA = RecordSchema(keys=(KEY,), columns=COLUMNS, timestamp="at", fingerprint=1)
+# What keeps values: the column, and parameters.
+KEEPING: dict[str, tuple[AggregateFunction, str, dict[str, Any]]] = {
+    "distinct": (AggregateFunction.DISTINCT, "n", {}),
+    "unique": (AggregateFunction.COUNT, "n", {"unique": True, "approx": True}),
+    "last 10": (AggregateFunction.LAST_K, "x", {"limit": 10}),
+    "last 10 distinct": (AggregateFunction.LAST_K, "n", {"limit": 10, "dedup": True}),
+    "median": (AggregateFunction.QUANTILE, "x", {"p": 0.5, "approx": True}),
+    "decayed sum": (AggregateFunction.EXP_DECAY_SUM, "x", {"half_life_us": HOUR}),
+}
 CODEC = RecordCodec(SCHEMA)
 
 
@@ -65,7 +78,7 @@ def main() -> None:
         "python": platform.python_version(),
         "geometry": {"base_bits": geometry.base_bits, "fan_bits": geometry.fan_bits, "split": geometry.split},
         "writes_per_s": writes(options.contributions, geometry),
-        "read_us": reads(options.events, geometry),
+        "read_us": reads(options.events, geometry) | kept_reads(options.events // 10, geometry),
     }
     show(figures)
     if options.json:
@@ -85,6 +98,9 @@ def writes(count: int, geometry: Geometry) -> dict[str, float]:
         "aggregate, 1,000,000 keys": (aggregate, messages(count, 1_000_000), BACKLOG_BATCH),
         "aggregate, 1,000 keys, a tenth late": (aggregate, messages(count, 1000, late=0.1), BACKLOG_BATCH),
         "aggregate, 1,000 keys, revised": (revised, messages(count, 1000), BACKLOG_BATCH),
+        "all that keep values, 1 key": (keeping(DAY), messages(count, 1), BACKLOG_BATCH),
+        "all that keep values, 1,000 keys": (keeping(DAY), messages(count, 1000), BACKLOG_BATCH),
+        "all that keep values, 1,000 keys, one by one": (keeping(DAY), messages(few, 1000), 1),
         "aggregate, 1,000 keys, one by one": (aggregate, messages(few, 1000), 1),
         "versions, 1,000,000 keys": (versions, messages(count, 1_000_000), BACKLOG_BATCH),
         "versions, one by one": (versions, messages(few, 1_000_000), 1),
@@ -123,6 +139,44 @@ def reads(most: int, geometry: Geometry) -> dict[str, dict[str, float]]:
         keys = [CODEC.encode_key([f"key{n}"]) or b"" for n in random.sample(range(20_000), READS)]
         results["versions"] = {"one row": _median(reader, versions, keys, [START_US + 2 * DAY] * READS, ["x"])}
     return results
+
+
+def kept_reads(count: int, geometry: Geometry) -> dict[str, dict[str, float]]:
+    """Measure the median time of reads of one key with `count` events a day, by what is kept and by window."""
+    results: dict[str, dict[str, float]] = {}
+    keys, records = [CODEC.encode_key(["key"]) or b""] * READS, messages(count, 1)
+    past = [START_US + DAY - random.randrange(DAY // 2) for _ in range(READS)]
+    windows: dict[str, ContinuousWindow | HoppingWindow] = {
+        "an hour": ContinuousWindow(length_us=HOUR),
+        "a day by hours": HoppingWindow(length_us=DAY, stride_us=HOUR),
+        "forever": ContinuousWindow(length_us=None),
+    }
+    for name, window in windows.items():
+        index = keeping(window=window)
+        with store(geometry) as opened:
+            write(IndexWriter(opened), index, records, BACKLOG_BATCH)
+            reader = IndexReader(opened)
+            results[f"{count:,} events, {name}"] = {
+                spec.into: _median(reader, index, keys, past, [spec.into]) for spec in index.aggregates
+            }
+    return results
+
+
+def keeping(length_us: int | None = None, *, window: ContinuousWindow | HoppingWindow | None = None) -> IndexPlan:
+    """Make the plan of an index of the aggregates that keep values."""
+    aggregates = tuple(
+        AggregateSpec(
+            function=function,
+            into=name,
+            of=of,
+            window=window or ContinuousWindow(length_us=length_us),
+            default=None,
+            dtype=FLOAT,
+            **parameters,
+        )
+        for name, (function, of, parameters) in KEEPING.items()
+    )
+    return replace(plan(IndexKind.AGGREGATE), asset=b"bench--9", aggregates=aggregates)
 
 
 def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
@@ -165,7 +219,7 @@ def messages(
             time_us=START_US + place * step_us - back,
             ingested_us=START_US,
             record_id=position_id(place, 0),
-            row=[key, random.gauss(10, 30)],
+            row=[key, random.gauss(10, 30), random.randrange(100)],
         )
         made.append((CODEC.encode_key([key]), value, 0, place))
     return made

@@ -44,8 +44,8 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     of, function = spec.of, spec.function
-    default = _default(spec, layout)
-    unseen = default if function in DEFAULT_IF_UNSEEN else None
+    # Of the others an empty window has its own value, and a key that was never seen has none.
+    unseen = default = _default(spec, layout) if function in DEFAULT_IF_UNSEEN else None
     if function in LISTED:
         return Result(spec.into, spec, None, None)
     if function is AggregateFunction.COUNT and not (spec.unique or spec.dropnull):
@@ -95,9 +95,6 @@ def _default(spec: AggregateSpec, layout: Layout) -> object:
     match spec.default:
         case None:
             return None
-        case int() if spec.function is AggregateFunction.COUNT:
-            # A plain count reads no column that could have a type.
-            return spec.default
         case bool():
             raise _misfit(spec)
         case int() | float() if spec.function in FLOATING or family is Family.FLOAT:
