@@ -111,6 +111,7 @@ def run(folder: Path, program: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_an_extractor_runs_where_the_users_modules_are_not(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(dedent(USER_MODULE))
     (tmp_path / "shop_tools.py").write_text(TOOLS)

@@ -197,7 +197,12 @@ class RevisedAggregateMachine(RevisedMachine):
         self.send(Sent(key, record_id + b"\x01", rev, op, time + lifetime, row))
 
 
-MACHINES = [VersionMachine, RevisedVersionMachine, AggregateMachine, RevisedAggregateMachine]
+MACHINES = [
+    pytest.param(VersionMachine, marks=pytest.mark.slow),
+    RevisedVersionMachine,
+    pytest.param(AggregateMachine, marks=pytest.mark.slow),
+    RevisedAggregateMachine,
+]
 
 
 def check(machine: type[IndexMachine], number: int) -> None:
