@@ -45,6 +45,7 @@ from caraway.graph.operators import (
 )
 from caraway.graph.schemas import Schema, join_schema, require_not_terminal, step_schema, union_schema
 from caraway.lib.shipping import python_function
+from caraway.lib.tracing import trace_column, trace_filter
 
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset
@@ -115,7 +116,8 @@ class Node:
             return self.add_step(Filter(of=self._operator, predicate=func.node))
         if not callable(func):
             raise DefinitionError(f"filter takes an expression without astype or a function, not {kind(func)}")
-        return self.add_step(FilterFunction(of=self._operator, function=_function("filter", func)))
+        function, traced = _function("filter", func), trace_filter(func, self._schema.columns)
+        return self.add_step(FilterFunction(of=self._operator, function=function, traced=traced))
 
     @overload
     def assign(self, **columns: TypedExpr) -> "Dataset": ...
@@ -152,7 +154,10 @@ class Node:
             raise DefinitionError(f"assign: column {column}: the third argument is a function, not {kind(func)}{hint}")
         declared = column_type("assign", column, dtype)
         function = _function(f"assign: column {column}", func)
-        return self.add_step(AssignFunction(of=self._operator, column=column, dtype=declared, function=function))
+        traced = trace_column(func, self._schema.columns, declared)
+        return self.add_step(
+            AssignFunction(of=self._operator, column=column, dtype=declared, function=function, traced=traced)
+        )
 
     def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Dataset":
         """Apply a function of the frame that gives a frame with as many rows.

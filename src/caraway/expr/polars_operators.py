@@ -14,7 +14,7 @@ from caraway.dtypes.types import (
     DataType,
     base_type,
 )
-from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Now, Ref, Unary, UnaryOp, Var, When
+from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Node, Now, Ref, Unary, UnaryOp, Var, When
 from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node
 from caraway.expr.polars_values import polars_type, to_polars
 from caraway.expr.references import columns_of
@@ -91,9 +91,16 @@ def _(node: Unary, scope: Scope) -> pl.Expr:
 def _(node: Binary, scope: Scope) -> pl.Expr:
     base = _operand_type(node, scope)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
-    if base == FLOAT and node.op in DIVISIONS and not columns_of(node.right):
+    if base == FLOAT and (node.op in DIVISIONS or _may_be_zero(node, node.right)) and not columns_of(node.right):
         right = as_column(right)
+    if base == FLOAT and _may_be_zero(node, node.left) and not columns_of(node.left):
+        left = as_column(left)
     return _compared(node, scope, left, right) if node.op in MIRRORED else OPERATORS[node.op](left, right)
+
+
+def _may_be_zero(node: Binary, constant: Node) -> bool:
+    """Tell whether a sum or difference has a constant that polars may leave out: -0.0 plus 0.0 is 0.0, not -0.0."""
+    return node.op in (BinaryOp.ADD, BinaryOp.SUB) and not (isinstance(constant, Literal) and constant.value)
 
 
 def _compared(node: Binary, scope: Scope, left: pl.Expr, right: pl.Expr) -> pl.Expr:

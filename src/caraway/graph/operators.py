@@ -29,10 +29,14 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterFunction:
-    """Rows for which a user's function of the frame gives true; null counts as false."""
+    """Rows for which a user's function of the frame gives true; null counts as false.
+
+    `traced` is an expression that gives the same, if one could be told when the function was defined.
+    """
 
     of: "Operator"
     function: PythonFunction
+    traced: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +58,17 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignFunction:
-    """The input with one value column added or replaced: what a user's function makes of the frame."""
+    """The input with one value column added or replaced: what a user's function makes of the frame.
+
+    `traced` is an expression that gives the same, if one could be told when the function was defined; where it is null
+    and `dtype` isn't optional, the function fails.
+    """
 
     of: "Operator"
     column: str
     dtype: DataType
     function: PythonFunction
+    traced: Node | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,7 +78,10 @@ def is_terminal(operator: Operator) -> bool:
 
 
 def without_pickles(operator: Operator) -> Operator:
-    """Return the tree with its users' functions as text only, as they count for the identity of a definition."""
+    """Return the tree with its users' functions as text only, as they count for the identity of a definition.
+
+    What was traced of them goes too: a later version may trace more, and the definition is the same.
+    """
     if isinstance(operator, Input):
         return operator
     if isinstance(operator, Union):
@@ -86,6 +89,8 @@ def without_pickles(operator: Operator) -> Operator:
     if isinstance(operator, Join):
         return replace(operator, left=without_pickles(operator.left))
     bare = replace(operator, of=without_pickles(operator.of))
-    if isinstance(bare, (FilterFunction, AssignFunction, Transform)):
+    if isinstance(bare, (FilterFunction, AssignFunction)):
+        return replace(bare, function=replace(bare.function, pickled=b""), traced=None)
+    if isinstance(bare, Transform):
         return replace(bare, function=replace(bare.function, pickled=b""))
     return bare

@@ -84,8 +84,13 @@ def _encode(operator: Operator, add: Add) -> pb.Operator:  # noqa: C901, PLR0911
             of = add(operator.of)
             return pb.Operator(filter=pb.Operator.Filter(of=of, predicate=encode_expr(operator.predicate)))
         case FilterFunction():
-            function = _encode_function(operator.function)
-            return pb.Operator(filter_function=pb.Operator.FilterFunction(of=add(operator.of), function=function))
+            return pb.Operator(
+                filter_function=pb.Operator.FilterFunction(
+                    of=add(operator.of),
+                    function=_encode_function(operator.function),
+                    traced=None if operator.traced is None else encode_expr(operator.traced),
+                )
+            )
         case Assign():
             return pb.Operator(assign=_encode_assign(operator, add))
         case AssignFunction():
@@ -95,6 +100,7 @@ def _encode(operator: Operator, add: Add) -> pb.Operator:  # noqa: C901, PLR0911
                     column=operator.column,
                     dtype=encode_type(operator.dtype),
                     function=_encode_function(operator.function),
+                    traced=None if operator.traced is None else encode_expr(operator.traced),
                 )
             )
         case Transform():
@@ -190,7 +196,11 @@ def _decode(message: pb.Operator, at: Sequence[Operator]) -> Operator:
             return Filter(of=at[message.filter.of], predicate=decode_expr(message.filter.predicate))
         case "filter_function":
             given = message.filter_function
-            return FilterFunction(of=at[given.of], function=_decode_function(given.function))
+            return FilterFunction(
+                of=at[given.of],
+                function=_decode_function(given.function),
+                traced=decode_expr(given.traced) if given.HasField("traced") else None,
+            )
         case "assign":
             columns = tuple(
                 AssignedColumn(name=c.name, dtype=decode_type(c.dtype), expr=decode_expr(c.expr))
@@ -199,9 +209,12 @@ def _decode(message: pb.Operator, at: Sequence[Operator]) -> Operator:
             return Assign(of=at[message.assign.of], columns=columns)
         case "assign_function":
             assign = message.assign_function
-            function = _decode_function(assign.function)
             return AssignFunction(
-                of=at[assign.of], column=assign.column, dtype=decode_type(assign.dtype), function=function
+                of=at[assign.of],
+                column=assign.column,
+                dtype=decode_type(assign.dtype),
+                function=_decode_function(assign.function),
+                traced=decode_expr(assign.traced) if assign.HasField("traced") else None,
             )
         case "transform":
             return _decode_transform(message.transform, at)

@@ -7,7 +7,7 @@ from caraway.dtypes import between, oneof, regex, struct
 from caraway.dtypes.types import DecimalType, EmbeddingType
 from caraway.expr import Expr, col, lit, now, when
 from caraway.expr.polars_compiler import compile_expr
-from tests.unit.expr.polars_results import constant, results
+from tests.unit.expr.polars_results import constant, results, same
 
 TRUTH = {"T": True, "F": False, "null": None}
 
@@ -125,3 +125,13 @@ def test_now_is_the_same_everywhere_in_a_row() -> None:
 def test_now_has_a_value_in_a_query_only() -> None:
     with pytest.raises(NotImplementedError, match="time of a query"):
         compile_expr(now().node, {})
+
+
+@pytest.mark.parametrize("expr", [col("y") + 0, 0 + col("y"), col("y") - lit(-0.0)])
+def test_zero_is_added_as_well(expr: Expr) -> None:
+    # polars leaves it out, from some number of rows on: -0.0 stayed what it was.
+    assert all(same(value, 0.0) for value in results(expr, {"y": float}, *[(-0.0,)] * 40))
+
+
+def test_a_zero_less_zero_is_zero() -> None:
+    assert all(same(value, 0.0) for value in results(0 - col("y"), {"y": float}, *[(0.0,)] * 40))

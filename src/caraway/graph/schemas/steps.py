@@ -1,6 +1,6 @@
 """Rules of the operators that work row by row: filter, assign, transform, and those that choose and name columns."""
 
-from caraway.dtypes.types import BOOL, DataType, OptionalType, strip_optional, type_name
+from caraway.dtypes.types import BOOL, DataType, OptionalType, optional, strip_optional, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node, Now
@@ -41,8 +41,10 @@ def _(operator: Filter, before: Schema) -> Schema:
 
 
 @step_schema.register
-def _(_operator: FilterFunction, before: Schema) -> Schema:
+def _(operator: FilterFunction, before: Schema) -> Schema:
     require_not_terminal(before, "filter")
+    if operator.traced is not None:
+        _require_traced("filter", operator.traced, BOOL, before)
     return before
 
 
@@ -83,7 +85,19 @@ def _type_of(node: Node, before: Schema, where: str) -> DataType | None:
 def _(operator: AssignFunction, before: Schema) -> Schema:
     require_not_terminal(before, "assign")
     _require_assignable(operator.column, before)
+    if operator.traced is not None:
+        # Where it is null and that isn't allowed, the step fails, as the function does.
+        _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
+
+
+def _require_traced(where: str, traced: Node, dtype: DataType, before: Schema) -> None:
+    """Refuse an expression of another type than the function that it stands for: only a damaged client sends one."""
+    found = _type_of(traced, before, where)
+    if not promotes(found, dtype):
+        raise DefinitionTypeError(
+            f"{where}: the function was traced as {print_node(traced)}, which is {spell(found)}, not {type_name(dtype)}"
+        )
 
 
 def _require_assignable(name: str, before: Schema) -> None:
