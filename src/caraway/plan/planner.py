@@ -15,7 +15,7 @@ from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
 from caraway.graph.fingerprints import dataset_fingerprint
-from caraway.graph.operators import Aggregate, Join, Operator
+from caraway.graph.operators import Aggregate, Changelog, Dedup, First, Join, Operator
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
@@ -29,18 +29,17 @@ from caraway.plan.model import (
     IndexKind,
     IndexPlan,
     IngestPlan,
-    JobMode,
     JobPlan,
     RecordSchema,
     TopicKind,
     TopicPlan,
 )
+from caraway.plan.modes import mode_of
 
 # Digits of the content hash in a name: 48 bits tell the versions of one dataset apart with ease.
 NAME_DIGITS = 12
 # Kafka allows 249 characters of [a-zA-Z0-9._-] in a topic's name; the rest of the name takes about 25.
 MAX_DATASET_NAME = 200
-REAL_TIME_REASON = "all of its steps are expressions or operators that run row by row"
 
 
 @dataclass(frozen=True)
@@ -183,7 +182,7 @@ def _type_in(schema: Schema, name: str) -> DataType:
 def _revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
     """Tell whether the output of `operator` can take back what it has sent (docs/records.md)."""
     match operator:
-        case Join():
+        case Join() | Changelog() | Dedup() | First():
             return True
         case Aggregate():
             return bool(schema_of(operator.of, specs).keys) or _revises(operator.of, specs)
@@ -192,6 +191,7 @@ def _revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
 
 
 def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned]) -> JobPlan:
+    mode, reason = mode_of(pipeline.operator)
     return JobPlan(
         job_id=planned.label,
         dataset=planned.spec.name,
@@ -199,8 +199,8 @@ def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Plann
         operator=pipeline.operator,
         inputs=tuple(by_name[name].topic for name in datasets_read(pipeline.operator)),
         output=planned.topic,
-        mode=JobMode.REAL_TIME,
-        mode_reason=REAL_TIME_REASON,
+        mode=mode,
+        mode_reason=reason,
         horizon_us=planned.horizon_us,
     )
 

@@ -14,9 +14,12 @@ from caraway.spark.types import row_type
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
-# What a passenger has beside that (`caraway.spark.inputs`): whose it is, its join key, its encoded row.
+# What a passenger has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
 PASSENGER = (SIDE, KEY, PACKED)
+
+# Sides: rows that the steps are about, and rows at which a step failed (`caraway.spark.letters`), on their way out.
+OWN, DEAD = 0, -1
 
 PUT, VOID, DELETE = 1, 0, -1
 
@@ -38,20 +41,22 @@ class Codec:
 
         A row that is null (of a void or delete) gives null columns. Reading a record of another schema fails the query.
         """
-        row = _row(schema)
         record = self.record(schema).alias("r")
         parts = ("op", "time", "ingested", "id", "rev")
-        columns = {field.name: F.col(f"r.row.`{field.name}`") for field in row.fields}
-        if schema.keys:
-            # A void or delete may have no row; its key is Kafka's then.
-            keys = _key_row(schema)
-            key = self.decode_row(F.when(F.col("r.row").isNull(), F.col("key")), keys)
-            columns |= {f.name: F.coalesce(columns[f.name], key.getField(f.name)) for f in keys.fields}
         return kafka.select(record, F.col("key"), F.col("offset")).select(
             *(F.col(f"r.{part}").alias(f"${part}") for part in parts),
             F.col("offset").alias(OFFSET),
-            *(column.alias(column_name) for column_name, column in columns.items()),
+            *self.columns("r", F.col("key"), schema),
         )
+
+    def columns(self, record: str, key: Column, schema: RecordSchema) -> list[Column]:
+        """Return the columns of the row in column `record`; a void or delete may have none: its key is Kafka's then."""
+        columns = {column.name: F.col(f"{record}.row.`{column.name}`") for column in schema.columns}
+        if schema.keys:
+            keys = _key_row(schema)
+            decoded = self.decode_row(F.when(F.col(f"{record}.row").isNull() & F.col(record).isNotNull(), key), keys)
+            columns |= {f.name: F.coalesce(columns[f.name], decoded.getField(f.name)) for f in keys.fields}
+        return [column.alias(column_name) for column_name, column in columns.items()]
 
     def record(self, schema: RecordSchema) -> Column:
         """Return Kafka's `value` as struct(op, time, ingested, id, rev, row)."""
@@ -60,12 +65,17 @@ class Codec:
 
     def encode_records(self, rows: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn meta columns and the columns of `schema` into Kafka's `key` (null without key columns) and `value`."""
+        key, value = self.encoded(schema)
+        return rows.select(key.alias("key"), value.alias("value"))
+
+    def encoded(self, schema: RecordSchema) -> tuple[Column, Column]:
+        """Return Kafka's key and value of rows that have meta columns and the columns of `schema`."""
         encode = self._codec.recordEncoder(_row(schema).json(), schema.fingerprint)
         columns = F.struct(*(name(column.name) for column in schema.columns))
         value = call_java(encode, name(OP), name(TIME), name(INGESTED), name(ID), name(REV), columns)
         keys = _key_row(schema)
         key = self.encode_row(keys, [name(f.name) for f in keys.fields]) if schema.keys else F.lit(None).cast("binary")
-        return rows.select(key.alias("key"), value.alias("value"))
+        return key, value
 
     def encode_row(self, row: spark.StructType, columns: Iterable[Column]) -> Column:
         """Return the MessagePack array of `columns`, which have the types of `row`."""

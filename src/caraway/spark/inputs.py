@@ -1,26 +1,37 @@
 """What the leaves of an operator tree read: one stream of all topics of a job.
 
-In real-time mode Spark takes no union behind a stateful operator. So the right-hand rows of all joins are in the stream
-from the start, as passengers: rows of another *side*, encoded, which each step lets pass until their join takes them.
+In real-time mode Spark takes no union behind a stateful operator. So the rows of all inputs are in the stream from the
+start, as passengers: rows of another *side*, encoded, which each step lets pass until it is their turn. Inputs are
+numbered in the order in which the steps take them in; the number is the side. The rows of the first one are the steps'
+own from the beginning.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import types as spark
 
 from caraway.dtypes.types import DATETIME, DataType
-from caraway.graph.operators import Join, Operator
+from caraway.graph.operators import Input, Join, Operator
 from caraway.graph.trees import parents
-from caraway.plan.model import TopicPlan
-from caraway.spark.codec import KEY, META, OFFSET, PACKED, SIDE, Codec, name
-from caraway.spark.stream import Stream
+from caraway.plan.model import JobPlan, TopicPlan
+from caraway.spark.codec import ID, KEY, META, OFFSET, OWN, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import row_type
 
-# The side of the rows that the steps are about; the right-hand rows of the first join have 1, those of the second 2.
-OWN = 0
+# Sides of rows that wait for the other branch of a union; each has one of its own.
+_PARKED = -2
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """Where a topic comes into the tree: as an input, or as the right side of a join."""
+
+    dataset: str
+    join: Join | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,74 +41,138 @@ class Inputs:
     Attributes:
         session: The Spark session.
         kafka: Kafka's columns of all topics of the job.
-        topics: The topic of each dataset by name.
-        joins: The joins of the tree, in the order in which a row passes them.
-        job_id: Name of the job, for messages and for the names of its operators.
-        horizon_us: How late a record may come and still correct what depends on it, in microseconds.
+        plan: The job.
     """
 
     session: SparkSession
     kafka: DataFrame
-    topics: Mapping[str, TopicPlan]
-    joins: tuple[Join, ...]
-    job_id: str
-    horizon_us: int
+    plan: JobPlan
+
+    @property
+    def horizon_us(self) -> int:
+        """How late a record may come and still correct what depends on it, in microseconds."""
+        return self.plan.horizon_us
+
+    @property
+    def topics(self) -> Mapping[str, TopicPlan]:
+        """The topic of each dataset by name."""
+        return {topic.dataset: topic for topic in self.plan.inputs}
+
+    @property
+    def leaves(self) -> tuple[Leaf, ...]:
+        """The inputs in the order in which they are taken in."""
+        return leaves_of(self.plan.operator)
 
     def new_operator(self) -> str:
         """Return a name that no other operator has, not even that of the same job at its next start.
 
         What an operator keeps in memory beside its state must begin anew when the job does.
         """
-        return f"{self.job_id}/{uuid4()}"
+        return f"{self.plan.job_id}/{uuid4()}"
 
-    def read(self, dataset: str) -> Stream:
-        """Return the rows of a dataset, and with them the right-hand rows of all joins."""
-        topic = self.topics[dataset]
-        codec = Codec(self.session)
-        frame = self._united(codec, topic) if self.joins else codec.decode_records(self.kafka, topic.schema)
+    def read(self) -> Waiting:
+        """Return the rows of all inputs: those of the first one decoded, the others waiting."""
+        codec, leaves, topics = Codec(self.session), self.leaves, self.topics
+        first = topics[leaves[0].dataset]
+        if len(leaves) == 1:
+            return Waiting(codec.decode_records(self.kafka, first.schema), 0)
+        of_topic: dict[str, list[int]] = {}
+        for side, leaf in enumerate(leaves):
+            of_topic.setdefault(topics[leaf.dataset].name, []).append(side)
+        kafka = self.kafka.select("*", F.explode(_by_topic(of_topic)).alias(SIDE))
+        records = [
+            # Only the record's own side may decode it.
+            F.when(name(SIDE) == side, codec.record(topics[leaf.dataset].schema)).alias(f"r{side}")
+            for side, leaf in enumerate(leaves)
+        ]
+        parts = kafka.select(name(SIDE), F.col("key").alias(KEY), F.col("offset").alias(OFFSET), *records)
+        meta = [
+            name(part) if part == OFFSET else _whichever(len(leaves), part.removeprefix("$")).alias(part)
+            for part in META
+        ]
+        packed = F.lit(None).cast("binary")
+        for side, leaf in enumerate(leaves[1:], start=1):
+            row = codec.encode_row(*_waiting_row(codec, f"r{side}", leaf, topics[leaf.dataset]))
+            packed = F.when(name(SIDE) == side, row).otherwise(packed)
+        key = F.coalesce(name(KEY), _whichever(len(leaves), "id")).alias(KEY)
+        own = codec.columns("r0", name(KEY), first.schema)
+        return Waiting(parts.select(*meta, name(SIDE), key, packed.alias(PACKED), *own), 0)
+
+    def take_in(self, waiting: Waiting) -> Stream:
+        """Return the stream of the input that is next: its rows are those that the steps are about from here on."""
+        topic = self.topics[self.leaves[waiting.leaf].dataset]
+        frame = waiting.frame
+        if waiting.leaf > 0:
+            taken = name(SIDE) == waiting.leaf
+            row = Codec(self.session).decode_row(F.when(taken, name(PACKED)), _row_of(topic))
+            frame = frame.select(
+                *(name(column) for column in META),
+                F.when(taken, F.lit(OWN)).otherwise(name(SIDE)).alias(SIDE),
+                name(KEY),
+                F.when(~taken, name(PACKED)).alias(PACKED),
+                row.alias("r"),
+            ).select(
+                *(name(column) for column in (*META, *PASSENGER)),
+                *(F.col(f"r.`{column.name}`").alias(column.name) for column in topic.schema.columns),
+            )
         return Stream(
             frame=frame,
             keys=tuple(column.name for column in topic.schema.keys),
             columns={column.name: column.dtype for column in topic.schema.columns},
             timestamp=topic.schema.timestamp,
             revised=topic.revised,
-            passengers=bool(self.joins),
+            passengers=len(self.leaves) > 1,
+            leaves=waiting.leaf + 1,
         )
 
-    def _united(self, codec: Codec, topic: TopicPlan) -> DataFrame:
-        sides = [topic, *(self.topics[join.right] for join in self.joins)]
-        of_topic: dict[str, list[int]] = {}
-        for side, plan in enumerate(sides):
-            of_topic.setdefault(plan.name, []).append(side)
-        kafka = self.kafka.select("*", F.explode(_by_topic(of_topic)).alias(SIDE))
-        records = [
-            # Only the record's own side may decode it.
-            F.when(name(SIDE) == side, codec.record(plan.schema)).alias(f"r{side}")
-            for side, plan in enumerate(sides)
-        ]
-        parts = kafka.select(name(SIDE), F.col("key").alias(KEY), F.col("offset").alias(OFFSET), *records)
-        fields = [part.removeprefix("$") for part in META]
-        meta = [
-            name(part)
-            if part == OFFSET
-            else F.coalesce(*(F.col(f"r{s}.{field}") for s in range(len(sides)))).alias(part)
-            for part, field in zip(META, fields, strict=True)
-        ]
-        packed = F.lit(None).cast("binary")
-        for side, join in enumerate(self.joins, start=1):
-            row = codec.encode_row(
-                row_type(added_columns(join, sides[side]).items()),
-                [_right_column(f"r{side}", column, sides[side]) for column in join.fields],
-            )
-            packed = F.when(name(SIDE) == side, row).otherwise(packed)
-        own = [F.col(f"r{OWN}.row.`{column.name}`").alias(column.name) for column in topic.schema.columns]
-        return parts.select(*meta, name(SIDE), name(KEY), packed.alias(PACKED), *own)
+    def unite(self, left: Stream, right: Stream) -> Stream:
+        """Return the rows of both sides of a union; `right` was made of `parked(left)`.
+
+        Ids begin with the side: so they stay apart, in `x + x` too, and of equal times the left ones come first.
+        """
+        parked = name(SIDE) == _parked_side(left)
+        row = Codec(self.session).decode_row(F.when(parked, name(PACKED)), row_type(left.columns.items()))
+        side = F.when(parked, F.lit(b"\x00")).when(name(SIDE) == OWN, F.lit(b"\x01"))
+        meta = [F.coalesce(F.concat(side, name(ID)), name(ID)).alias(ID) if m == ID else name(m) for m in META]
+        columns = [name(column) for column in left.columns]
+        parts = right.frame.select(*meta, *(name(column) for column in PASSENGER), *columns, row.alias("$left"))
+        frame = parts.select(
+            *(name(column) for column in META),
+            F.when(parked, F.lit(OWN)).otherwise(name(SIDE)).alias(SIDE),
+            name(KEY),
+            F.when(~parked, name(PACKED)).alias(PACKED),
+            *(
+                F.when(parked, F.col(f"`$left`.`{column}`")).otherwise(name(column)).alias(column)
+                for column in left.columns
+            ),
+        )
+        return replace(right, frame=frame, columns=left.columns, revised=left.revised or right.revised)
+
+    def parked(self, stream: Stream) -> Waiting:
+        """Let the rows of a stream wait, while the other branch of a union is made."""
+        row = Codec(self.session).encode_row(
+            row_type(stream.columns.items()), [name(column) for column in stream.columns]
+        )
+        own = stream.own()
+        frame = stream.frame.select(
+            *(name(column) for column in META),
+            F.when(own, F.lit(_parked_side(stream))).otherwise(name(SIDE)).alias(SIDE),
+            F.when(own, name(ID)).otherwise(name(KEY)).alias(KEY),
+            F.when(own, row).otherwise(name(PACKED)).alias(PACKED),
+        )
+        return Waiting(frame, stream.leaves)
 
 
-def joins_of(step: Operator) -> tuple[Join, ...]:
-    """List the joins of a tree in the order in which a row passes them."""
-    before = tuple(join for parent in parents(step) for join in joins_of(parent))
-    return (*before, step) if isinstance(step, Join) else before
+def leaves_of(step: Operator) -> tuple[Leaf, ...]:
+    """List the inputs of a tree in the order in which its steps take them in."""
+    before = tuple(leaf for parent in parents(step) for leaf in leaves_of(parent))
+    match step:
+        case Input():
+            return (Leaf(step.dataset),)
+        case Join():
+            return (*before, Leaf(step.right, step))
+        case _:
+            return before
 
 
 def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:
@@ -106,9 +181,29 @@ def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:
     return {field: types[field] for field in join.fields}
 
 
-def _right_column(record: str, column: str, right: TopicPlan) -> Column:
-    # The right-hand time stamp is a column like any other here.
-    return F.col(f"{record}.time") if column == right.schema.timestamp else F.col(f"{record}.row.`{column}`")
+def _parked_side(left: Stream) -> int:
+    # The first input of the right branch tells unions apart.
+    return _PARKED - left.leaves
+
+
+def _row_of(topic: TopicPlan) -> spark.StructType:
+    return row_type((column.name, column.dtype) for column in topic.schema.columns)
+
+
+def _waiting_row(codec: Codec, record: str, leaf: Leaf, topic: TopicPlan) -> tuple[spark.StructType, list[Column]]:
+    """Return type and columns of what is kept of a row while it waits."""
+    if leaf.join is None:
+        return _row_of(topic), codec.columns(record, name(KEY), topic.schema)
+    columns = [
+        # The right-hand time stamp is a column like any other here.
+        F.col(f"{record}.time") if column == topic.schema.timestamp else F.col(f"{record}.row.`{column}`")
+        for column in leaf.join.fields
+    ]
+    return row_type(added_columns(leaf.join, topic).items()), columns
+
+
+def _whichever(records: int, part: str) -> Column:
+    return F.coalesce(*(F.col(f"r{side}.{part}") for side in range(records)))
 
 
 def _by_topic(sides: Mapping[str, list[int]]) -> Column:

@@ -5,28 +5,37 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan
-from caraway.spark.codec import Codec
-from caraway.spark.inputs import Inputs, joins_of
+from caraway.spark.codec import PACKED, Codec, name
+from caraway.spark.inputs import Inputs
+from caraway.spark.letters import LetterCount
 from caraway.spark.steps import compile_step
+from caraway.topics import DEAD_LETTERS
 
 # Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
 
 
-def compile_job(session: SparkSession, plan: JobPlan, bootstrap_servers: str) -> DataFrame:
-    """Compile a job to the DataFrame of Kafka records (`key`, `value`) that it writes."""
-    inputs = Inputs(
-        session=session,
-        kafka=_read(session, [topic.name for topic in plan.inputs], plan.mode, bootstrap_servers),
-        topics={topic.dataset: topic for topic in plan.inputs},
-        joins=joins_of(plan.operator),
-        job_id=plan.job_id,
-        horizon_us=plan.horizon_us,
+def compile_job(
+    session: SparkSession, plan: JobPlan, bootstrap_servers: str, letters: LetterCount | None = None
+) -> DataFrame:
+    """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`) that it writes."""
+    kafka = _read(session, [topic.name for topic in plan.inputs], plan.mode, bootstrap_servers)
+    inputs = Inputs(session=session, kafka=kafka, plan=plan)
+    result = compile_step(plan.operator, inputs, inputs.read())
+    key, value = Codec(session).encoded(plan.output.schema)
+    if not result.passengers:
+        return result.frame.select(F.lit(plan.output.name).alias("topic"), key.alias("key"), value.alias("value"))
+    letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
+    own = result.own()
+    return result.frame.select(
+        F.when(own, F.lit(plan.output.name)).otherwise(F.lit(DEAD_LETTERS)).alias("topic"),
+        F.when(own, key).alias("key"),
+        F.when(own, value).otherwise(letter).alias("value"),
     )
-    return Codec(session).encode_records(compile_step(plan.operator, inputs).frame, plan.output.schema)
 
 
 def start_job(
@@ -36,6 +45,7 @@ def start_job(
     bootstrap_servers: str,
     checkpoint: Path,
     checkpoint_interval_seconds: int,
+    letters: LetterCount | None = None,
 ) -> StreamingQuery:
     """Start a job where its checkpoint left it, or at the beginning of its topics if there is none.
 
@@ -45,17 +55,17 @@ def start_job(
         bootstrap_servers: Kafka brokers, `host:port,host:port`.
         checkpoint: Folder that belongs to this job alone.
         checkpoint_interval_seconds: How often a job in real-time mode writes a checkpoint; at least 5.
+        letters: Counts the rows that became dead letters (`caraway.topics.DEAD_LETTERS`, which must exist).
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
     forget_unfinished(checkpoint)
     writer = (
-        compile_job(session, plan, bootstrap_servers)
+        compile_job(session, plan, bootstrap_servers, letters)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
-        .option("topic", plan.output.name)
         # A record counts as written when all replicas in sync have it, and no retry of the producer doubles it.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")

@@ -1,24 +1,29 @@
-"""The stateful steps, done by Java operators over bytes: an as-of join, and a keyed dataset as contributions.
+"""The stateful steps, done by Java operators over bytes: an as-of join, and what looks at a row and the one beside it.
 
 An operator sees key, meta columns and the encoded row; what is in a row is known only here.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 from pyspark.sql import types as spark
 
-from caraway.dtypes.types import optional
-from caraway.graph.operators import Join, JoinKind
+from caraway.dtypes.types import BOOL, DataType, FloatType, ListType, base_type, optional
+from caraway.graph.operators import Changelog, Dedup, Join, JoinKind
+from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.plan.model import TopicPlan
-from caraway.spark.codec import KEY, META, PACKED, PASSENGER, SIDE, Codec, name
-from caraway.spark.inputs import OWN, Inputs, added_columns
+from caraway.spark.codec import KEY, META, OWN, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.inputs import Inputs, added_columns
 from caraway.spark.java import from_java, jvm_of, to_java
 from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
 _FOREVER = -1
+# Which record of those that are made of one version: that of its begin.
+_BEGIN = 0
 
 
 def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
@@ -52,7 +57,7 @@ def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> St
                 )
             ),
             inputs.new_operator(),
-            left.joined + 1,
+            left.leaves,
             inputs.horizon_us,
             _FOREVER if join.within_low_us is None else join.within_low_us,
             join.within_high_us,
@@ -60,18 +65,16 @@ def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> St
         ),
         inputs.session,
     )
-    passengers = left.joined + 1 < len(inputs.joins)
     meta = [name(column) for column in META]
-    riding = [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)] if passengers else []
     parts = joined.select(
         *meta,
-        *riding,
+        *_riding(own),
         codec.decode_row(F.when(own, F.col("row")), left_row).alias("l"),
         codec.decode_row(F.col("right"), right_row).alias("r"),
     )
     frame = parts.select(
         *meta,
-        *([name(column) for column in PASSENGER] if passengers else []),
+        *(name(column) for column in PASSENGER),
         *(F.col(f"l.`{column}`").alias(column) for column in left.columns),
         *(F.col(f"r.`{column}`").alias(column) for column in added),
     )
@@ -82,34 +85,99 @@ def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> St
         frame=frame,
         columns={**left.columns, **types},
         revised=True,
-        passengers=passengers,
-        joined=left.joined + 1,
+        leaves=left.leaves + 1,
     )
 
 
-def keyed_changelog(keyed: Stream, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's.
+def contributions(keyed: Stream, inputs: Inputs) -> Stream:
+    """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's."""
+    changed, columns = _with_neighbours(keyed, keyed.keys, "CONTRIBUTIONS", 0, inputs)
+    return replace(keyed, frame=changed.select(*_own_meta(), *columns), keys=(), revised=True, passengers=True)
 
-    Args:
-        keyed: Keyed stream, where all versions of a key come from one partition.
-        inputs: The job's inputs.
+
+def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
+    """Turn the versions of a keyed stream into events: one where a version begins, another one where it ends."""
+    changed, columns = _with_neighbours(keyed, keyed.keys, "CHANGES", 0, inputs)
+    begins = F.col("which") == _BEGIN
+    flag = (begins if step.marks_inserts else ~begins).alias(step.column)
+    return replace(
+        keyed,
+        frame=changed.select(*_own_meta(), *columns, flag),
+        keys=(),
+        columns={**keyed.columns, step.column: BOOL},
+        revised=True,
+        passengers=True,
+    )
+
+
+def first(rows: Stream, keys: Sequence[str], inputs: Inputs) -> Stream:
+    """Keep the oldest row of each group, as the one version of its key."""
+    changed, columns = _with_neighbours(rows, keys, "FIRST", 0, inputs)
+    return replace(rows, frame=changed.select(*_own_meta(), *columns), keys=tuple(keys), revised=True, passengers=True)
+
+
+def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
+    """Keep the last row of each group of duplicates."""
+    match step.window:
+        case None:
+            kind, window_us = "INSTANT", 0
+        case HoppingWindow(stride_us=stride_us):
+            kind, window_us = "TUMBLING", stride_us
+        case SessionWindow(gap_us=gap_us):
+            kind, window_us = "SESSION", gap_us
+    changed, columns = _with_neighbours(rows, step.by, kind, window_us, inputs)
+    return replace(rows, frame=changed.select(*_own_meta(), *columns), revised=True, passengers=True)
+
+
+def _with_neighbours(
+    rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs
+) -> tuple[DataFrame, list[Column]]:
+    """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.Neighbours`).
+
+    Returns its output, with the row decoded and the columns of passengers, and the columns of the row in it.
     """
     codec = Codec(inputs.session)
-    row = row_type(keyed.columns.items())
-    key_row = row_type((key, keyed.columns[key]) for key in keyed.keys)
-    key = codec.encode_row(key_row, [name(column) for column in keyed.keys])
-    changes = from_java(
-        jvm_of(inputs.session).io.caraway.KeyedChangelog.apply(
-            to_java(_packed(keyed.frame, F.lit(OWN), key, _row(codec, keyed, row))),
-            inputs.new_operator(),
-            inputs.horizon_us,
-        ),
-        inputs.session,
+    rows = rows.taking_passengers()
+    row = row_type(rows.columns.items())
+    # Rows of a group must have equal bytes here, as they are equal values.
+    key_row = row_type((column, rows.types[column]) for column in by)
+    key = codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
+    own = name(SIDE) == OWN
+    packed = _packed(
+        rows.frame,
+        name(SIDE),
+        F.when(own, key).otherwise(name(KEY)),
+        F.when(own, _row(codec, rows, row)).otherwise(name(PACKED)),
     )
-    meta = [name(column) for column in META]
-    parts = changes.select(*meta, codec.decode_row(F.col("row"), row).alias("r"))
-    frame = parts.select(*meta, *(F.col(f"r.`{column}`").alias(column) for column in keyed.columns))
-    return replace(keyed, frame=frame, keys=(), revised=True)
+    neighbours = jvm_of(inputs.session).io.caraway.Neighbours
+    java = neighbours.apply(to_java(packed), inputs.new_operator(), kind, window_us, inputs.horizon_us)
+    parts = from_java(java, inputs.session).select(
+        *(name(column) for column in META),
+        *_riding(own),
+        F.col("which"),
+        codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
+    )
+    return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns]
+
+
+def _own_meta() -> list[Column]:
+    return [name(column) for column in (*META, *PASSENGER)]
+
+
+def _as_key(column: Column, dtype: DataType) -> Column:
+    """Return a column with one spelling of each value: zeros have a sign, and NaN come in many bits."""
+    match base_type(dtype):
+        case FloatType():
+            return F.when(F.isnan(column), F.lit(math.nan)).otherwise(column + F.lit(0.0))
+        case ListType(of=of):
+            return F.transform(column, lambda item: _as_key(item, of))
+        case _:
+            return column
+
+
+def _riding(own: Column) -> list[Column]:
+    """Return the columns of passengers out of what an operator gave: the row of a passenger is its packed one."""
+    return [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)]
 
 
 def _row(codec: Codec, stream: Stream, row: spark.StructType) -> Column:

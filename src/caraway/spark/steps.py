@@ -1,70 +1,224 @@
 """Operator trees to streams (docs/records.md says what each step does with op, id and rev)."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import singledispatch
+from functools import reduce, singledispatch
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import types as spark
 
-from caraway.dtypes.types import DATETIME
-from caraway.graph.operators import Aggregate, Assign, Drop, Filter, Input, Join, Latest, Rename, Select
-from caraway.spark.codec import DELETE, OP, PUT, SIDE, TIME, VOID, name
-from caraway.spark.expressions import compile_as, compile_node
-from caraway.spark.inputs import OWN, Inputs
-from caraway.spark.stateful import as_of_join, keyed_changelog
-from caraway.spark.stream import Stream
+from caraway.dtypes.types import BOOL, DATETIME, DataType, ListType, base_type, optional, strip_optional, type_name
+from caraway.expr.nodes import Node
+from caraway.expr.printer import print_node
+from caraway.graph.operators import (
+    Aggregate,
+    Assign,
+    AssignedColumn,
+    AssignFunction,
+    Changelog,
+    Dedup,
+    Drop,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    First,
+    Input,
+    Join,
+    Latest,
+    Rename,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.spark.codec import DELETE, ID, META, OP, TIME, VOID, name
+from caraway.spark.expressions import compile_as, compile_with_failure
+from caraway.spark.failing import can_fail
+from caraway.spark.functions import assigned, transformed, verdict
+from caraway.spark.inputs import Inputs
+from caraway.spark.letters import Reason, evaluate
+from caraway.spark.stateful import as_of_join, changelog, contributions, deduplicated, first
+from caraway.spark.stream import Stream, Waiting
+from caraway.spark.types import spark_type
+
+# Columns for a moment; no user's column has such a name.
+_PASSES, _NUMBER, _ELEMENT = "$passes", "$number", "$element"
 
 
 @singledispatch
-def compile_step(step: object, inputs: Inputs) -> Stream:
-    """Compile an operator tree, which has been validated, to the stream of its output."""
-    raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.job_id}")
+def compile_step(step: object, inputs: Inputs, waiting: Waiting) -> Stream:  # noqa: ARG001 (the same signature for all)
+    """Compile an operator tree, which has been validated, to the stream of its output.
+
+    Args:
+        step: The tree.
+        inputs: The inputs of the job.
+        waiting: All rows of the job, before the first input of this tree is taken in.
+    """
+    raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.plan.job_id}")
 
 
 @compile_step.register
-def _(step: Input, inputs: Inputs) -> Stream:
-    return inputs.read(step.dataset)
+def _(step: Input, inputs: Inputs, waiting: Waiting) -> Stream:  # noqa: ARG001 (the same signature for all)
+    return inputs.take_in(waiting)
 
 
 @compile_step.register
-def _(step: Filter, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
-    # The row of a void or delete may be null, and such a record passes anyway.
-    passes = F.coalesce(compile_node(step.predicate, before.scope()), F.lit(False))  # noqa: FBT003 (a value)
-    if before.passengers:
-        passes = passes | (name(SIDE) != OWN)
+def _(step: Filter, inputs: Inputs, waiting: Waiting) -> Stream:
+    return _kept(compile_step(step.of, inputs, waiting), step.predicate, inputs)
+
+
+def _kept(before: Stream, predicate: Node, inputs: Inputs) -> Stream:
+    passes, reasons = _expression(AssignedColumn(name="", dtype=optional(BOOL), expr=predicate), before)
+    return _filtered(evaluate(before, {_PASSES: passes}, reasons, "filter", inputs.plan))
+
+
+@compile_step.register
+def _(step: FilterFunction, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
+    if step.traced is not None:
+        return _kept(before, step.traced, inputs)
+    return _filtered(verdict(step, before, inputs.plan, _PASSES))
+
+
+@compile_step.register
+def _(step: DropNull, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
+    full = reduce(lambda a, b: a & b, (name(column).isNotNull() for column in step.columns))
+    kept = _filtered(replace(before, frame=before.frame.select("*", full.alias(_PASSES))))
+    return replace(kept, columns={c: strip_optional(t) if c in step.columns else t for c, t in kept.columns.items()})
+
+
+def _filtered(before: Stream) -> Stream:
+    """Let the rows pass for which column `$passes` is true; those of voids and deletes may be null, and pass anyway."""
+    passes = F.coalesce(name(_PASSES), F.lit(False))  # noqa: FBT003 (a value)
+    columns = [name(column) for column in before.columns]
     if not before.keys and not before.revised:
-        return replace(before, frame=before.frame.filter(passes))
+        return replace(before, frame=before.frame.filter(passes | ~before.own()).select(*before.meta(), *columns))
     failed = DELETE if before.keys else VOID
-    op = F.when((name(OP) == PUT) & ~passes, F.lit(failed)).otherwise(name(OP))
-    return replace(before, frame=before.frame.withColumn(OP, op))
+    op = F.when(before.puts() & ~passes, F.lit(failed)).otherwise(name(OP)).alias(OP)
+    meta = [op if part == OP else name(part) for part in (*META, *before.riding)]
+    return replace(before, frame=before.frame.select(*meta, *columns))
 
 
 @compile_step.register
-def _(step: Assign, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
+def _(step: Assign, inputs: Inputs, waiting: Waiting) -> Stream:
+    return _assigned(compile_step(step.of, inputs, waiting), step.columns, inputs)
+
+
+def _assigned(before: Stream, columns: Sequence[AssignedColumn], inputs: Inputs) -> Stream:
+    new: dict[str, Column] = {}
+    reasons: list[Reason] = []
+    for column in columns:
+        new[f"${column.name}"], found = _expression(column, before)
+        reasons += found
+    computed = evaluate(before, new, reasons, "assign", inputs.plan)
+    return _replaced(computed, {column.name: column.dtype for column in columns})
+
+
+@compile_step.register
+def _(step: AssignFunction, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
+    if step.traced is not None:
+        return _assigned(before, [AssignedColumn(name=step.column, dtype=step.dtype, expr=step.traced)], inputs)
+    computed = assigned(step, before, inputs.plan, f"${step.column}")
+    return _replaced(computed, {step.column: step.dtype})
+
+
+@compile_step.register
+def _(step: Transform, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
+    types = before.columns if step.columns is None else dict(step.columns)
+    new = {c: t for c, t in types.items() if c not in before.keys and c != before.timestamp}
+    computed = transformed(step, before, inputs.plan, new)
+    kept = replace(computed, columns={key: computed.columns[key] for key in computed.keys})
+    return _replaced(kept, new)
+
+
+def _expression(column: AssignedColumn, before: Stream) -> tuple[Column, list[Reason]]:
+    """Return the value of an expression, and how it fails."""
     scope = before.scope()
-    assigned = {column.name: column for column in step.columns}
-    kept = [name(column) for column in before.columns if column not in assigned]
-    new = [compile_as(column.expr, column.dtype, scope).alias(column.name) for column in step.columns]
-    types = {**before.columns, **{column.name: column.dtype for column in step.columns}}
-    return replace(before, frame=before.frame.select(*before.meta(), *kept, *new), columns=types)
+    if not can_fail(column.expr, column.dtype, before.types):
+        return compile_as(column.expr, column.dtype, scope), []
+    outcome = compile_with_failure(column.expr, column.dtype, scope)
+    reason = Reason(failed=outcome.failed, field=column.name or None, message=F.lit(_complaint(column)))
+    return outcome.value, [reason]
+
+
+def _complaint(column: AssignedColumn) -> str:
+    if not column.name:
+        return f"{print_node(column.expr)} can't be computed"
+    return (
+        f"column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)} can't be computed "
+        "or isn't of that type"
+    )
+
+
+def _replaced(computed: Stream, types: Mapping[str, DataType]) -> Stream:
+    """Put columns whose names begin with `$` in the place of those without, or behind all."""
+    columns = {**computed.columns, **types}
+    rows = [name(f"${column}").alias(column) if column in types else name(column) for column in columns]
+    return replace(computed, frame=computed.frame.select(*computed.meta(), *rows), columns=columns)
 
 
 @compile_step.register
-def _(step: Select, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
+def _(step: Explode, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
+    sizes = [F.coalesce(F.size(name(column)), F.lit(0)) for column in step.columns]
+    uneven = reduce(lambda a, b: a | b, (size != sizes[0] for size in sizes[1:]), F.lit(False))  # noqa: FBT003 (a value)
+    lengths = [F.concat(F.lit(f"{c} has "), size) for c, size in zip(step.columns, sizes, strict=True)]
+    message = F.concat(
+        F.lit("lists that are exploded together must be of one length, but "), F.concat_ws(", ", *lengths)
+    )
+    reasons = [Reason(failed=uneven, field=None, message=message)] if len(sizes) > 1 else []
+    even = evaluate(before, {}, reasons, "explode", inputs.plan)
+    return _exploded(even, step.columns)
+
+
+def _exploded(before: Stream, columns: Sequence[str]) -> Stream:
+    """Make a row of each element, whose id ends in the element's number; a void takes all elements of its row back."""
+    types = {column: _element_type(before.columns[column]) for column in columns}
+    element = spark.StructType([spark.StructField(column, spark_type(dtype)) for column, dtype in types.items()])
+    elements = F.arrays_zip(*(name(column) for column in columns)).cast(spark.ArrayType(element))
+    nothing = F.array(F.lit(None).cast(element))
+    items = F.when(before.own() & (F.size(name(columns[0])) > 0), elements).otherwise(nothing)
+    kept = [name(column) for column in before.columns if column not in types]
+    number = F.when(before.own(), name(_NUMBER).cast("binary")).otherwise(F.lit(b""))
+    frame = before.frame.select(*before.meta(), *kept, F.posexplode(items).alias(_NUMBER, _ELEMENT))
+    meta = [F.concat(name(ID), number).alias(ID) if c == ID else name(c) for c in (*META, *before.riding)]
+    new = [F.col(f"`{_ELEMENT}`.`{column}`").alias(column) for column in types]
+    order = {**before.columns, **types}
+    return replace(before, frame=frame.select(*meta, *kept, *new), columns=order)
+
+
+def _element_type(dtype: DataType) -> DataType:
+    found = base_type(dtype)
+    if not isinstance(found, ListType):
+        raise TypeError(f"explode of {dtype}")
+    return optional(found.of)
+
+
+@compile_step.register
+def _(step: Union, inputs: Inputs, waiting: Waiting) -> Stream:
+    left = compile_step(step.left, inputs, waiting)
+    return inputs.unite(left, compile_step(step.right, inputs, inputs.parked(left)))
+
+
+@compile_step.register
+def _(step: Select, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
     return _keep(before, {*before.keys, *step.columns})
 
 
 @compile_step.register
-def _(step: Drop, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
+def _(step: Drop, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
     return _keep(before, {*before.columns} - {*step.columns})
 
 
 @compile_step.register
-def _(step: Rename, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
+def _(step: Rename, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
     new = {column: column for column in (*before.columns, before.timestamp)}
     for old, renamed in step.pairs:
         # Pairs hold one after the other, so a later one sees the names that an earlier one gave.
@@ -80,22 +234,37 @@ def _(step: Rename, inputs: Inputs) -> Stream:
 
 
 @compile_step.register
-def _(step: Join, inputs: Inputs) -> Stream:
-    left = compile_step(step.left, inputs)
+def _(step: Join, inputs: Inputs, waiting: Waiting) -> Stream:
+    left = compile_step(step.left, inputs, waiting)
     return as_of_join(left, inputs.topics[step.right], step, inputs)
 
 
 @compile_step.register
-def _(step: Latest, inputs: Inputs) -> Stream:
-    # Each row is a version of its group from its time on, and the newest version of a key is what a reader finds.
-    return replace(compile_step(step.of, inputs), keys=step.keys)
+def _(step: Changelog, inputs: Inputs, waiting: Waiting) -> Stream:
+    return changelog(compile_step(step.of, inputs, waiting), step, inputs)
 
 
 @compile_step.register
-def _(step: Aggregate, inputs: Inputs) -> Stream:
-    before = compile_step(step.of, inputs)
+def _(step: Dedup, inputs: Inputs, waiting: Waiting) -> Stream:
+    return deduplicated(compile_step(step.of, inputs, waiting), step, inputs)
+
+
+@compile_step.register
+def _(step: First, inputs: Inputs, waiting: Waiting) -> Stream:
+    return first(compile_step(step.of, inputs, waiting), step.keys, inputs)
+
+
+@compile_step.register
+def _(step: Latest, inputs: Inputs, waiting: Waiting) -> Stream:
+    # Each row is a version of its group from its time on, and the newest version of a key is what a reader finds.
+    return replace(compile_step(step.of, inputs, waiting), keys=step.keys)
+
+
+@compile_step.register
+def _(step: Aggregate, inputs: Inputs, waiting: Waiting) -> Stream:
+    before = compile_step(step.of, inputs, waiting)
     if before.keys:
-        before = keyed_changelog(before, inputs)
+        before = contributions(before, inputs)
     used = {a.of for a in step.aggregates if a.of is not None}
     if step.along is not None:
         before = _placed(before, step.along)
@@ -105,7 +274,7 @@ def _(step: Aggregate, inputs: Inputs) -> Stream:
 
 def _placed(before: Stream, along: str) -> Stream:
     """Place rows on the axis of time by a column; the time stamp becomes a column, which ranks rows of equal times."""
-    time = F.when(name(OP) == PUT, name(along)).otherwise(name(TIME))
+    time = F.when(before.puts(), name(along)).otherwise(name(TIME))
     frame = before.frame.withColumn(before.timestamp, name(TIME)).withColumn(TIME, time)
     return replace(before, frame=frame, columns={**before.columns, before.timestamp: DATETIME})
 

@@ -1,13 +1,28 @@
 """The rows between two steps of a job."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.dtypes.types import DATETIME, DataType
-from caraway.spark.codec import META, PASSENGER, TIME, name
+from caraway.graph.schemas import Schema
+from caraway.spark.codec import KEY, META, OP, OWN, PACKED, PASSENGER, PUT, SIDE, TIME, name
 from caraway.spark.expressions import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """All rows of a job before an input is taken in: meta columns and those of passengers.
+
+    Attributes:
+        frame: The rows.
+        leaf: Number of the input that is next (`caraway.spark.inputs`).
+    """
+
+    frame: DataFrame
+    leaf: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +35,8 @@ class Stream:
         columns: Names and types of all columns but the time stamp.
         timestamp: Name of the time stamp column.
         revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
-        passengers: Whether rows of other sides come along, for the joins ahead (`caraway.spark.inputs`).
-        joined: How many joins lie behind.
+        passengers: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
+        leaves: How many inputs have been taken in.
     """
 
     frame: DataFrame
@@ -30,15 +45,53 @@ class Stream:
     timestamp: str
     revised: bool
     passengers: bool = False
-    joined: int = 0
+    leaves: int = 1
+
+    @property
+    def types(self) -> Mapping[str, DataType]:
+        """Names and types of all columns, the time stamp last."""
+        return {**self.columns, self.timestamp: DATETIME}
+
+    @property
+    def schema(self) -> Schema:
+        """The schema of the rows, as the steps' own rules have it."""
+        return Schema(
+            keys={column: self.columns[column] for column in self.keys},
+            values={column: dtype for column, dtype in self.columns.items() if column not in self.keys},
+            timestamp=self.timestamp,
+        )
 
     def scope(self) -> Scope:
         """Return what expressions over this stream can see."""
         return Scope(
-            types={**self.columns, self.timestamp: DATETIME},
+            types=self.types,
             columns={**{column: name(column) for column in self.columns}, self.timestamp: name(TIME)},
         )
 
     def meta(self) -> list[Column]:
         """Return the meta columns, and those of passengers, to be selected along."""
-        return [name(column) for column in (*META, *(PASSENGER if self.passengers else ()))]
+        return [name(column) for column in (*META, *self.riding)]
+
+    @property
+    def riding(self) -> tuple[str, ...]:
+        """The columns of passengers, if there may be any."""
+        return PASSENGER if self.passengers else ()
+
+    def own(self) -> Column:
+        """Tell of a row whether the steps are about it."""
+        return name(SIDE) == OWN if self.passengers else F.lit(True)  # noqa: FBT003 (a value)
+
+    def puts(self) -> Column:
+        """Tell of a row whether the steps are about it, and it holds."""
+        return self.own() & (name(OP) == PUT)
+
+    def taking_passengers(self) -> "Stream":
+        """Return the stream with the columns of passengers."""
+        if self.passengers:
+            return self
+        nobody = [
+            F.lit(OWN).alias(SIDE),
+            F.lit(None).cast("binary").alias(KEY),
+            F.lit(None).cast("binary").alias(PACKED),
+        ]
+        return replace(self, frame=self.frame.select("*", *nobody), passengers=True)

@@ -1,7 +1,7 @@
 """A broker and topics for the tests of jobs."""
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,12 +100,19 @@ class Broker:
             producer.poll(0)
         assert producer.flush(30) == 0
 
-    def receive(self, topic: TopicPlan, expected: Sequence[Any], *, limit: float = 90) -> list[list[Any]]:
+    def receive(
+        self,
+        topic: TopicPlan,
+        expected: Sequence[Any],
+        *,
+        limit: float = 90,
+        view: Callable[[Iterable[Received]], list[Any]] | None = None,
+    ) -> list[Any]:
         """Read a topic from its beginning and consolidate it, until it holds what is expected, and a second longer.
 
         On a busy machine nothing may come for a while, so only `limit` seconds without success end it otherwise.
         """
-        codec = RecordCodec(topic.schema)
+        codec, view = RecordCodec(topic.schema), view or rows_of
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
         )
@@ -117,9 +124,9 @@ class Broker:
             messages = consumer.consume(10_000, 0.2)
             received += [_received(codec, message) for message in messages]
             if messages or not received:
-                reached = time.monotonic() if rows_of(received) == list(expected) else 0.0
+                reached = time.monotonic() if view(received) == list(expected) else 0.0
         consumer.close()
-        return rows_of(received)
+        return view(received)
 
     def _check(self) -> str | None:
         assert self._process is not None

@@ -1,0 +1,37 @@
+"""In which mode a job runs, and why: real-time, unless one of its steps needs Python, which can't run there."""
+
+from collections.abc import Iterator
+
+from caraway.expr.engines import needs_python
+from caraway.graph.operators import Assign, AssignFunction, Filter, FilterFunction, Operator, Transform
+from caraway.graph.trees import parents
+from caraway.plan.model import JobMode
+
+REAL_TIME_REASON = "all of its steps are expressions or operators that run row by row"
+
+
+def mode_of(operator: Operator) -> tuple[JobMode, str]:
+    """Return the mode of a job and the reason for it; in micro-batch mode these are all steps that need Python."""
+    reasons = tuple(dict.fromkeys(_reasons(operator)))
+    return (JobMode.MICRO_BATCH, "; ".join(reasons)) if reasons else (JobMode.REAL_TIME, REAL_TIME_REASON)
+
+
+def _reasons(operator: Operator) -> Iterator[str]:
+    for parent in parents(operator):
+        yield from _reasons(parent)
+    match operator:
+        case Filter():
+            if (reason := needs_python(operator.predicate)) is not None:
+                yield f"filter: {reason}"
+        case Assign():
+            for column in operator.columns:
+                if (reason := needs_python(column.expr)) is not None:
+                    yield f"assign: column {column.name}: {reason}"
+        case FilterFunction() if operator.traced is None:
+            yield f"filter by the Python function {operator.function.name}"
+        case AssignFunction() if operator.traced is None:
+            yield f"assign: column {operator.column} is made by the Python function {operator.function.name}"
+        case Transform():
+            yield f"transform by the Python function {operator.function.name}"
+        case _:
+            pass

@@ -1,0 +1,83 @@
+"""Steps by users' Python functions: only in micro-batch mode, through Arrow (`caraway.spark.workers` calls them).
+
+Only the row's columns travel to the worker and only the result comes back; meta columns stay where they are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import types as spark
+from pyspark.sql.pandas.functions import arrow_udf
+from pyspark.sql.pandas.types import to_arrow_type
+
+from caraway.dtypes.types import BOOL, DataType, is_optional
+from caraway.graph.operators import AssignFunction, FilterFunction, Input, Transform
+from caraway.plan.model import JobPlan
+from caraway.spark.codec import TIME, name
+from caraway.spark.letters import Reason, evaluate
+from caraway.spark.stream import Stream
+from caraway.spark.types import spark_type
+from caraway.spark.workers import UserCall, UserStep, run
+
+_OUT = "$out"
+
+
+def verdict(step: FilterFunction, before: Stream, plan: JobPlan, column: str) -> Stream:
+    """Add a column that tells whether a filter keeps the row."""
+    out = _called(step, before, {column: BOOL}, before.puts())
+    return _taken(out, {column: column}, "filter", None, plan)
+
+
+def assigned(step: AssignFunction, before: Stream, plan: JobPlan, column: str) -> Stream:
+    """Add a column with the values of an assigned one."""
+    out = _called(step, before, {step.column: step.dtype}, _has_row(before))
+    return _taken(out, {column: step.column}, "assign", step.column, plan)
+
+
+def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping[str, DataType]) -> Stream:
+    """Add the columns that a transform makes, under their names after a `$`."""
+    out = _called(step, before, columns, _has_row(before))
+    return _taken(out, {f"${column}": column for column in columns}, "transform", None, plan)
+
+
+def _has_row(before: Stream) -> Column:
+    """Tell whether there is a row to compute from: of a void or delete it may be missing, its keys aside.
+
+    The rows of voids and deletes are needed further on: an aggregate finds the group by them, explode the elements.
+    """
+    required = [
+        name(column).isNotNull()
+        for column, dtype in before.columns.items()
+        if column not in before.keys and not is_optional(dtype)
+    ]
+    return before.puts() | (before.own() & reduce(lambda a, b: a & b, required, F.lit(True)))  # noqa: FBT003 (a value)
+
+
+def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], called: Column) -> Stream:
+    """Add a struct of what the function gives, and of why it gives nothing."""
+    schema = before.schema
+    fields = [spark.StructField(column, spark_type(dtype)) for column, dtype in result.items()]
+    reasons = [spark.StructField(field, spark.StringType()) for field in ("message", "traceback")]
+    dtype = spark.StructType([*fields, *reasons])
+    packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
+    arrow = to_arrow_type(dtype)
+
+    # PySpark takes the kind of a function from its signature.
+    def call(*columns: pa.Array) -> pa.Array:
+        return run(packed, arrow, columns[0], columns[1:])
+
+    inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
+    # Else Spark would call it once for each column that is taken out of its result.
+    function = arrow_udf(call, dtype).asNondeterministic()  # type: ignore[call-overload]
+    return replace(before, frame=before.frame.select("*", function(called, *inputs).alias(_OUT)))
+
+
+def _taken(out: Stream, columns: Mapping[str, str], operator: str, field: str | None, plan: JobPlan) -> Stream:
+    message, trace = (F.col(f"`{_OUT}`.`{part}`") for part in ("message", "traceback"))
+    reason = Reason(failed=message.isNotNull(), field=field, message=message, traceback=trace)
+    computed = {new: F.col(f"`{_OUT}`.`{column}`") for new, column in columns.items()}
+    return evaluate(out, computed, [reason], operator, plan)

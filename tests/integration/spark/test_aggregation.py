@@ -1,0 +1,116 @@
+"""Aggregates from a topic of rows, by contributions of Spark, to the answers of the index: those of the engine."""
+
+import random
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from caraway.engine_local.changes import Change
+from caraway.graph.specs import Graph
+from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.plan import GraphPlan, IndexPlan, plan_graph
+from caraway.spark.jobs import start_job
+from caraway.topics import DELETE, PUT
+from tests.integration.spark.broker import Broker, Sent
+from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
+from tests.unit.index.test_against_engine import CONTINUOUS, DISCRETE, FOREVER_HOPPING, HOPPING, LATE, compare
+
+ROWS = 60
+PATIENCE_S = 120.0
+CASES = [
+    case("events_continuous", CONTINUOUS[1:]),
+    case("events_discrete", DISCRETE[:2]),
+    case("table_forever", (FOREVER_HOPPING,), keyed=True),
+    case("table_along", (LATE[0],), keyed=True, along=True),
+    case("windows_as_keys", (None,), groupby=HOPPING),
+]
+pytestmark = [pytest.mark.filterwarnings("ignore:aggregate"), pytest.mark.timeout(400)]
+
+
+def planned(found: Case) -> GraphPlan:
+    """Plan a case, with topics of its own, whatever comes late."""
+    plan = plan_graph(Graph(datasets=(found.source, found.out)))
+    topics = {t.dataset: replace(t, name=f"{t.name}.{found.name}", disorder_us=10**12) for t in plan.topics}
+    jobs = tuple(
+        replace(
+            job,
+            job_id=f"{job.job_id}.{found.name}",
+            inputs=tuple(topics[t.dataset] for t in job.inputs),
+            output=topics[job.output.dataset],
+            horizon_us=10**12,
+        )
+        for job in plan.jobs
+    )
+    names = {t.name: topics[t.dataset] for t in plan.topics}
+    indexes = tuple(replace(index, topic=names[index.topic].name) for index in plan.indexes)
+    return replace(plan, topics=tuple(topics.values()), jobs=jobs, indexes=indexes)
+
+
+def sent(found: Case, change: Change) -> Sent:
+    """Give a change as a record of the source."""
+    names = [f.name for f in found.source.fields if not f.timestamp]
+    names.sort(key=lambda name: name not in found.source.keys)
+    return Sent(
+        row=[change.row[name] for name in names],
+        key=[change.row[name] for name in found.source.keys],
+        time_us=change.time_us,
+        op=DELETE if change.delete else PUT,
+    )
+
+
+@pytest.fixture(scope="module")
+def answers(
+    broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Sequence[tuple[Case, Job, IndexReader]]]:
+    """Run the jobs of all cases, and one index for all of them."""
+    folder: Path = tmp_path_factory.mktemp("aggregates")
+    rng = random.Random(5)  # noqa: S311 - a trace, not a secret
+    with ExitStack() as stack:
+        store = stack.enter_context(IndexStore(folder / "index"))
+        worker = IndexWorker(broker.bootstrap_servers, store)
+        running: list[tuple[Case, Job, IndexReader]] = []
+        indexes: list[IndexPlan] = []
+        for found in CASES:
+            plan = planned(found)
+            broker.create(*plan.topics)
+            query = start_job(
+                spark,
+                plan.jobs[0],
+                bootstrap_servers=broker.bootstrap_servers,
+                checkpoint=folder / found.name,
+                checkpoint_interval_seconds=60,
+            )
+            stack.callback(query.stop)
+            index = replace(plan.indexes[0], asset=b"agg----" + bytes([len(indexes) + 1]))
+            indexes.append(index)
+            found.plan = index
+            job = Job(found)
+            changes = [random_change(found, rng) for _ in range(ROWS)]
+            broker.send(plan.jobs[0].inputs[0], [sent(found, change) for change in changes])
+            for change in changes:
+                job.log(change)
+            running.append((found, job, IndexReader(store)))
+        worker.set_plans(indexes)
+        worker.start()
+        stack.callback(worker.stop)
+        yield running
+
+
+@pytest.mark.parametrize("place", range(len(CASES)), ids=[found.name for found in CASES])
+def test_the_stack_answers_as_the_engine_does(answers: Sequence[tuple[Case, Job, IndexReader]], place: int) -> None:
+    found, job, reader = answers[place]
+    ats = [n * SECOND // 2 for n in range(-12, 90, 7)] + [10**13]
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            compare(found, job, reader, ats, exact=True)
+            break
+        except AssertionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)

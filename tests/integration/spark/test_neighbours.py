@@ -1,0 +1,142 @@
+"""Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from caraway.dtypes.types import INT
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.operators import (
+    Changelog,
+    Dedup,
+    Filter,
+    First,
+    Input,
+    Join,
+    JoinKind,
+    Latest,
+    Operator,
+    Select,
+)
+from caraway.graph.windows import HoppingWindow, SessionWindow
+from caraway.plan import JobPlan
+from caraway.spark.jobs import start_job
+from caraway.topics import DEAD_LETTERS, ensure_topics
+from tests.integration.spark import pipelines as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.pipelines import SOURCES, Arrival, Case
+
+SECOND = 1_000_000
+BURSTS = 6
+# Windows are of whole seconds.
+ARRIVALS = {
+    name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
+    for name, arrivals in model.traffic(seed=11, count=300).items()
+}
+CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
+SLIM = Select(of=CLICK, columns=("user", "number"))
+CHANGES = Changelog(of=USER, column="gone", marks_inserts=False)
+
+
+def _greater(of: Operator, column: str, least: int) -> Operator:
+    return Filter(of=of, predicate=Binary(op=BinaryOp.GT, left=Ref(name=column), right=Literal(value=least, dtype=INT)))
+
+
+def _joined(of: Operator, *fields: str) -> Join:
+    return Join(
+        left=of,
+        right="Users",
+        how=JoinKind.INNER,
+        left_on=("user",),
+        right_on=("user",),
+        within_low_us=None,
+        within_high_us=0,
+        fields=fields,
+    )
+
+
+def _dedup(of: Operator, *by: str, window: HoppingWindow | SessionWindow | None = None) -> Dedup:
+    return Dedup(of=of, by=by, window=window)
+
+
+TUMBLING = HoppingWindow(length_us=5 * SECOND, stride_us=5 * SECOND)
+SESSION = SessionWindow(gap_us=2 * SECOND)
+ALL = [
+    Case("Changes", CHANGES),
+    Case("Inserts", Changelog(of=_greater(USER, "level", 0), column="new", marks_inserts=True)),
+    Case("First", First(of=CLICK, keys=("user",))),
+    Case("FirstByFloat", First(of=CLICK, keys=("price", "number"))),
+    Case("Instant", _dedup(CLICK, "user")),
+    Case("Tumbling", _dedup(CLICK, "user", "number", window=TUMBLING)),
+    Case("Session", _dedup(CLICK, "note", window=SESSION)),
+    Case("DedupOfJoin", _dedup(_joined(SLIM, "town"), "user", window=TUMBLING)),
+    Case("DedupByJoined", _dedup(_joined(SLIM, "town"), "town", window=SESSION)),
+    Case("JoinOfDedup", _joined(_dedup(SLIM, "user", window=TUMBLING), "level")),
+    Case("FirstOfJoin", First(of=_joined(SLIM, "town"), keys=("town",))),
+    Case("ChangesOfLatest", Changelog(of=Latest(of=CLICK, keys=("user",)), column="gone", marks_inserts=False)),
+    Case("ChangesOfFirst", Changelog(of=First(of=CLICK, keys=("user", "number")), column="new", marks_inserts=True)),
+    Case("LatestOfChanges", Latest(of=CHANGES, keys=("town",))),
+    Case("DedupOfChanges", _dedup(CHANGES, "level", window=TUMBLING)),
+]
+# Few jobs at a time: each takes a second to start, and much longer on a busy machine.
+TOGETHER = 5
+GROUPS = [ALL[start : start + TOGETHER] for start in range(0, len(ALL), TOGETHER)]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Jobs under way."""
+
+    broker: Broker
+    jobs: dict[str, JobPlan]
+    queries: dict[str, StreamingQuery]
+
+
+@pytest.fixture(scope="module", params=range(len(GROUPS)))
+def run(
+    request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    """Run the jobs of a group while rows come in, late ones among them, in small lots."""
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+    jobs = {case.name: model.plan(case, f"neighbours-{request.param}")[1] for case in GROUPS[request.param]}
+    sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
+    names = [topic.name for topic in (*sources.values(), *(job.output for job in jobs.values()))]
+    ensure_topics(broker.bootstrap_servers, [*names, DEAD_LETTERS], 1)
+    queries = {}
+    for burst in range(BURSTS):
+        for dataset, topic in sources.items():
+            sent = model.sent(SOURCES[dataset], topic, ARRIVALS[dataset])
+            size = -(-len(sent) // BURSTS)
+            broker.send(topic, sent[burst * size : (burst + 1) * size])
+        for name, job in jobs.items():
+            if burst == 0:
+                queries[name] = start_job(
+                    spark,
+                    job,
+                    bootstrap_servers=broker.bootstrap_servers,
+                    checkpoint=folder / job.job_id,
+                    checkpoint_interval_seconds=5,
+                )
+    yield Run(broker, jobs, queries)
+    for query in queries.values():
+        query.stop()
+
+
+@pytest.mark.parametrize(
+    ("run", "case"),
+    [pytest.param(group, case, id=case.name) for group, cases in enumerate(GROUPS) for case in cases],
+    indirect=["run"],
+)
+def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
+    expected = model.expected(case, ARRIVALS)
+    assert expected
+    job = run.jobs[case.name]
+    assert job.output.revised
+    view = model.held(job.output, model.derived(case.name, case.operator))
+    found = run.broker.receive(job.output, expected, view=view, limit=60)
+    assert run.queries[case.name].exception() is None
+    assert found == expected

@@ -1,0 +1,279 @@
+"""Steps through a job in the mode that the planner chooses: out comes what the in-process engine makes of it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from caraway.dtypes.types import DATETIME, FLOAT, INT, DataType, optional
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import (
+    Assign,
+    AssignedColumn,
+    AssignFunction,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    Input,
+    Join,
+    JoinKind,
+    Latest,
+    Operator,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.lib.shipping import python_function
+from caraway.plan import JobMode, JobPlan
+from caraway.spark.jobs import start_job
+from caraway.spark.letters import LetterCount
+from caraway.topics import DEAD_LETTERS, ensure_topics
+from tests.integration.spark import pipelines as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.pipelines import CLICKS, SOURCES, Case
+
+BURSTS = 6
+ARRIVALS = model.traffic(seed=5, count=300)
+CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
+
+
+def _binary(op: BinaryOp, left: str | int, right: str | int) -> Binary:
+    return Binary(op=op, left=_node(left), right=_node(right))
+
+
+def _node(part: str | int) -> Node:
+    return Ref(name=part) if isinstance(part, str) else Literal(value=part, dtype=INT)
+
+
+def _assign(of: Operator, column: str, dtype: DataType, expr: Node) -> Operator:
+    return Assign(of=of, columns=(AssignedColumn(name=column, dtype=dtype, expr=expr),))
+
+
+def _halved(of: Operator, by: str) -> Operator:
+    return _assign(of, "half", INT, _binary(BinaryOp.FLOOR_DIV, 12, by))
+
+
+def _joined(of: Operator, *fields: str) -> Operator:
+    return Join(
+        left=of,
+        right="Users",
+        how=JoinKind.INNER,
+        left_on=("user",),
+        right_on=("user",),
+        within_low_us=None,
+        within_high_us=0,
+        fields=fields,
+    )
+
+
+def _function(call: Callable[[pd.DataFrame], Any]) -> PythonFunction:
+    return python_function("test", call)
+
+
+def _noted(frame: pd.DataFrame) -> pd.DataFrame:
+    """Fails at any row whose note is b, and returns a wrong type at those whose number is 5."""
+    if (frame["note"] == "b").any():
+        raise KeyError("no such note")
+    frame["length"] = frame["note"].str.len().fillna(0)
+    if (frame["number"] == 5).any():
+        frame["length"] = "many"
+    return frame.drop(columns=["note", "price"])
+
+
+def _level(frame: pd.DataFrame) -> "pd.Series[Any]":
+    assert (frame["level"] != 3).all()
+    return frame["level"] * 2 + frame["labels"].map(len)
+
+
+LENGTHS = (
+    *((c, t) for c, t in ((f.name, f.dtype) for f in CLICKS.fields) if c not in {"note", "price"}),
+    ("length", INT),
+)
+POSITIVE = Filter(of=CLICK, predicate=_binary(BinaryOp.GT, "number", 0))
+NEGATED = _assign(CLICK, "number", INT, _binary(BinaryOp.SUB, 0, "number"))
+SLIM = Select(of=CLICK, columns=("user", "number"))
+BY_LEVEL = _binary(BinaryOp.FLOOR_DIV, 12, "level")
+PARSED = Strptime(operand=Ref(name="note"), format="%Y-%m-%d")
+
+REAL_TIME = [
+    Case("Dropnull", DropNull(of=CLICK, columns=("price", "note"))),
+    Case("DropnullKeyed", DropNull(of=USER, columns=("town",))),
+    Case("Explode", Explode(of=CLICK, columns=("tags", "marks"))),
+    Case("ExplodeTwice", Explode(of=Explode(of=POSITIVE, columns=("tags",)), columns=("marks",))),
+    # The list comes from the right side: when that changes, its length does.
+    Case("ExplodeRevised", Explode(of=_joined(SLIM, "labels"), columns=("labels",))),
+    Case(
+        "ExplodeUneven",
+        Explode(of=_joined(CLICK, "labels"), columns=("tags", "labels")),
+        same=Explode(
+            of=FilterFunction(
+                of=_joined(CLICK, "labels"),
+                function=_function(lambda frame: frame["tags"].map(len) == frame["labels"].map(len)),
+            ),
+            columns=("tags", "labels"),
+        ),
+    ),
+    Case("Unite", Union(left=POSITIVE, right=NEGATED)),
+    Case("UniteSame", Union(left=CLICK, right=CLICK)),
+    Case("UniteUnions", Union(left=Union(left=SLIM, right=SLIM), right=Union(left=SLIM, right=SLIM))),
+    Case(
+        "UniteJoins",
+        Union(left=_joined(SLIM, "level"), right=_joined(Select(of=NEGATED, columns=("user", "number")), "level")),
+    ),
+    Case("JoinUnited", _joined(Union(left=POSITIVE, right=NEGATED), "town", "labels")),
+    # Of equal times the right row comes last.
+    Case("LatestOfUnion", Latest(of=Union(left=POSITIVE, right=NEGATED), keys=("user",))),
+    Case("Divide", _halved(CLICK, "number"), lambda row: row["number"] == 0),
+    Case("DivideAndJoin", _joined(_halved(CLICK, "number"), "town"), lambda row: row["number"] == 0),
+    Case("DivideKeyed", _halved(USER, "level"), lambda row: row["level"] == 0, of="Users"),
+    Case(
+        "UniteDivided",
+        Union(left=_halved(POSITIVE, "number"), right=_halved(CLICK, "number")),
+        same=Union(
+            left=_halved(POSITIVE, "number"),
+            right=_halved(Filter(of=CLICK, predicate=_binary(BinaryOp.NE, "number", 0)), "number"),
+        ),
+    ),
+    # Whether it fails depends on the right side.
+    Case(
+        "DivideJoined",
+        _halved(_joined(CLICK, "level"), "level"),
+        same=_halved(Filter(of=_joined(CLICK, "level"), predicate=_binary(BinaryOp.NE, "level", 0)), "level"),
+    ),
+    Case(
+        "Parse", _assign(CLICK, "day", optional(DATETIME), PARSED), lambda row: row["note"] not in {None, "2024-02-29"}
+    ),
+]
+
+MICRO_BATCH = [
+    Case("KeepByFunction", FilterFunction(of=CLICK, function=_function(lambda frame: frame["price"] > 0))),
+    Case("KeepKeyed", FilterFunction(of=USER, function=_function(lambda frame: frame["level"] > 0))),
+    Case(
+        "AssignByFunction",
+        AssignFunction(
+            of=CLICK, column="sum", dtype=optional(FLOAT), function=_function(lambda f: f["price"] + f["number"])
+        ),
+    ),
+    Case(
+        "TransformFails",
+        Transform(of=CLICK, function=_function(_noted), columns=LENGTHS),
+        lambda row: row["note"] == "b" or row["number"] == 5,
+    ),
+    Case(
+        "AssignFailsKeyed",
+        AssignFunction(of=USER, column="level", dtype=INT, function=_function(_level)),
+        lambda row: row["level"] == 3,
+        of="Users",
+    ),
+    Case(
+        "FunctionAfterJoin",
+        Explode(
+            of=FilterFunction(of=_joined(SLIM, "labels"), function=_function(lambda f: f["labels"].map(len) != 1)),
+            columns=("labels",),
+        ),
+    ),
+    Case(
+        "FunctionInUnion",
+        Union(left=SLIM, right=FilterFunction(of=SLIM, function=_function(lambda frame: frame["number"] % 2 == 0))),
+    ),
+]
+CASES = {case.name: case for case in [*REAL_TIME, *MICRO_BATCH]}
+
+
+@dataclass(frozen=True)
+class Run:
+    """Jobs under way, with what has been sent to them."""
+
+    broker: Broker
+    jobs: dict[str, JobPlan]
+    queries: dict[str, StreamingQuery]
+    letters: dict[str, LetterCount]
+
+
+@pytest.fixture(scope="module")
+def run(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """Run all jobs while rows come in, late ones among them, in small lots."""
+    folder = tmp_path_factory.mktemp("checkpoints")
+    jobs = {case.name: model.plan(case, "steps")[1] for case in CASES.values()}
+    sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
+    names = [topic.name for topic in (*sources.values(), *(job.output for job in jobs.values()))]
+    ensure_topics(broker.bootstrap_servers, [*names, DEAD_LETTERS], 1)
+    _send(broker, sources, 0)
+    letters = {name: LetterCount(spark, job.job_id) for name, job in jobs.items()}
+    queries = {name: _start(spark, broker, job, folder, letters[name]) for name, job in jobs.items()}
+    for burst in range(1, BURSTS):
+        _send(broker, sources, burst)
+    yield Run(broker, jobs, queries, letters)
+    for query in queries.values():
+        query.stop()
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
+    expected = model.expected(case, ARRIVALS)
+    assert len(expected) > 20
+    job = run.jobs[case.name]
+    view = model.held(job.output, model.derived(case.name, case.operator))
+    found = run.broker.receive(job.output, expected, view=view, limit=60)
+    assert run.queries[case.name].exception() is None
+    assert found == expected
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_only_what_needs_python_runs_in_micro_batches(case: Case, run: Run) -> None:
+    mode = JobMode.MICRO_BATCH if case in MICRO_BATCH else JobMode.REAL_TIME
+    assert run.jobs[case.name].mode is mode
+    assert ("Python function" in run.jobs[case.name].mode_reason) == (mode is JobMode.MICRO_BATCH)
+
+
+@pytest.mark.parametrize("case", [c for c in CASES.values() if c.poison], ids=lambda case: case.name)
+def test_each_row_that_fails_is_a_dead_letter(case: Case, run: Run) -> None:
+    job = run.jobs[case.name]
+    spec = SOURCES[case.of]
+    wanted = [
+        {**arrival.row, spec.timestamp: arrival.time_us}
+        for arrival in ARRIVALS[case.of]
+        if case.is_poison(case.of, arrival)
+    ]
+    letters = model.letters(run.broker, job, len(wanted))
+    assert sorted((letter["row"] for letter in letters), key=repr) == sorted(wanted, key=repr)
+    assert {(letter["dataset"], letter["pipeline"]) for letter in letters} == {(case.name, "made")}
+
+
+def test_a_letter_tells_what_failed(run: Run) -> None:
+    (divided, *_) = model.letters(run.broker, run.jobs["Divide"], 1)
+    assert divided["operator"] == "assign"
+    (reason,) = divided["reason"]
+    assert reason["field"] == "half"
+    assert "declared int" in reason["message"]
+    raised = [x for x in model.letters(run.broker, run.jobs["TransformFails"], 1) if x["row"]["note"] == "b"]
+    (reason,) = raised[0]["reason"]
+    assert "its function _noted raised KeyError: 'no such note'" in reason["message"]
+    assert reason["traceback"].endswith("KeyError: 'no such note'")
+    assert "raise KeyError" in reason["traceback"] or "_noted" in reason["traceback"]
+
+
+def _send(broker: Broker, sources: dict[str, Any], burst: int) -> None:
+    for dataset, topic in sources.items():
+        arrivals = ARRIVALS[dataset]
+        size = -(-len(arrivals) // BURSTS)
+        lot = model.sent(SOURCES[dataset], topic, arrivals)[burst * size : (burst + 1) * size]
+        broker.send(topic, lot)
+
+
+def _start(spark: SparkSession, broker: Broker, job: JobPlan, folder: Path, letters: LetterCount) -> StreamingQuery:
+    return start_job(
+        spark,
+        job,
+        bootstrap_servers=broker.bootstrap_servers,
+        checkpoint=folder / job.job_id,
+        checkpoint_interval_seconds=5,
+        letters=letters,
+    )
