@@ -17,8 +17,8 @@ from caraway.dtypes.verifying import verify
 from caraway.errors import DefinitionError, InvalidExprException, InvalidInputError
 from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as, reason_of
-from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.polars.compiler import compile_as, reason_of
+from caraway.expr.polars.values import from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.expr.promotion import promotes
 

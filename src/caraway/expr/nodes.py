@@ -1,7 +1,7 @@
 """The nodes of an expression: frozen declarations without behaviour.
 
 What a node means is told by its inference rule (`caraway.expr.inference`) and by its two compilers: polars for reads
-and tests (`caraway.expr.polars_compiler`), Spark Columns for streams (`caraway.spark.expressions`). Both take children
+and tests (`caraway.expr.polars.compiler`), Spark Columns for streams (`caraway.spark.expressions`). Both take children
 that are already compiled.
 """
 

@@ -26,7 +26,7 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.wire_connectors import source_identity
+from caraway.graph.wire.connectors import source_identity
 
 # A pipeline's or function's text is shown from its first differing line on, no more than this many lines of it.
 SHOWN_LINES = 3

@@ -21,9 +21,9 @@ from caraway.graph.specs import (
 )
 from caraway.graph.trees import without_pickles
 from caraway.graph.wire import canonical_bytes, encode_graph
-from caraway.graph.wire_connectors import source_identity, source_to_wire
-from caraway.graph.wire_datasets import encode_dataset, encode_pipeline
-from caraway.graph.wire_featuresets import encode_extractor, encode_featureset
+from caraway.graph.wire.connectors import source_identity, source_to_wire
+from caraway.graph.wire.datasets import encode_dataset, encode_pipeline
+from caraway.graph.wire.featuresets import encode_extractor, encode_featureset
 
 # Stands before all that is hashed, and beside what is stored: a change of what counts, or of the canonical form,
 # changes all fingerprints on purpose.

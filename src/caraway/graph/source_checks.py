@@ -35,7 +35,7 @@ from caraway.graph.connectors import (
     system_kind,
 )
 from caraway.graph.functions import PythonFunction
-from caraway.graph.sampling import sample_columns
+from caraway.graph.rows.sampling import sample_columns
 from caraway.graph.sources import Cdc, Computed, Constant, SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, Graph
 

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import repeat
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.column_casts import ColumnCast
+from caraway.graph.rows.column_casts import ColumnCast
 from caraway.ingest.table import Table, json_type
 from caraway.plan.model import GraphPlan, IngestPlan
 from caraway.topics.codec import PUT, RecordCodec

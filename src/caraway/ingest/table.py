@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import orjson
 
 from caraway.errors import InvalidInputError
-from caraway.graph.column_casts import MISSING
+from caraway.graph.rows.column_casts import MISSING
 
 
 @dataclass(frozen=True, slots=True)

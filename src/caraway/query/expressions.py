@@ -15,8 +15,8 @@ from caraway.dtypes.types import (
 )
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
-from caraway.expr.polars_compiler import compile_as
-from caraway.expr.polars_values import INSTANT, from_polars, to_polars
+from caraway.expr.polars.compiler import compile_as
+from caraway.expr.polars.values import INSTANT, from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.query.batch import Batch, Run
 from caraway.query.model import Computed, ExpressionStep

@@ -6,10 +6,10 @@ import pandas as pd
 
 from caraway.engine_local import Change, LocalEngine
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.cdc import ChangeKind, typed_changes
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
-from caraway.graph.records import typed_rows
+from caraway.graph.rows.cdc import ChangeKind, typed_changes
+from caraway.graph.rows.records import typed_rows
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec
 from caraway.testing.branch import Branch

@@ -24,8 +24,8 @@ from caraway.dtypes.verifying import verify
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.expr.inference import infer, operand_type
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as
-from caraway.expr.polars_values import polars_type, to_polars
+from caraway.expr.polars.compiler import compile_as
+from caraway.expr.polars.values import polars_type, to_polars
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 from caraway.spark.codec import name

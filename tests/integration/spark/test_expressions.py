@@ -35,8 +35,8 @@ from caraway.expr.nodes import (
     UnaryOp,
     When,
 )
-from caraway.expr.polars_compiler import compile_expr
-from caraway.expr.polars_values import to_polars
+from caraway.expr.polars.compiler import compile_expr
+from caraway.expr.polars.values import to_polars
 from caraway.spark.codec import name
 from caraway.spark.expressions import Scope, compile_node
 from caraway.spark.types import row_type

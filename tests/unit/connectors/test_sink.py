@@ -24,8 +24,8 @@ from caraway.errors import CommitError
 from caraway.graph.envs import for_env
 from caraway.graph.sources import Cdc, SinkSpec
 from caraway.graph.specs import DatasetSpec, Graph
-from caraway.graph.validation_datasets import sinks_are_fed
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.datasets import sinks_are_fed
+from caraway.graph.validation.scope import Scope
 
 HOUR_US = 3_600_000_000
 KAFKA = Kafka(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN").topic("t")

@@ -9,8 +9,8 @@ import polars as pl
 from caraway.dtypes.annotations import dtype_of
 from caraway.expr import Expr
 from caraway.expr.inference import infer
-from caraway.expr.polars_compiler import compile_expr
-from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from caraway.expr.polars.compiler import compile_expr
+from caraway.expr.polars.values import from_polars, polars_type, to_polars
 
 ROW = "__caraway row"
 

@@ -15,8 +15,8 @@ from caraway.dtypes import Decimal, Embedding, between, oneof, regex
 from caraway.errors import DefinitionError, InvalidInputError
 from caraway.expr import EvalContext, Expr, InvalidExprException, col, lit, now, repeat, var, when
 from caraway.expr.expressions import types_of
-from caraway.expr.polars_compiler import compile_expr
-from caraway.expr.polars_values import to_polars
+from caraway.expr.polars.compiler import compile_expr
+from caraway.expr.polars.values import to_polars
 from tests.unit.expr.columns import Dot
 
 FRAME = pd.DataFrame(

@@ -27,9 +27,9 @@ from caraway.dtypes.types import (
 from caraway.expr import Expr, col, lit, when
 from caraway.expr.inference import infer
 from caraway.expr.nodes import NODE_TYPES, Literal, Node
-from caraway.expr.polars_compiler import compile_as, compile_expr
-from caraway.expr.polars_scope import compile_node
-from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from caraway.expr.polars.compiler import compile_as, compile_expr
+from caraway.expr.polars.scope import compile_node
+from caraway.expr.polars.values import from_polars, polars_type, to_polars
 from caraway.expr.references import columns_of
 from tests.effort import examples
 from tests.unit.expr.naive import evaluate

@@ -6,7 +6,7 @@ import pytest
 from caraway.dtypes import between, oneof, regex, struct
 from caraway.dtypes.types import DecimalType, EmbeddingType
 from caraway.expr import Expr, col, lit, now, when
-from caraway.expr.polars_compiler import compile_expr
+from caraway.expr.polars.compiler import compile_expr
 from tests.unit.expr.polars_results import constant, results, same
 
 TRUTH = {"T": True, "F": False, "null": None}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import BYTES, DATE, DATETIME, FLOAT, INT, STRING, DecimalType, optional
 from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
-from caraway.graph.batches import Stage
-from caraway.graph.cdc import Change, ChangeKind, map_envelopes, typed_changes
 from caraway.graph.connectors import WebhookConnector
+from caraway.graph.rows.batches import Stage
+from caraway.graph.rows.cdc import Change, ChangeKind, map_envelopes, typed_changes
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 

@@ -31,10 +31,10 @@ from caraway.dtypes.types import (
 from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
 from caraway.expr.nodes import Node
-from caraway.graph.batches import Stage
 from caraway.graph.connectors import CSVFormat, S3Connector, S3System, WebhookConnector
 from caraway.graph.functions import PythonFunction
-from caraway.graph.records import admission, map_records, typed_rows
+from caraway.graph.rows.batches import Stage
+from caraway.graph.rows.records import admission, map_records, typed_rows
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 

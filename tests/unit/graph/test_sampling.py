@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, FLOAT, STRING
 from caraway.graph.connectors import WebhookConnector
-from caraway.graph.sampling import hash64, sample_columns, sampler
+from caraway.graph.rows.sampling import hash64, sample_columns, sampler
 from caraway.graph.sources import Cdc, Ref, SampleSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 

@@ -19,7 +19,7 @@ from caraway.graph.operators import OPERATOR_TYPES, Aggregate, Dedup, Input, Ope
 from caraway.graph.schemas import schema_of
 from caraway.graph.trees import datasets_read, parents, without_pickles
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow, print_window
-from caraway.graph.wire_operators import decode_operator, encode_operator
+from caraway.graph.wire.operators import decode_operator, encode_operator
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
 
 SPECS = {made.fqn(): made.to_spec() for made in (Orders, Users, Visits)}

@@ -10,7 +10,7 @@ from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.operators import OPERATOR_TYPES, Filter, Input, Operator
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.wire import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
-from caraway.graph.wire_operators import decode_operator, encode_operator
+from caraway.graph.wire.operators import decode_operator, encode_operator
 from tests.effort import examples
 from tests.unit.graph.random_graphs import OPERATORS, graphs, names
 

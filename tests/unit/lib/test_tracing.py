@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import BOOL, DATETIME, FLOAT, INT, STRING, BetweenType, DataType, ListType, optional
 from caraway.engine_local.operators.functions import assign_call, filter_call
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as
-from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.polars.compiler import compile_as
+from caraway.expr.polars.values import from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import AssignFunction, FilterFunction, Input

@@ -19,8 +19,8 @@ from caraway.dtypes.values import cast
 from caraway.engine_local.operators.columns import keep
 from caraway.engine_local.tables import Relation, Table, Version
 from caraway.errors import InvalidInputError
-from caraway.expr.polars_compiler import compile_as, reason_of
-from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.polars.compiler import compile_as, reason_of
+from caraway.expr.polars.values import from_polars, to_polars
 from caraway.expr.printer import print_node
 from caraway.graph.operators import Assign, AssignedColumn, Filter
 from caraway.graph.schemas import Schema

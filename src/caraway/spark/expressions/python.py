@@ -27,8 +27,8 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import CarawayError, DefinitionError
 from caraway.expr.nodes import Node, Now
-from caraway.expr.polars_compiler import compile_as
-from caraway.expr.polars_values import polars_type
+from caraway.expr.polars.compiler import compile_as
+from caraway.expr.polars.values import polars_type
 from caraway.expr.references import columns_of, walk
 from caraway.spark.expressions.scope import Scope, compile_node
 from caraway.spark.types import spark_type

@@ -9,7 +9,7 @@ from caraway.graph.envs import common_env
 from caraway.graph.schemas import schema_differences, schema_of, schema_of_dataset
 from caraway.graph.specs import DatasetSpec, PipelineSpec
 from caraway.graph.trees import datasets_read, is_terminal
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.scope import Scope
 
 
 def one_pipeline_runs(scope: Scope) -> None:

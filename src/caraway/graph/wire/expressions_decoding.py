@@ -1,4 +1,4 @@
-"""Expressions from protobuf: the way back from `caraway.graph.wire_expressions`."""
+"""Expressions from protobuf: the way back from `caraway.graph.wire.expressions`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -51,7 +51,7 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
-from caraway.graph.wire_types import decode_type, decode_value
+from caraway.graph.wire.types import decode_type, decode_value
 
 # From the message of a kind, and the nodes before it, to the node.
 Decode = Callable[[Any, Sequence[Node]], Node]

@@ -15,8 +15,8 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Node, Now, Ref, Unary, UnaryOp, Var, When
-from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node
-from caraway.expr.polars_values import polars_type, to_polars
+from caraway.expr.polars.scope import ELEMENT, Scope, as_column, compile_node
+from caraway.expr.polars.values import polars_type, to_polars
 from caraway.expr.references import columns_of
 
 DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})

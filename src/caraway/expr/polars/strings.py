@@ -10,8 +10,8 @@ from caraway.expr.functions.json_path import parse_path
 from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
-from caraway.expr.polars_scope import Scope, compile_node
-from caraway.expr.polars_series import by_row
+from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.series import by_row
 
 
 @compile_node.register

@@ -6,12 +6,12 @@ from caraway.errors import CommitError
 from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import is_selected
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
-from caraway.graph.validation_datasets import DATASET_CHECKS
-from caraway.graph.validation_entities import ENTITY_CHECKS
-from caraway.graph.validation_expectations import EXPECTATION_CHECKS
-from caraway.graph.validation_featuresets import FEATURESET_CHECKS
-from caraway.graph.validation_pipelines import PIPELINE_CHECKS
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.datasets import DATASET_CHECKS
+from caraway.graph.validation.entities import ENTITY_CHECKS
+from caraway.graph.validation.expectations import EXPECTATION_CHECKS
+from caraway.graph.validation.featuresets import FEATURESET_CHECKS
+from caraway.graph.validation.pipelines import PIPELINE_CHECKS
+from caraway.graph.validation.scope import Scope
 
 Check = Callable[[Scope], None]
 

@@ -7,7 +7,7 @@ what one makes of it is nothing to another.
 * `map_records` for self-describing records: the rows that fit, and an error for each that doesn't.
 * `admission` for what is left after that: since, until and sample.
 
-Changes of a change data capture are taken apart in `caraway.graph.cdc`.
+Changes of a change data capture are taken apart in `caraway.graph.rows.cdc`.
 """
 
 import time
@@ -18,11 +18,11 @@ import pandas as pd
 
 from caraway.errors import InvalidInputError
 from caraway.expr.references import columns_of
-from caraway.graph.batches import Batch, RecordError, Stage, batch_of_frame, batch_of_records
 from caraway.graph.connectors import format_name, identifier
 from caraway.graph.functions import PythonFunction
-from caraway.graph.making import keep_wanted, make_columns
-from caraway.graph.sampling import sampler
+from caraway.graph.rows.batches import Batch, RecordError, Stage, batch_of_frame, batch_of_records
+from caraway.graph.rows.making import keep_wanted, make_columns
+from caraway.graph.rows.sampling import sampler
 from caraway.graph.sources import Computed, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec
 

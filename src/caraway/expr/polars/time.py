@@ -14,9 +14,9 @@ from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
 from caraway.expr.functions.local_time import local_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
-from caraway.expr.polars_scope import Scope, compile_node
-from caraway.expr.polars_series import by_row
-from caraway.expr.polars_values import INSTANT
+from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.series import by_row
+from caraway.expr.polars.values import INSTANT
 
 US_OF_UNIT = {
     TimeUnit.YEAR: US_PER_UNIT["y"],

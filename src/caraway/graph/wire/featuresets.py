@@ -11,9 +11,9 @@ from caraway.graph.specs import (
     LookupExtractor,
     PythonExtractor,
 )
-from caraway.graph.wire_expressions import decode_expr, encode_expr
-from caraway.graph.wire_metadata import decode_metadata, encode_metadata
-from caraway.graph.wire_types import decode_type, decode_value, encode_type, encode_value
+from caraway.graph.wire.expressions import decode_expr, encode_expr
+from caraway.graph.wire.metadata import decode_metadata, encode_metadata
+from caraway.graph.wire.types import decode_type, decode_value, encode_type, encode_value
 
 
 def encode_featureset(spec: FeaturesetSpec) -> pb.Featureset:

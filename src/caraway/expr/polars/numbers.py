@@ -14,8 +14,8 @@ from caraway.dtypes.types import FLOAT, INT
 from caraway.dtypes.values import INT_MAX, INT_MIN
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
-from caraway.expr.polars_scope import Scope, as_column, compile_node
-from caraway.expr.polars_series import by_row
+from caraway.expr.polars.scope import Scope, as_column, compile_node
+from caraway.expr.polars.series import by_row
 from caraway.expr.references import columns_of
 
 # From here on a double is an integer, so that rounding leaves it as it is.

@@ -3,7 +3,7 @@
 from caraway.errors import CommitError
 from caraway.graph.expectations import argument_fault, arguments_of, columns_of, is_known, unsupported
 from caraway.graph.trees import is_terminal
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.scope import Scope
 
 
 def expectations_are_sound(scope: Scope) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from caraway.errors import CommitError
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.scope import Scope
 
 
 def names_are_unique(scope: Scope) -> None:

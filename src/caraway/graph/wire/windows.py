@@ -4,7 +4,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.pb.caraway.v1 import operators_pb2 as pb
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow, Window
-from caraway.graph.wire_types import decode_type, decode_value, encode_type, encode_value
+from caraway.graph.wire.types import decode_type, decode_value, encode_type, encode_value
 
 
 def encode_window(window: Window | None) -> pb.Window | None:

@@ -7,7 +7,7 @@ from caraway.graph.connectors import identifier
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import DatasetSpec
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.scope import Scope
 
 
 def datasets_are_sound(scope: Scope) -> None:

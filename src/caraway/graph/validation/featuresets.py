@@ -25,7 +25,7 @@ from caraway.graph.specs import (
     FeaturesetSpec,
     LookupExtractor,
 )
-from caraway.graph.validation_scope import Scope
+from caraway.graph.validation.scope import Scope
 
 
 def features_have_one_extractor(scope: Scope) -> None:

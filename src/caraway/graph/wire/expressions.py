@@ -44,8 +44,8 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
-from caraway.graph.wire_expressions_decoding import decode_expr
-from caraway.graph.wire_types import UNIT, encode_type, encode_value
+from caraway.graph.wire.expressions_decoding import decode_expr
+from caraway.graph.wire.types import UNIT, encode_type, encode_value
 
 __all__ = ["decode_expr", "encode_expr"]
 

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from caraway.dtypes.types import INT, STRING, MapType, base_type
 from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
-from caraway.expr.polars_scope import Scope, compile_node
-from caraway.expr.polars_series import Elements, Integers, null_where, of_array, of_columns, true_in
-from caraway.expr.polars_values import polars_type
+from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.series import Elements, Integers, null_where, of_array, of_columns, true_in
+from caraway.expr.polars.values import polars_type
 
 
 @compile_node.register

@@ -24,8 +24,8 @@ from caraway.expr.nodes import (
     Repeat,
     Zip,
 )
-from caraway.expr.polars_scope import ELEMENT, Scope, as_column, compile_node, widened
-from caraway.expr.polars_series import Elements, lists_of, null_where, of_array, of_columns, true_where
+from caraway.expr.polars.scope import ELEMENT, Scope, as_column, compile_node, widened
+from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
 # Beyond any length: polars can't take the least int for an index.

@@ -29,9 +29,9 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.graph.pb.caraway.v1 import operators_pb2 as pb
-from caraway.graph.wire_expressions import decode_expr, encode_expr
-from caraway.graph.wire_types import decode_type, encode_type
-from caraway.graph.wire_windows import decode_aggregate, decode_group_window, encode_aggregate, encode_window
+from caraway.graph.wire.expressions import decode_expr, encode_expr
+from caraway.graph.wire.types import decode_type, encode_type
+from caraway.graph.wire.windows import decode_aggregate, decode_group_window, encode_aggregate, encode_window
 
 # Appends an operator with all that it needs, and tells its position.
 Add = Callable[[Operator], int]

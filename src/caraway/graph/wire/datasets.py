@@ -3,10 +3,10 @@
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.specs import DatasetSpec, FieldSpec, IndexSpec, PipelineSpec
-from caraway.graph.wire_connectors import sink_from_wire, sink_to_wire, source_from_wire, source_to_wire
-from caraway.graph.wire_metadata import decode_metadata, encode_metadata
-from caraway.graph.wire_operators import decode_operator, encode_operator
-from caraway.graph.wire_types import decode_type, encode_type
+from caraway.graph.wire.connectors import sink_from_wire, sink_to_wire, source_from_wire, source_to_wire
+from caraway.graph.wire.metadata import decode_metadata, encode_metadata
+from caraway.graph.wire.operators import decode_operator, encode_operator
+from caraway.graph.wire.types import decode_type, encode_type
 
 
 def encode_dataset(spec: DatasetSpec) -> pb.Dataset:

@@ -28,12 +28,12 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
-from caraway.expr.polars_compiler import compile_as, reason_of
-from caraway.expr.polars_values import from_polars, to_polars
+from caraway.expr.polars.compiler import compile_as, reason_of
+from caraway.expr.polars.values import from_polars, to_polars
 from caraway.expr.references import columns_of
-from caraway.graph.batches import Batch, Stage, Typed, member, without_nan
-from caraway.graph.column_casts import MISSING, ColumnCast
 from caraway.graph.functions import PythonFunction
+from caraway.graph.rows.batches import Batch, Stage, Typed, member, without_nan
+from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
 
 ROW = "__caraway_row"

@@ -38,8 +38,8 @@ from caraway.graph.connectors import (
 from caraway.graph.functions import PythonFunction
 from caraway.graph.pb.caraway.v1 import connectors_pb2 as pb
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SampleSpec, SinkSpec, SourceSpec
-from caraway.graph.wire_expressions import decode_expr, encode_expr
-from caraway.graph.wire_types import decode_type, decode_value, encode_type, encode_value
+from caraway.graph.wire.expressions import decode_expr, encode_expr
+from caraway.graph.wire.types import decode_type, decode_value, encode_type, encode_value
 
 _SYSTEMS: dict[SystemKind, type[System]] = {
     SystemKind.KAFKA: KafkaSystem,

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError, Message
 from caraway.errors import InvalidInputError
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.specs import Graph
-from caraway.graph.wire_datasets import decode_dataset, encode_dataset
-from caraway.graph.wire_featuresets import decode_featureset, encode_featureset
+from caraway.graph.wire.datasets import decode_dataset, encode_dataset
+from caraway.graph.wire.featuresets import decode_featureset, encode_featureset
 
 M = TypeVar("M", bound=Message)
 

@@ -11,22 +11,17 @@ from collections.abc import Mapping
 import polars as pl
 
 from caraway.dtypes.types import DataType
-from caraway.expr import (  # noqa: F401 (their handlers register)
-    polars_lists,
-    polars_numbers,
-    polars_operators,
-    polars_strings,
-    polars_structs,
-    polars_time,
-)
 from caraway.expr.inference import infer
 from caraway.expr.nodes import Literal, Node
-from caraway.expr.polars_scope import Scope, compile_node, widened
-from caraway.expr.polars_values import INSTANT, polars_type
+
+# Their handlers register.
+from caraway.expr.polars import lists, numbers, operators, strings, structs, time  # noqa: F401
+from caraway.expr.polars.scope import Scope, compile_node, widened
+from caraway.expr.polars.values import INSTANT, polars_type
 
 
 def compile_expr(node: Node, schema: Mapping[str, DataType], *, now: pl.Expr | int | None = None) -> pl.Expr:
-    """Compile an expression over columns of the given types (`caraway.expr.polars_values.polars_type`).
+    """Compile an expression over columns of the given types (`caraway.expr.polars.values.polars_type`).
 
     A result that isn't optional by type may still be null where a value can't be had, such as an int divided by zero;
     whoever needs a value checks for it. Evaluating raises `InvalidInputError` for a value that an operation refuses,

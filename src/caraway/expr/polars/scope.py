@@ -13,7 +13,7 @@ import polars as pl
 from caraway.dtypes.types import DataType, StructType, base_type, is_optional
 from caraway.expr.inference import infer_nullable, operand_type, within
 from caraway.expr.nodes import Node
-from caraway.expr.polars_values import polars_type
+from caraway.expr.polars.values import polars_type
 
 # The column of the elements in the frame over which the body of a lambda is evaluated; no column has such a name.
 ELEMENT = "__caraway element"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from caraway.dtypes.types import DataType
-from caraway.expr.polars_values import from_polars, polars_type, to_polars
+from caraway.expr.polars.values import from_polars, polars_type, to_polars
 
 Integers = np.ndarray[Any, np.dtype[np.int64]]
 Truths = np.ndarray[Any, np.dtype[np.bool_]]

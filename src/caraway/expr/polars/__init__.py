@@ -1,0 +1,1 @@
+"""Expressions as polars expressions: the read path, and the oracle for other compilers."""

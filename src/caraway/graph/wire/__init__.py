@@ -1,0 +1,12 @@
+"""Graphs and commit requests as bytes: one module for each part of a graph, to protobuf and back."""
+
+from caraway.graph.wire.graphs import (
+    CommitRequest,
+    canonical_bytes,
+    decode_commit,
+    decode_graph,
+    encode_commit,
+    encode_graph,
+)
+
+__all__ = ["CommitRequest", "canonical_bytes", "decode_commit", "decode_graph", "encode_commit", "encode_graph"]
