@@ -61,6 +61,18 @@ def _parse(text: str) -> int:
     return int(total)
 
 
+def print_duration(duration_us: int) -> str:
+    """Spell a duration as a user would: "7d", "1h 30m", "0s". What is below a second is a fraction of one."""
+    parts, left = [], duration_us
+    for unit in "dhm":
+        count, left = divmod(left, US_PER_UNIT[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    if left or not parts:
+        parts.append(f"{Decimal(left) / US_PER_SECOND:f}s")
+    return " ".join(parts)
+
+
 def _number(digits: str, text: str) -> Decimal:
     if digits.count(".") > 1 or digits == ".":
         raise DefinitionError(f'duration "{text}": "{digits}" is not a number')

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from caraway.dtypes.durations import print_duration
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContinuousWindow:
@@ -34,7 +36,7 @@ Window = ContinuousWindow | HoppingWindow | SessionWindow
 
 
 def print_window(window: Window) -> str:
-    """Spell a window as a user writes it, its lengths in seconds."""
+    """Spell a window as a user writes it."""
     match window:
         case ContinuousWindow():
             return f"Continuous({_length(window.length_us)})"
@@ -48,4 +50,4 @@ def print_window(window: Window) -> str:
 
 
 def _length(length_us: int | None) -> str:
-    return '"forever"' if length_us is None else f'"{length_us // 1_000_000}s"'
+    return '"forever"' if length_us is None else f'"{print_duration(length_us)}"'

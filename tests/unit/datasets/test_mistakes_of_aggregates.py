@@ -89,8 +89,8 @@ def column(aggregate: Callable[..., Any], of: str, on: Any = Visits, **options: 
         mistake(
             over(Orders, n=Count(window=Tumbling("1h")), window=DAY),
             ValueError,
-            'Tumbling("3600s")',
-            'Tumbling("86400s")',
+            'Tumbling("1h")',
+            'Tumbling("1d")',
             spec="datasets:7.12:10",
         ),
         mistake(over(Orders, n=Count(window=HOUR), window=Session("1h")), ValueError, "Session", "Continuous"),
@@ -100,7 +100,7 @@ def column(aggregate: Callable[..., Any], of: str, on: Any = Visits, **options: 
                 ValueError,
                 "lookbacks",
                 "0s",
-                "3600s",
+                "1h",
                 spec="datasets:7.12:11",
             )
             for first, second in [("1h", "0s"), ("0s", "1h")]

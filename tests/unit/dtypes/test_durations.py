@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.dtypes.durations import US_PER_UNIT, parse_duration
+from caraway.dtypes.durations import US_PER_UNIT, parse_duration, print_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 
 ITEMS = st.lists(st.tuples(st.integers(0, 1000), st.sampled_from("ywdhms")), min_size=1, max_size=4)
@@ -78,3 +78,17 @@ def test_d3_a_number_alone_is_a_type_error(wrong: object) -> None:
 def test_d4_d5_other_text_is_a_value_error(wrong: str) -> None:
     with pytest.raises(DefinitionError):
         parse_duration(wrong)
+
+
+@given(st.integers(0, 10**17))
+def test_what_is_printed_is_read_back(duration_us: int) -> None:
+    assert parse_duration(print_duration(duration_us)) == duration_us
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (60, "1m"), (5400, "1h 30m"), (604_800, "7d"), (0.5, "0.5s"), (90_061, "1d 1h 1m 1s")],
+    [(0, "0s"), (60, "1m"), (5400, "1h 30m"), (604_800, "7d"), (0.5, "0.5s"), (90_061, "1d 1h 1m 1s")],
+)
+def test_durations_are_spelled_as_users_write_them(seconds: float, text: str) -> None:
+    assert print_duration(round(seconds * 1_000_000)) == text

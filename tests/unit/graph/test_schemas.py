@@ -138,10 +138,10 @@ def test_what_only_a_foreign_client_can_send_is_refused() -> None:
     ("window", "text"),
     [
         (ContinuousWindow(length_us=None), 'Continuous("forever")'),
-        (HoppingWindow(length_us=60_000_000, stride_us=60_000_000), 'Tumbling("60s")'),
+        (HoppingWindow(length_us=60_000_000, stride_us=60_000_000), 'Tumbling("1m")'),
         (
             HoppingWindow(length_us=None, stride_us=60_000_000, lookback_us=1_000_000),
-            'Hopping("forever", "60s", lookback="1s")',
+            'Hopping("forever", "1m", lookback="1s")',
         ),
         (SessionWindow(gap_us=1_000_000), 'Session("1s")'),
     ],

@@ -52,7 +52,7 @@ def planned(build: Callable[[], Any]) -> None:
             ),
             "`join` of Users with itself",
         ),
-        (lambda: SLIM.groupby("user", window=Session("1h")).aggregate(), '`groupby(window=Session("3600s"))`'),
+        (lambda: SLIM.groupby("user", window=Session("1h")).aggregate(), '`groupby(window=Session("1h"))`'),
         (
             lambda: SLIM.groupby("user").aggregate(n=Count(window=Tumbling("1h"))).filter(col("n") > 1),
             "steps behind `aggregate`",

@@ -1,6 +1,7 @@
 """Rules of what follows a groupby: first, latest, aggregate."""
 
 from caraway.dtypes.annotations import dtype_of
+from caraway.dtypes.durations import print_duration
 from caraway.dtypes.structs import Window
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
@@ -127,7 +128,7 @@ def _check_windows(operator: Aggregate) -> None:
         )
     lookbacks = {window.lookback_us: name for name, window in discrete.items()}
     if len(lookbacks) > 1:
-        spelled = " and ".join(f"{us // 1_000_000}s ({name})" for us, name in lookbacks.items())
+        spelled = " and ".join(f"{print_duration(us)} ({name})" for us, name in lookbacks.items())
         raise DefinitionError(f"aggregate: the lookbacks of the windows differ: {spelled}")
 
 
