@@ -7,10 +7,14 @@ import numpy as np
 import pandas as pd
 
 from caraway.dtypes.decoding import decode
+from caraway.dtypes.instants import iso_instant
 from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, IntType, StringType, base_type
+from caraway.errors import InvalidInputError
 
 # numpy's NaT, in every unit.
 NOT_A_TIME = np.iinfo(np.int64).min
+# What pandas can hold in nanoseconds; numpy would wrap around beyond that.
+_MAX_US = np.iinfo(np.int64).max // 1_000
 
 
 def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -> "pd.Series[Any]":
@@ -31,13 +35,32 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
         case StringType():
             return pd.Series(list(values), dtype="string", name=name)
         case DatetimeType():
-            instants = np.array([NOT_A_TIME if value is None else value for value in values], dtype=np.int64)
-            return pd.Series(
-                pd.DatetimeIndex(instants.view("datetime64[us]")).as_unit("ns").tz_localize("UTC"), name=name
-            )
+            return pd.Series(to_timestamps(values), name=name)
         case _:
             read = decode(base_type(dtype))
             return pd.Series(objects([pd.NA if value is None else read(value) for value in values]), name=name)
+
+
+def to_timestamps(instants: Sequence[int | None]) -> pd.DatetimeIndex:
+    """Make timestamps in UTC of instants in microseconds; None is NaT.
+
+    Raises:
+        InvalidInputError: pandas has no timestamp for one of them.
+    """
+    us = np.array([NOT_A_TIME if instant is None else instant for instant in instants], dtype=np.int64)
+    beyond = (np.abs(us) > _MAX_US) & (us != NOT_A_TIME)
+    if beyond.any():
+        raise InvalidInputError(
+            f"{_spelled(int(us[beyond][0]))} is beyond the timestamps of pandas, which go from 1677-09-22 to 2262-04-11"
+        )
+    return pd.DatetimeIndex(us.view("datetime64[us]").astype("datetime64[ns]"), tz="UTC")
+
+
+def _spelled(us: int) -> str:
+    try:
+        return iso_instant(us)
+    except OverflowError:
+        return f"the instant {us} us after 1970"
 
 
 def objects(values: Sequence[Any]) -> Any:  # noqa: ANN401 (numpy's own type says no more)

@@ -41,7 +41,6 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 DECIMAL_DIGITS = 28
-NAT = np.iinfo(np.int64).min
 
 Wrap = Callable[[Any], Any]
 
@@ -77,7 +76,7 @@ def input_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Se
 
 def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     """Make timestamps of instants in microseconds."""
-    return pd.DatetimeIndex(np.array(us, dtype="datetime64[us]").astype("datetime64[ns]"), tz="UTC")
+    return frames.to_timestamps(us)
 
 
 def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:  # noqa: ANN401 (a line a type)
@@ -92,8 +91,7 @@ def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:  #
         case StringType():
             return pd.array(list(values), dtype="string")
         case DatetimeType():
-            raw = np.array([NAT if value is None else value for value in values], dtype=np.int64)
-            return pd.DatetimeIndex(raw.view("datetime64[us]").astype("datetime64[ns]"), tz="UTC").array
+            return frames.to_timestamps(values).array
         case DateType():
             days = [None if value is None else to_date(value) for value in values]
             return pd.Series(days, dtype=pd.ArrowDtype(pa.date32())).array

@@ -8,7 +8,10 @@ import pytest
 from caraway.dtypes import Decimal, Window
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.frames import to_series
+from caraway.dtypes.instants import instant_us
+from caraway.dtypes.series import to_series as user_series
 from caraway.dtypes.types import DATETIME, optional
+from caraway.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(
@@ -36,3 +39,15 @@ def test_instants_are_utc_and_nat() -> None:
     assert series[0] == pd.Timestamp("1970-01-01T00:00:00.000001Z")
     assert series[1] is pd.NaT
     assert str(to_series([], DATETIME).dtype) == "datetime64[ns, UTC]"
+
+
+def test_instants_beyond_pandas_are_told_not_wrapped_around() -> None:
+    us = instant_us("1500-01-01")
+    last = 2**63 // 1000 - 1
+    for make in (to_series, lambda v, t, n: user_series(v, t, name=n, index=pd.RangeIndex(len(v)))):
+        with pytest.raises(InvalidInputError, match=r"1500-01-01T00:00:00Z is beyond the timestamps of pandas"):
+            make([0, us, None], optional(DATETIME), "x")
+        with pytest.raises(InvalidInputError, match="beyond the timestamps"):
+            make([2**62], DATETIME, "x")
+        series = make([last, -last, None], optional(DATETIME), "x")
+        assert [series[0].value // 1000, series[1].value // 1000, series.isna()[2]] == [last, -last, True]
