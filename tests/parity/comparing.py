@@ -16,6 +16,7 @@ from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.keys import SIGN
+from caraway.plan import IndexPlan, RecordSchema
 from caraway.topics.codec import VOID, RecordCodec
 from caraway.topics.identity import position_id
 from tests.parity.graphs import derived, oracle
@@ -96,17 +97,20 @@ def _by_question(columns: Sequence[str], values: Sequence[Sequence[object]], fou
 def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]:
     part, spec = expected.part, expected.spec
     plan = part.index(spec.name)
-    codec = RecordCodec(plan.schema)
-    encoded = [codec.encode_key(key) or b"" for key, _ in expected.asked]
+    encoded = [_encoded(plan, dict(zip(spec.keys, key, strict=True))) for key, _ in expected.asked]
     columns, tolerant = compared_columns(spec), _tolerant(spec)
-    answers = _by_question(
-        columns, *traffic.reader.read(plan, encoded, [at_us for _, at_us in expected.asked], columns)
-    )
+    answers = _by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
     return [
         Difference(part, spec.name, f"key {key!r} at {at_us}", local, streaming)
         for (key, at_us), local, streaming in zip(expected.asked, expected.answers, answers, strict=True)
         if any(not equal(local[name], streaming[name], tolerant=name in tolerant) for name in local)
     ]
+
+
+def _encoded(plan: IndexPlan, key: Mapping[str, object]) -> bytes:
+    """Return the bytes of a key, with the window if that is a part of it."""
+    schema = RecordSchema(keys=plan.keys, columns=(), timestamp=plan.schema.timestamp, fingerprint=0)
+    return RecordCodec(schema).encode_key([key[column.name] for column in plan.keys]) or b""
 
 
 def _questions(part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[tuple[Key, int]]:

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from caraway.index import IndexStore, IndexWorker
 from tests.integration.engine.rig import Rig
 from tests.integration.spark.broker import running_broker
-from tests.parity.crashes import Victim, Watch, crash, crash_case, settled
+from tests.parity.crashes import Scene, Victim, Watch, crash, crash_case, settled
+from tests.parity.indexing import KillableIndex
 from tests.parity.telling import told_difference
 from tests.parity.traffic import Traffic
 
@@ -23,18 +23,17 @@ class Report:
 
 def crash_run(folder: Path, victims: Sequence[Victim], *, rows: int, tell: Callable[[str], None]) -> Report:
     """Run the graph of `crashes` while `victims` are killed one after the other."""
-    with running_broker(folder) as broker, IndexStore(folder / "index") as store:
-        worker = IndexWorker(broker.bootstrap_servers, store)
-        worker.start()
+    with running_broker(folder) as broker:
+        index = KillableIndex(broker.bootstrap_servers, folder / "index")
         rig = Rig(folder, broker.bootstrap_servers)
-        traffic = Traffic(broker.bootstrap_servers, store, worker, [crash_case(rows, seed=rows)], "crash")
+        traffic = Traffic(broker.bootstrap_servers, index, [crash_case(rows, seed=rows)], "crash")
         watch = Watch(traffic)
         try:
-            crash(traffic, rig, broker, victims, tell)
+            crash(Scene(traffic, rig, broker, index), victims, tell)
             found = settled(traffic)
             tell(f"{len(victims)} kills, {len(found)} differences, {len(watch.regressed)} regressions")
         finally:
             watch.end()
             rig.close()
-            worker.stop()
+            index.stop()
         return Report([told_difference(d) for d in found], watch.regressed, watch.reads)

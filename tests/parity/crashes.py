@@ -1,7 +1,8 @@
-"""Kills in the middle of everything: of the JVM, of the engine's process, of the broker.
+"""Kills in the middle of everything: of the JVM, of the engine's process, of the broker, of the index's process.
 
-A graph with a join and aggregates over four windows runs in an engine of its own process while events come in. All the
-while counts are read that can only grow; in the end all values must be those of the in-process engine.
+A graph with joins, a dedup, users' functions and aggregates over four windows runs in an engine of its own process
+while events come in. All the while counts are read that can only grow; in the end all values must be those of the
+in-process engine.
 """
 
 import threading
@@ -11,30 +12,43 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 
-from caraway.dtypes.types import FLOAT, INT, STRING
+from caraway.dtypes.types import FLOAT, INT, STRING, ListType, optional
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
     AggregateSpec,
+    AssignFunction,
+    Changelog,
     Dedup,
+    DropNull,
+    Explode,
+    First,
     Input,
     Join,
     JoinKind,
     Latest,
     Operator,
+    Union,
 )
-from caraway.graph.windows import ContinuousWindow
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.lib.shipping import python_function
+from caraway.plan import JobPlan
 from caraway.topics.codec import RecordCodec
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark.broker import Broker
 from tests.parity.comparing import Difference, Expected, differing, expectations
-from tests.parity.graphs import REFUSALS, Case, check, derived, source_of, with_dataset
+from tests.parity.graphs import Case, check, derived, source_of, with_dataset
+from tests.parity.indexing import KillableIndex
 from tests.parity.traces import Arrival
 from tests.parity.traffic import Part, Traffic
 from tests.parity.values import BASE, SECOND
 
 USERS = [f"u{n}" for n in range(6)]
 SKUS = [f"s{n}" for n in range(5)]
+TAGS = ["x", "y", "z"]
+MINUTE = HoppingWindow(length_us=60 * SECOND, stride_us=60 * SECOND)
+#: Counts that can only grow, and of which keys.
+GROWING = {"ByUser": USERS, "BySku": SKUS, "Twice": USERS, "Tagged": TAGS, "Scaled": USERS}
 LENGTHS = [None, 3600 * SECOND, 60 * SECOND, 10 * SECOND]
 #: A checkpoint lies within.
 LONGEST_WAIT_S = 7.0
@@ -49,6 +63,7 @@ class Victim(StrEnum):
     JVM = "JVM"
     ENGINE = "engine"
     BROKER = "broker"
+    INDEX = "index"
 
 
 def crash_case(rows: int, seed: int) -> Case:
@@ -57,32 +72,40 @@ def crash_case(rows: int, seed: int) -> Case:
     `Prices` is written once and then stays; `Shops` changes all the while, so that the join corrects itself.
     """
     rng = Random(seed)  # noqa: S311 (test data)
-    events = source_of("Events", {"user": STRING, "sku": STRING, "n": INT}, {"amount": FLOAT}, keyed=False)
+    texts = ListType(STRING)
+    events = source_of(
+        "Events",
+        {"user": STRING, "sku": STRING, "n": INT},
+        {"amount": FLOAT, "note": optional(STRING), "tags": texts},
+        keyed=False,
+    )
     prices = source_of("Prices", {"sku": STRING}, {"price": FLOAT})
     shops = source_of("Shops", {"sku": STRING}, {"shop": STRING, "fee": FLOAT})
     case = Case(seed, (events, prices, shops), {"Events": (), "Prices": (), "Shops": ()})
-    priced = _join(Input(dataset="Events"), "Prices", JoinKind.INNER, ("price",))
+    event, shop = Input(dataset="Events"), Input(dataset="Shops")
+    priced = _join(event, "Prices", JoinKind.INNER, ("price",))
     # Behind a join that corrects itself, and keyed by what that brings.
     by_shop = _join(priced, "Shops", JoinKind.LEFT, ("shop", "fee"))
+    function = python_function("Scaled", lambda frame: frame["amount"] * 2)
+    tagged = Explode(of=DropNull(of=event, columns=("note",)), columns=("tags",))
     wanted: dict[str, Operator] = {
-        "ByUser": _windows(Input(dataset="Events"), "user", "amount"),
+        "ByUser": _windows(event, "user", "amount"),
         "BySku": _windows(priced, "sku", "price"),
         "ByShop": _windows(by_shop, "shop", "fee"),
-        "Fees": _totals(Input(dataset="Shops"), "shop", "fee"),
-        "Newest": Latest(of=Input(dataset="Events"), keys=("user",)),
+        "Fees": _totals(shop, "shop", "fee"),
+        "Newest": Latest(of=event, keys=("user",)),
+        "Oldest": First(of=event, keys=("user", "sku")),
         "Priced": priced,
-        "Distinct": _windows(Dedup(of=Input(dataset="Events"), by=("user", "sku")), "user", "amount"),
+        "Distinct": _windows(Dedup(of=event, by=("user", "sku"), window=MINUTE), "user", "amount"),
+        "Moves": _windows(Changelog(of=shop, column="begins", marks_inserts=True), "shop", "fee"),
+        "Twice": _windows(Union(left=event, right=event), "user", "amount"),
+        "Tagged": _windows(tagged, "tags", "amount"),
+        # In micro-batches.
+        "Scaled": _windows(AssignFunction(of=event, column="amount", dtype=FLOAT, function=function), "user", "amount"),
     }
     for name, operator in wanted.items():
-        try:
-            more = with_dataset(case, derived(operator, name, {spec.name: spec for spec in case.datasets}))
-            check(more)
-        except REFUSALS:
-            # Dedup isn't streamed yet, or is no more.
-            if name != "Distinct":
-                raise
-            continue
-        case = more
+        case = with_dataset(case, derived(operator, name, {spec.name: spec for spec in case.datasets}))
+        check(case)
     made = [_event(rng, number) for number in range(rows)]
     fixed = [Arrival(n, BASE - 10**12, {"sku": s, "price": n + 0.1, "at": BASE - 10**12}) for n, s in enumerate(SKUS)]
     moves = [_move(rng, number) for number in range(rows // 5)]
@@ -92,6 +115,7 @@ def crash_case(rows: int, seed: int) -> Case:
 def _event(rng: Random, number: int) -> Arrival:
     time_us = BASE + rng.randrange(-3600, 3600) * SECOND + rng.randrange(3)
     row = {"user": rng.choice(USERS), "sku": rng.choice(SKUS), "n": number, "amount": rng.random(), "at": time_us}
+    row |= {"note": rng.choice([None, "a"]), "tags": [rng.choice(TAGS) for _ in range(rng.randrange(3))]}
     return Arrival(number, time_us, row)
 
 
@@ -157,7 +181,7 @@ class Watch:
         part = self.traffic.parts[0]
         greatest: dict[tuple[str, str], int] = {}
         while not self._ended.wait(0.01):
-            for dataset, keys in (("ByUser", USERS), ("BySku", SKUS)):
+            for dataset, keys in GROWING.items():
                 for key, count in zip(keys, self._counts(part, dataset, keys), strict=True):
                     before = greatest.get((dataset, key), 0)
                     if count < before:
@@ -168,59 +192,72 @@ class Watch:
     def _counts(self, part: Part, dataset: str, keys: Sequence[str]) -> list[int]:
         plan = part.index(dataset)
         codec = RecordCodec(plan.schema)
-        columns, _ = self.traffic.reader.read(plan, [codec.encode_key([key]) or b"" for key in keys], LATE, ["count0"])
+        columns, _ = self.traffic.index.read(plan, [codec.encode_key([key]) or b"" for key in keys], LATE, ["count0"])
         return [count if isinstance(count, int) else 0 for count in columns[0]]
 
 
-def crash(traffic: Traffic, rig: Rig, broker: Broker, victims: Sequence[Victim], tell: Callable[[str], None]) -> None:
+@dataclass(frozen=True)
+class Scene:
+    """All that can be killed, and what is fed to it."""
+
+    traffic: Traffic
+    rig: Rig
+    broker: Broker
+    index: KillableIndex
+
+    @property
+    def jobs(self) -> Sequence[JobPlan]:
+        return self.traffic.parts[0].plan.jobs
+
+    def wait_until_all_run(self) -> None:
+        wanted = ["running"] * len(self.jobs)
+        self.rig.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == wanted, STARTED_S)
+
+
+def crash(scene: Scene, victims: Sequence[Victim], tell: Callable[[str], None]) -> None:
     """Feed the one case of `traffic` in as many bursts as there are victims, and kill each in the middle."""
-    rng = Random(len(victims))  # noqa: S311 (test data)
+    rng, traffic = Random(len(victims)), scene.traffic  # noqa: S311 (test data)
     lots = traffic.lots(2 * len(victims) + 1)
     traffic.open()
     fixed = [item for lot in lots for item in lot if item[1] == "Prices"]
     traffic.send(fixed)
     lots = [[item for item in lot if item[1] != "Prices"] for lot in lots]
-    rig.want(traffic.parts[0].plan.jobs)
-    rig.start()
-    rig.wait_for(lambda beat: _all_run(beat, len(traffic.parts[0].plan.jobs)), STARTED_S)
+    scene.rig.want(scene.jobs)
+    scene.rig.start()
+    scene.wait_until_all_run()
     for number, victim in enumerate(victims):
         traffic.send(lots[2 * number])
         time.sleep(rng.uniform(0, LONGEST_WAIT_S))
         traffic.send(lots[2 * number + 1])
         time.sleep(rng.choice([0.0, 0.1, 0.5]))
-        _kill(rig, broker, victim)
+        _kill(scene, victim)
         tell(f"kill {number + 1} of {len(victims)}: {victim}")
         if rng.random() < 0.7:
-            rig.wait_for(lambda beat: _all_run(beat, len(traffic.parts[0].plan.jobs)), STARTED_S)
+            scene.wait_until_all_run()
     traffic.send(lots[-1])
 
 
-def _all_run(beat: dict[str, object], count: int) -> bool:
-    jobs = beat["jobs"]
-    assert isinstance(jobs, dict)
-    return [job["state"] for job in jobs.values()] == ["running"] * count
-
-
-def _kill(rig: Rig, broker: Broker, victim: Victim) -> None:
+def _kill(scene: Scene, victim: Victim) -> None:
+    rig, jvm = scene.rig, scene.rig.jvm_if_any()
     match victim:
         case Victim.BROKER:
-            broker.kill()
+            scene.broker.kill()
             time.sleep(0.5)
-            broker.start()
+            scene.broker.start()
+        case Victim.INDEX:
+            scene.index.kill()
         case Victim.ENGINE:
-            jvm = rig.jvm_if_any()
             rig.process.kill()
             rig.process.wait()
             assert jvm is None or is_gone(jvm, 20), "a JVM without its driver works on"
             rig.start()
-        case Victim.JVM:
-            jvm = rig.jvm_if_any()
-            if jvm is None:
-                # It is just being started again.
-                return
+        # Without one it is just being started again.
+        case Victim.JVM if jvm is not None:
             jvm.kill()
             rig.process.wait(30)
             rig.start()
+        case Victim.JVM:
+            pass
 
 
 def settled(traffic: Traffic) -> list[Difference]:

@@ -41,7 +41,7 @@ def soak(minutes: float) -> int:
 
 def crash_cycles(kills: int) -> int:
     """Kill all parts in turn, in a random order; return how much was wrong afterwards."""
-    victims = SystemRandom().sample(list(Victim) * (kills // 3), kills // 3 * 3)
+    victims = SystemRandom().sample(list(Victim) * (kills // 4 + 1), kills)
     with TemporaryDirectory() as folder:
         report = crash_run(Path(folder), victims, rows=100 * kills, tell=tell)
     for line in (*report.differences, *report.regressed):

@@ -44,6 +44,7 @@ from caraway.graph.schemas import Schema, output_type, schema_of_dataset
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.parity.expressions import MADE, expression, literal, predicate
+from tests.parity.functions import assign_by_function, filter_by_function, transform_by_function
 
 SECOND = 1_000_000
 LENGTHS = [SECOND, 2 * SECOND, 10 * SECOND, 60 * SECOND, 3600 * SECOND, 86_400 * SECOND, 400 * 86_400 * SECOND]
@@ -92,6 +93,18 @@ def make_assign(place: Place) -> Operator:
                 AssignedColumn(name=name, dtype=dtype, expr=FillNull(operand=node, fill=literal(rng, dtype)))
             )
     return Assign(of=place.operator, columns=tuple({column.name: column for column in columns}.values()))
+
+
+def make_filter_by_function(place: Place) -> Operator:
+    return filter_by_function(place.rng, place.operator, place.schema.columns)
+
+
+def make_assign_by_function(place: Place) -> Operator:
+    return assign_by_function(place.rng, place.operator, place.schema.columns, f"f{place.rng.randrange(100)}")
+
+
+def make_transform(place: Place) -> Operator:
+    return transform_by_function(place.rng, place.operator, place.schema.columns, f"t{place.rng.randrange(100)}")
 
 
 def make_select(place: Place) -> Operator:
@@ -252,10 +265,13 @@ KEYLESS: list[Maker] = [
     make_select,
     make_drop,
     make_rename,
-    make_drop_null,
-    make_explode,
-    make_union,
-    make_dedup,
+    *[make_drop_null, make_union] * 2,
+    # Few columns are lists: most attempts find none.
+    *[make_explode] * 6,
+    *[make_dedup] * 3,
+    make_filter_by_function,
+    make_assign_by_function,
+    make_transform,
     *[make_join] * 9,
 ]
 KEYED: list[Maker] = [
@@ -263,12 +279,15 @@ KEYED: list[Maker] = [
     make_select,
     make_drop,
     make_rename,
-    make_drop_null,
-    make_explode,
+    *[make_drop_null] * 2,
+    *[make_explode] * 3,
+    make_filter_by_function,
+    make_assign_by_function,
+    make_transform,
     *[make_join] * 3,
 ]
 #: What makes a keyed dataset of a keyless one, or the other way round.
-TURNS_KEYLESS: list[Maker] = [make_first, make_latest, make_latest, *[make_aggregate] * 6]
+TURNS_KEYLESS: list[Maker] = [make_first, make_first, make_latest, make_latest, *[make_aggregate] * 6]
 TURNS_KEYED: list[Maker] = [make_changelog, *[make_aggregate] * 3]
 
 

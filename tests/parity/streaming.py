@@ -13,12 +13,13 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.engine.jobs import brief
-from caraway.index import IndexStore, IndexWorker
+from caraway.index import IndexStore
 from caraway.plan import JobPlan
 from caraway.spark.jobs import start_job
 from caraway.spark.session import SessionSettings, caraway_jar, open_session
 from tests.integration.spark.broker import Broker, jars, running_broker
 from tests.parity.graphs import Case
+from tests.parity.indexing import LocalIndex
 from tests.parity.traffic import Traffic
 
 CHECKPOINT_S = 5
@@ -32,8 +33,7 @@ class Machinery:
 
     broker: Broker
     spark: SparkSession
-    store: IndexStore
-    worker: IndexWorker
+    index: LocalIndex
     folder: Path
 
 
@@ -45,12 +45,11 @@ def machinery(folder: Path) -> Iterator[Machinery]:
     )
     with running_broker(folder) as broker, IndexStore(folder / "index") as store:
         spark = open_session(settings)
-        worker = IndexWorker(broker.bootstrap_servers, store)
-        worker.start()
+        index = LocalIndex(broker.bootstrap_servers, store)
         try:
-            yield Machinery(broker, spark, store, worker, folder)
+            yield Machinery(broker, spark, index, folder)
         finally:
-            worker.stop()
+            index.stop()
             spark.stop()
 
 
@@ -58,7 +57,7 @@ class Run(Traffic):
     """Some cases, running together in one session."""
 
     def __init__(self, machinery: Machinery, cases: Sequence[Case], label: str) -> None:
-        super().__init__(machinery.broker.bootstrap_servers, machinery.store, machinery.worker, cases, label)
+        super().__init__(machinery.broker.bootstrap_servers, machinery.index, cases, label)
         self._machinery = machinery
         self._pauses = Random(label)  # noqa: S311 (test data)
         self._jobs = [job for part in self.parts for job in part.plan.jobs]

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 
 from caraway.dtypes.types import type_name
+from caraway.expr.nodes import Node
 from caraway.expr.printer import print_node
+from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
     AggregateSpec,
     Assign,
+    AssignFunction,
     Changelog,
     Dedup,
     Drop,
@@ -15,6 +18,7 @@ from caraway.graph.operators import (
     Emit,
     Explode,
     Filter,
+    FilterFunction,
     First,
     Input,
     Join,
@@ -22,6 +26,7 @@ from caraway.graph.operators import (
     Operator,
     Rename,
     Select,
+    Transform,
     Union,
 )
 from caraway.graph.specs import DatasetSpec
@@ -87,6 +92,13 @@ def _step(operator: Operator) -> str:
         case Assign():
             columns = [f"{c.name}: {type_name(c.dtype)} = {print_node(c.expr)}" for c in operator.columns]
             return f".assign({'; '.join(columns)})"
+        case FilterFunction():
+            return f".filter({_function(operator.function, operator.traced)})"
+        case AssignFunction():
+            told = _function(operator.function, operator.traced)
+            return f".assign({operator.column}: {type_name(operator.dtype)} = {told})"
+        case Transform():
+            return f".transform({_function(operator.function, None)}, columns={dict(operator.columns or ())})"
         case Select() | Drop() | DropNull() | Explode():
             return f".{type(operator).__name__.lower()}({', '.join(operator.columns)})"
         case Rename():
@@ -105,6 +117,11 @@ def _step(operator: Operator) -> str:
             return f".groupby({group}).aggregate({', '.join(map(_column, operator.aggregates))}{more})"
         case _:
             return f".{operator}"
+
+
+def _function(function: PythonFunction, traced: Node | None) -> str:
+    told = " ".join(" ".join((function.source_code, *function.includes)).split())
+    return told if traced is None else f"{told} [traced: {print_node(traced)}]"
 
 
 def _column(spec: AggregateSpec) -> str:

@@ -7,13 +7,13 @@ from random import Random
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.plan import GraphPlan, IndexPlan, TopicPlan, plan_graph
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger
 from caraway.topics.identity import position_id
 from tests.parity.graphs import Case
+from tests.parity.indexing import Index
 from tests.parity.traces import Arrival
 
 Lot = Sequence[tuple["Part", str, Arrival]]
@@ -47,17 +47,16 @@ class Traffic:
 
     Attributes:
         parts: The cases with their plans.
-        reader: Reads the index.
+        index: Follows the topics, and is read.
     """
 
-    def __init__(self, servers: str, store: IndexStore, worker: IndexWorker, cases: Sequence[Case], label: str) -> None:
+    def __init__(self, servers: str, index: Index, cases: Sequence[Case], label: str) -> None:
         """Plan cases; `label` tells those apart that come to the same broker and index."""
         self.parts = [
             Part(case, _labelled(plan_graph(case.graph), f"{label}-{number}"), {}) for number, case in enumerate(cases)
         ]
-        self.reader = IndexReader(store)
+        self.index = index
         self.servers = servers
-        self._worker = worker
         self._rng = Random(repr([case.seed for case in cases]))  # noqa: S311 (test data)
 
     def open(self) -> None:
@@ -66,11 +65,11 @@ class Traffic:
         one = {name for name in topics if self._rng.random() < 0.5}
         ensure_topics(self.servers, one, 1)
         ensure_topics(self.servers, set(topics) - one, 2)
-        self._worker.set_plans([index for part in self.parts for index in part.plan.indexes])
+        self.index.set_plans([index for part in self.parts for index in part.plan.indexes])
 
     def close(self) -> None:
         """Follow no topics any more."""
-        self._worker.set_plans([])
+        self.index.set_plans([])
 
     def lots(self, bursts: int) -> list[Lot]:
         """Mix the traces of all sources at random, each in its own order, and cut the whole into bursts."""
@@ -139,7 +138,7 @@ class Traffic:
 
     def indexed(self) -> dict[str, dict[int, int]]:
         """Return how far the indexes are, by asset."""
-        return {status.asset: status.offsets for status in self._worker.positions()}
+        return {status.asset: status.offsets for status in self.index.positions()}
 
     def _consumer(self) -> Consumer:
         config = {"bootstrap.servers": self.servers, "group.id": "parity", "enable.auto.commit": False}
