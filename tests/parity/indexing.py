@@ -81,7 +81,10 @@ class KillableIndex:
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        return self._patiently(lambda served: served.read(plan, keys, at_us, columns))
+        found: tuple[list[list[object]], list[bool]] = self._patiently(
+            lambda served: served.read(plan, keys, at_us, columns)
+        )
+        return found
 
     def kill(self) -> None:
         """Kill the process, and start another one on the same folder."""
