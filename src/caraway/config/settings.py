@@ -86,12 +86,17 @@ class SparkSettings(_Section):
         driver_memory: Java heap of the driver, such as `1g`.
         checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a
             second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
+        function_seconds: Time for one call of a user's function with a batch; rows at which it takes longer become
+            dead letters.
+        function_memory_mb: What a user's function may take of memory.
         jars: Jars of the Kafka connector; the stack fills this in for the parts that it starts.
     """
 
     master: Annotated[str, AfterValidator(_spark_master)] = "local[256]"
     driver_memory: MemorySize = "1g"
     checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 180
+    function_seconds: Annotated[float, Field(gt=0)] = 60.0
+    function_memory_mb: Annotated[int, Field(ge=64)] = 1024
     jars: tuple[FolderPath, ...] = ()
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from caraway.config import Settings
 from caraway.errors import UnavailableError
+from caraway.spark.isolation import Limits
 from caraway.spark.java import jvm_of, jvm_process
 from caraway.spark.session import SessionSettings, caraway_jar, open_session
 
@@ -49,6 +50,7 @@ class Driver:
                 jars=[*settings.spark.jars, caraway_jar()],
                 scratch=scratch,
                 shuffle_partitions=settings.kafka.partitions,
+                functions=Limits(seconds=settings.spark.function_seconds, memory_mb=settings.spark.function_memory_mb),
             )
         )
         jvm = jvm_of(session)

@@ -18,10 +18,11 @@ from caraway.dtypes.types import BOOL, DataType, is_optional
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Transform
 from caraway.plan.model import JobPlan
 from caraway.spark.codec import TIME, name
+from caraway.spark.isolation import limits_of
 from caraway.spark.letters import Reason, evaluate
 from caraway.spark.stream import Stream
 from caraway.spark.types import spark_type
-from caraway.spark.workers import UserCall, UserStep, run
+from caraway.spark.workers import UserCall, UserStep, run_apart
 
 _OUT = "$out"
 
@@ -64,11 +65,11 @@ def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], call
     reasons = [spark.StructField(field, spark.StringType()) for field in ("message", "traceback")]
     dtype = spark.StructType([*fields, *reasons])
     packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
-    arrow = to_arrow_type(dtype)
+    arrow, limits = to_arrow_type(dtype), limits_of(before.frame.sparkSession)
 
     # PySpark takes the kind of a function from its signature.
     def call(*columns: pa.Array) -> pa.Array:
-        return run(packed, arrow, columns[0], columns[1:])
+        return run_apart(packed, arrow, columns[0], columns[1:], limits)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
     # Else Spark would call it once for each column that is taken out of its result.

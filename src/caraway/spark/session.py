@@ -3,11 +3,13 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
 from pyspark.sql import SparkSession
+
+from caraway.spark.isolation import Limits, limits_conf
 
 # What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
 # rest.
@@ -27,6 +29,7 @@ class SessionSettings:
         jars: All jars beside Spark's own: the Kafka connector, Caraway's.
         scratch: Folder for files that die with the session.
         shuffle_partitions: Tasks of a stateful operator; a checkpoint can't be read with another number.
+        functions: What a user's function may take.
     """
 
     master: str
@@ -34,6 +37,7 @@ class SessionSettings:
     jars: Sequence[Path]
     scratch: Path
     shuffle_partitions: int = 1
+    functions: Limits = field(default_factory=Limits)
 
     @property
     def local(self) -> bool:
@@ -105,6 +109,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Progress of the last batches is kept for each query; two are looked at.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        **limits_conf(settings.functions),
         "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
     }
 

@@ -1,6 +1,7 @@
 """Users' functions in Spark's Python workers: batches of Arrow columns to what the in-process engine makes of them.
 
-A function fails for a batch as a whole. Then the batch is halved until the rows that are to blame stand alone.
+A function fails for a batch as a whole. Then the batch is halved until the rows that are to blame stand alone. It
+runs in a process of its own (`caraway.spark.isolation`), which may end without harm.
 """
 
 import pickle
@@ -18,6 +19,7 @@ from caraway.engine_local.operators.functions import assign_call, filter_call, t
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AssignFunction, FilterFunction, Transform
 from caraway.graph.schemas import Schema
+from caraway.spark.isolation import Child, ExhaustedError, Halving, Limits, UselessError
 
 # Lines of a traceback that a dead letter has: the innermost frames and the error.
 TRACEBACK_LINES = 12
@@ -44,6 +46,18 @@ class UserCall:
     schema: Schema
     result: tuple[tuple[str, DataType], ...]
 
+    @property
+    def title(self) -> str:
+        """What is called how, for messages."""
+        match self.step:
+            case AssignFunction(column=column):
+                step = f"assign: column {column}"
+            case FilterFunction():
+                step = "filter"
+            case Transform():
+                step = "transform"
+        return f"{step}: its function {self.step.function.name}"
+
     def packed(self) -> bytes:
         """Return it as bytes, by which a worker knows it again."""
         return pickle.dumps(self)
@@ -55,6 +69,62 @@ class Failed:
 
     message: str
     traceback: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """A request: the arguments of `run`."""
+
+    packed: bytes
+    type_: pa.StructType
+    called: pa.Array
+    columns: tuple[pa.Array, ...]
+
+    def part(self, low: int, high: int) -> "_Batch":
+        if high - low == len(self.called):
+            return self
+        # A slice would travel with all that it was cut out of.
+        rows = pa.array(range(low, high), pa.int64())
+        return _Batch(self.packed, self.type_, self.called.take(rows), tuple(c.take(rows) for c in self.columns))
+
+
+def run_apart(
+    packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence[pa.Array], limits: Limits
+) -> pa.StructArray:
+    """Do what `run` does in a process of its own, whatever the function does to that.
+
+    Raises:
+        RuntimeError: The function can't be run at all, or ends the process for too many rows.
+    """
+    child, batch = _child(limits.memory_mb), _Batch(packed, type_, called, tuple(columns))
+
+    def lost(reason: str) -> pa.StructArray:
+        return _struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
+
+    halving = Halving(
+        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds),
+        fresh=lambda: child.fresh,
+        lost=lost,
+        limits=limits,
+    )
+    try:
+        parts = halving.answers(0, len(called))
+    except UselessError as error:
+        raise RuntimeError(f"{_title(packed)} {error}") from error
+    whole = pa.concat_arrays(parts)
+    assert isinstance(whole, pa.StructArray)  # noqa: S101 (that is what its parts are)
+    return whole
+
+
+def _title(packed: bytes) -> str:
+    user: UserCall = pickle.loads(packed)  # noqa: S301 (our own)
+    return user.title
+
+
+@lru_cache(maxsize=1)
+def _child(memory_mb: int) -> Child[_Batch, pa.StructArray]:
+    """Return the child of this worker, which runs one task at a time."""
+    return Child(lambda batch: run(batch.packed, batch.type_, batch.called, batch.columns), memory_mb)
 
 
 def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence[pa.Array]) -> pa.StructArray:
@@ -79,18 +149,28 @@ def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence
             out[row] = {"message": found.message, "traceback": found.traceback}
         else:
             out[row] = {name: write(value) for (name, write), value in zip(user.write, found, strict=True)}
-    array = pa.array([row or {} for row in out], type=type_)
+    return _struct_array([row or {} for row in out], type_)
+
+
+def _struct_array(rows: Sequence[Mapping[str, object]], type_: pa.StructType) -> pa.StructArray:
+    array = pa.array(rows, type=type_)
     assert isinstance(array, pa.StructArray)  # noqa: S101 (that is what the type says)
     return array
 
 
 def results(call: _Call, columns: _Columns, rows: int) -> list[tuple[object, ...] | Failed]:
-    """Return of each row its values, or why it has none."""
+    """Return of each row its values, or why it has none.
+
+    Raises:
+        ExhaustedError: The function has used up the memory; what it holds of it may still be held.
+    """
     if not rows:
         return []
     try:
         return list(zip(*call(columns, rows).values(), strict=True)) or [()] * rows
     except InvalidInputError as error:
+        if isinstance(error.__cause__, MemoryError):
+            raise ExhaustedError from error
         if rows == 1:
             return [Failed(str(error), _last_lines(error))]
     half = rows // 2

@@ -1,0 +1,193 @@
+"""Users' functions in a process of their own: whatever they do to it, all other rows have their answers."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+
+import pandas as pd
+import psutil
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caraway.dtypes.types import INT
+from caraway.graph.operators import AssignFunction, Input
+from caraway.graph.schemas import Schema
+from caraway.lib.shipping import python_function
+from caraway.spark import workers
+from caraway.spark.isolation import Child, EndedError, ExhaustedError, Halving, Limits, UselessError
+
+LIMITS = Limits(seconds=60.0, memory_mb=64)
+SHORT = Limits(seconds=3.0, memory_mb=64)
+
+
+@contextmanager
+def child(work: Callable[[int], object], memory_mb: int = 64) -> Iterator[Child[int, object]]:
+    made = Child(work, memory_mb)
+    yield made
+    made.end()
+
+
+def _loop(_: int) -> None:
+    while True:
+        pass
+
+
+def test_a_child_answers_again_and_again() -> None:
+    with child(lambda request: (request + 1, os.getpid())) as made:
+        assert made.fresh
+        first, pid = made.ask(1, 20)  # type: ignore[misc]
+        assert (first, made.fresh) == (2, False)
+        assert made.ask(2, 20) == (3, pid)
+        assert pid != os.getpid()
+
+
+def test_what_loops_is_ended_in_time_and_the_next_request_is_answered() -> None:
+    with child(lambda request: _loop(request) if request else os.getpid()) as made:
+        pid = made.ask(0, 20)
+        with pytest.raises(EndedError, match=r"did not end within 0\.1 s"):
+            made.ask(1, 0.1)
+        assert made.fresh
+        assert not psutil.pid_exists(pid)  # type: ignore[arg-type]
+        assert made.ask(0, 20) != pid
+
+
+@pytest.mark.parametrize(
+    ("work", "reason"),
+    [
+        (lambda _: os._exit(7), "exit code 7"),
+        (lambda _: os.kill(os.getpid(), signal.SIGKILL), "SIGKILL"),
+        (lambda _: bytearray(1 << 30), "more than 64 MB of memory"),
+    ],
+    ids=["exit", "crash", "memory"],
+)
+def test_what_ends_the_process_is_told(work: Callable[[int], object], reason: str) -> None:
+    with child(work) as made, pytest.raises(EndedError, match=reason):
+        made.ask(1, 20)
+
+
+def test_what_only_raises_leaves_the_process_alone() -> None:
+    with child(lambda request: 1 // request) as made:
+        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+            made.ask(0, 20)
+        assert made.ask(1, 20) == 1
+        assert not made.fresh
+
+
+def test_a_child_ends_with_its_worker() -> None:
+    context = get_context("fork")
+    ours, theirs = context.Pipe()
+
+    def worker() -> None:
+        theirs.send(Child(lambda _: os.getpid(), 64).ask(1, 20))
+        signal.pause()
+
+    process = context.Process(target=worker)
+    process.start()
+    inner = psutil.Process(ours.recv())
+    process.kill()
+    process.join()
+    deadline = time.monotonic() + 20
+    while inner.is_running() and inner.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+
+
+@given(rows=st.lists(st.booleans(), min_size=1, max_size=40))
+def test_halving_finds_exactly_the_rows_that_give_no_answer(rows: list[bool]) -> None:
+    shares: list[float] = []
+
+    def ask(low: int, high: int, seconds: float) -> list[str]:
+        shares.append(seconds)
+        if not all(rows[low:high]):
+            raise EndedError("no")
+        return ["yes"] * (high - low)
+
+    halving = Halving(ask=ask, fresh=lambda: True, lost=lambda reason: [reason], limits=Limits(seconds=60))
+    found = [answer for part in halving.answers(0, len(rows)) for answer in part]
+    assert found == ["yes" if good else "no" for good in rows]
+    assert min(shares) >= 6
+
+
+def test_a_row_is_to_blame_only_if_it_fails_in_a_fresh_process() -> None:
+    fresh = [False, True]
+
+    def ask(low: int, high: int, seconds: float) -> str:
+        if not fresh.pop(0):
+            raise EndedError("left over")
+        return f"{low} {high} {seconds:g}"
+
+    halving = Halving(ask=ask, fresh=lambda: fresh[0], lost=str, limits=Limits(seconds=60))
+    assert halving.answers(0, 1) == ["0 1 60"]
+
+
+def test_a_function_that_always_fails_is_given_up() -> None:
+    def ask(low: int, high: int, seconds: float) -> str:
+        raise EndedError(f"failed after {low} {high} {seconds}")
+
+    halving = Halving(ask=ask, fresh=lambda: True, lost=str, limits=Limits(seconds=60))
+    with pytest.raises(UselessError, match="that happened 101 times in one batch"):
+        halving.answers(0, 10_000)
+
+
+def _of_numbers(
+    function: Callable[[pd.DataFrame], object], numbers: list[int], limits: Limits
+) -> list[dict[str, object]]:
+    """Run a function over a column of numbers as Spark's worker does."""
+    schema = Schema(keys={}, values={"number": INT}, timestamp="at")
+    step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", function))
+    call = workers.UserCall(step, schema, (("made", INT),))
+    type_ = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
+    columns = [pa.array(numbers, pa.int64()), pa.array([0] * len(numbers), pa.int64())]
+    wanted = pa.array([True] * len(numbers))
+    found: list[dict[str, object]] = workers.run_apart(call.packed(), type_, wanted, columns, limits).to_pylist()
+    return found
+
+
+def _exits(frame: pd.DataFrame) -> "pd.Series[int]":
+    if (frame["number"] == 5).any():
+        os._exit(3)
+    return frame["number"] + 1
+
+
+def _hangs(frame: pd.DataFrame) -> "pd.Series[int]":
+    while (frame["number"] == 5).any():
+        pass
+    return frame["number"] + 1
+
+
+def _devours(frame: pd.DataFrame) -> "pd.Series[int]":
+    held = []
+    while (frame["number"] == 5).any():
+        held.append(bytearray(1 << 24))
+    return frame["number"] + 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("function", "limits", "reason"),
+    [
+        (_exits, LIMITS, "ended its process (exit code 3)"),
+        (_hangs, SHORT, "did not end within"),
+        (_devours, LIMITS, "needs more than 64 MB of memory"),
+    ],
+    ids=["exits", "hangs", "devours"],
+)
+def test_the_row_that_is_to_blame_has_no_value_and_all_others_have(
+    function: Callable[[pd.DataFrame], object], limits: Limits, reason: str
+) -> None:
+    found = _of_numbers(function, list(range(9)), limits)
+    assert [row["made"] for row in found] == [None if number == 5 else number + 1 for number in range(9)]
+    assert [bool(row["message"]) for row in found] == [number == 5 for number in range(9)]
+    assert f"assign: column made: its function {function.__name__} {reason}" in str(found[5]["message"])
+
+
+def test_exhausted_memory_is_no_rows_fault_yet() -> None:
+    def call(columns: object, rows: int) -> dict[str, list[object]]:
+        raise workers.InvalidInputError("raised MemoryError") from MemoryError()
+
+    with pytest.raises(ExhaustedError):
+        workers.results(call, {"number": [1, 2]}, 2)
