@@ -84,12 +84,17 @@ def _to_int(number: pl.Expr) -> pl.Expr:
 def _(node: Power, scope: Scope) -> pl.Expr:
     if FLOAT not in (scope.base_of(node.operand, INT), scope.base_of(node.exponent, INT)):
         sides = [scope.operand(side, INT) for side in (node.operand, node.exponent)]
-        return by_row(_power, sides, (INT, INT), INT)
+        return by_row(power_of_ints, sides, (INT, INT), INT)
     base, exponent = scope.operand(node.operand, FLOAT), scope.operand(node.exponent, FLOAT)
     return base.pow(exponent if columns_of(node.exponent) else as_column(exponent))
 
 
-def _power(base: int, exponent: int) -> int:
+def power_of_ints(base: int, exponent: int) -> int:
+    """Raise an int to a power, in 64 bits.
+
+    Raises:
+        InvalidInputError: The exponent is negative.
+    """
     if exponent < 0:
         raise InvalidInputError(
             f"num.pow(): {base} to the power of {exponent} is no int; make the base or the exponent a float"

@@ -32,27 +32,32 @@ US_OF_UNIT = {
 
 @compile_node.register
 def _(node: DatePart, scope: Scope) -> pl.Expr:
-    local = scope.operand(node.operand, DATETIME).dt.convert_time_zone(node.timezone).dt
-    match node.part:
+    return date_part(scope.operand(node.operand, DATETIME), node.part, node.timezone)
+
+
+def date_part(instant: pl.Expr, part: TimeUnit, timezone: str) -> pl.Expr:
+    """Give a calendar part of instants in a time zone."""
+    local = instant.dt.convert_time_zone(timezone).dt
+    match part:
         case TimeUnit.YEAR:
-            part = local.year()
+            found = local.year()
         case TimeUnit.MONTH:
-            part = local.month()
+            found = local.month()
         case TimeUnit.WEEK:
-            part = local.week()
+            found = local.week()
         case TimeUnit.DAY:
-            part = local.day()
+            found = local.day()
         case TimeUnit.HOUR:
-            part = local.hour()
+            found = local.hour()
         case TimeUnit.MINUTE:
-            part = local.minute()
+            found = local.minute()
         case TimeUnit.SECOND:
-            part = local.second()
+            found = local.second()
         case TimeUnit.MILLISECOND:
-            part = local.millisecond()
+            found = local.millisecond()
         case TimeUnit.MICROSECOND:
-            part = local.microsecond()
-    return part.cast(pl.Int64)
+            found = local.microsecond()
+    return found.cast(pl.Int64)
 
 
 @compile_node.register

@@ -1,0 +1,126 @@
+"""Arithmetic of single numbers as polars does it: ints of 64 bits that wrap around, floats that never raise."""
+
+import math
+
+from caraway.dtypes.values import INT_MAX, INT_MIN
+
+SIZE = 2**64
+
+
+def wrapped(value: int) -> int:
+    """Cut an int to 64 bits."""
+    if INT_MIN <= value <= INT_MAX:
+        return value
+    return (value - INT_MIN) % SIZE + INT_MIN
+
+
+def add_ints(left: int, right: int) -> int:
+    """Add."""
+    return wrapped(left + right)
+
+
+def subtract_ints(left: int, right: int) -> int:
+    """Subtract."""
+    return wrapped(left - right)
+
+
+def multiply_ints(left: int, right: int) -> int:
+    """Multiply."""
+    return wrapped(left * right)
+
+
+def floor_divide_ints(left: int, right: int) -> int | None:
+    """Divide; null by zero."""
+    return wrapped(left // right) if right else None
+
+
+def remainder_of_ints(left: int, right: int) -> int | None:
+    """Return the remainder, which has the divisor's sign; null by zero."""
+    return left % right if right else None
+
+
+def divide(left: float, right: float) -> float:
+    """Divide floats."""
+    if right:
+        return left / right
+    if left == 0 or left != left:  # noqa: PLR0124 (NaN)
+        return math.nan
+    return math.copysign(math.inf, left) * math.copysign(1.0, right)
+
+
+def floored(value: float) -> float:
+    """Return the greatest integer that isn't greater."""
+    if not math.isfinite(value) or value == 0:
+        return value
+    return float(math.floor(value))
+
+
+def floor_divide(left: float, right: float) -> float:
+    """Divide and round down."""
+    return floored(divide(left, right))
+
+
+def remainder(left: float, right: float) -> float:
+    """Return the remainder."""
+    return left - floored(divide(left, right)) * right
+
+
+def power_of_floats(base: float, exponent: float) -> float:
+    """Raise to a power, as C does."""
+    try:
+        return math.pow(base, exponent)
+    except OverflowError:
+        return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
+    except ValueError:
+        # A pole at zero, or a root of a negative number.
+        if base == 0:
+            return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
+        return math.nan
+
+
+def natural_log(value: float) -> float:
+    """Return the natural logarithm."""
+    if value > 0:
+        return math.log(value)
+    return -math.inf if value == 0 else math.nan
+
+
+def to_int(whole: float) -> int | None:
+    """Convert an integer; NaN, infinities and what is beyond 64 bits have no int."""
+    if not math.isfinite(whole):
+        return None
+    value = int(whole)
+    return value if INT_MIN <= value <= INT_MAX else None
+
+
+def ceiling(value: float) -> int | None:
+    """Round up to an int."""
+    return to_int(-floored(-value))
+
+
+def floor(value: float) -> int | None:
+    """Round down to an int."""
+    return to_int(floored(value))
+
+
+def half_away(value: float) -> float:
+    """Round to an integer, halves away from zero."""
+    if not math.isfinite(value):
+        return value
+    whole = float(math.trunc(value))
+    return math.copysign(whole + math.copysign(1.0, value) if abs(value - whole) >= 0.5 else whole, value)
+
+
+def spelled(value: float) -> str:
+    """Spell a float in its shortest form, with an exponent below 1e-5 and from 1e16 on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    mantissa, _, exponent = repr(value).partition("e")
+    if not exponent:
+        return mantissa
+    power = int(exponent)
+    if power == -5:
+        # Python begins with exponents one place earlier.
+        sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
+        return f"{sign}0.0000{digits.replace('.', '')}"
+    return f"{mantissa}e{power}"

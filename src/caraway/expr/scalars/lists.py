@@ -1,0 +1,190 @@
+"""The `list` namespace of single values, lambdas, and what makes lists."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, ListType
+from caraway.errors import InvalidInputError
+from caraway.expr.inference import element_type, operand_type
+from caraway.expr.nodes import (
+    ListAt,
+    ListCall,
+    ListContains,
+    ListFilter,
+    ListFunction,
+    ListMap,
+    Node,
+    Repeat,
+    Zip,
+)
+from caraway.expr.scalars.arithmetic import wrapped
+from caraway.expr.scalars.operators import strict, strict2
+from caraway.expr.scalars.scope import ELEMENT, NoScalarFormError, Row, Scalar, Scope, compile_node, promotion
+from caraway.expr.scalars.values import equality
+
+Values = list[Any]
+
+
+@compile_node.register
+def _(node: ListCall, scope: Scope) -> Scalar:
+    function = _function(node.function, _element(node, node.operand, scope))
+    return strict(function, compile_node(node.operand, scope))
+
+
+def _function(function: ListFunction, element: DataType) -> Callable[[Values], Any]:
+    match function:
+        case ListFunction.LEN:
+            return len
+        case ListFunction.HAS_NULL:
+            return lambda values: None in values
+        case ListFunction.ANY:
+            return lambda values: True if True in values else None if None in values else False
+        case ListFunction.ALL:
+            return lambda values: None if None in values else False not in values
+        case ListFunction.SUM:
+            total: Callable[[Values], Any] = (lambda values: wrapped(sum(values))) if element == INT else added
+            return lambda values: None if None in values else total(values)
+        case ListFunction.MEAN:
+            return lambda values: None if None in values or not values else added(values) / len(values)
+        case ListFunction.MIN:
+            return _extreme(min, element)
+        case ListFunction.MAX:
+            return _extreme(max, element)
+
+
+def added(values: Sequence[float]) -> float:
+    """Add up from the left; Python's own sum compensates from 3.12 on."""
+    total = 0.0
+    for value in values:
+        total += float(value)
+    return total
+
+
+def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values], Any]:
+    def extreme(values: Values) -> Any:  # noqa: ANN401 (an int)
+        return None if None in values or not values else choose(values)
+
+    def extreme_float(values: Values) -> float | None:
+        if None in values or not values:
+            return None
+        # NaN is greater than all numbers, and a zero has no sign.
+        found: float = choose(values, key=lambda value: (value != value, value))  # noqa: PLR0124
+        return found + 0.0
+
+    return extreme_float if element == FLOAT else extreme
+
+
+@compile_node.register
+def _(node: ListAt, scope: Scope) -> Scalar:
+    def at(values: Values, index: int) -> Any:  # noqa: ANN401 (an element)
+        return values[index] if -len(values) <= index < len(values) else None
+
+    return strict2(at, compile_node(node.operand, scope), scope.operand(node.index, INT))
+
+
+@compile_node.register
+def _(node: ListContains, scope: Scope) -> Scalar:
+    element = _element(node, node.operand, scope)
+    lists, items = compile_node(node.operand, scope), scope.operand(node.item, element)
+    equal = equality(element)
+
+    def contains(row: Row) -> bool | None:
+        values, item = lists(row), items(row)
+        if values is None:
+            return None
+        if not values:
+            return False
+        if item is None:
+            return None
+        if any(value is not None and equal(value, item) for value in values):
+            return True
+        # A null element may be the item.
+        return None if None in values else False
+
+    return contains
+
+
+@compile_node.register
+def _(node: ListFilter, scope: Scope) -> Scalar:
+    element = element_type(node, scope.type_of(node.operand))
+    predicate = scope.in_lambda(node.variable, element).operand(node.predicate, BOOL)
+
+    def filtered(values: Values, row: Row) -> Values:
+        kept = []
+        for value in values:
+            row[ELEMENT] = value
+            if predicate(row):
+                kept.append(value)
+        return kept
+
+    return _over_elements(filtered, compile_node(node.operand, scope))
+
+
+@compile_node.register
+def _(node: ListMap, scope: Scope) -> Scalar:
+    element = element_type(node, scope.type_of(node.operand))
+    body = compile_node(node.body, scope.in_lambda(node.variable, element))
+
+    def mapped(values: Values, row: Row) -> Values:
+        results = []
+        for value in values:
+            row[ELEMENT] = value
+            results.append(body(row))
+        return results
+
+    return _over_elements(mapped, compile_node(node.operand, scope))
+
+
+def _over_elements(function: Callable[[Values, Row], Values], operand: Scalar) -> Scalar:
+    def evaluate(row: Row) -> Values | None:
+        values = operand(row)
+        return None if values is None else function(values, row)
+
+    return evaluate
+
+
+@compile_node.register
+def _(node: Repeat, scope: Scope) -> Scalar:
+    result = scope.type_of(node)
+    if not isinstance(result, ListType):
+        raise NoScalarFormError("a repeat that is no list")
+    value, count = scope.operand(node.value, result.of), scope.operand(node.by, INT)
+
+    def repeated(row: Row) -> Values:
+        item, times = value(row), count(row)
+        if times is None:
+            raise InvalidInputError("repeat(): the count is null")
+        if times < 0:
+            raise InvalidInputError(f"repeat(): the count {times} is negative")
+        return [item] * times
+
+    return repeated
+
+
+@compile_node.register
+def _(node: Zip, scope: Scope) -> Scalar:
+    """Cut the lists to the shortest, and make a struct of the elements at each place."""
+    given, wanted = dict(node.fields), node.dtype.fields
+    if not wanted:
+        raise NoScalarFormError("a zip without fields")
+    inputs = [compile_node(given[name], scope) for name, _ in wanted]
+    converts = [promotion(_element(node, given[name], scope), to) for name, to in wanted]
+    name = node.dtype.name
+
+    def zipped(row: Row) -> Values:
+        lists = [operand(row) for operand in inputs]
+        if any(values is None for values in lists):
+            raise InvalidInputError(f"zip(): a list for {name} is null")
+        return [
+            [
+                item if convert is None or item is None else convert(item)
+                for item, convert in zip(items, converts, strict=True)
+            ]
+            for items in zip(*lists, strict=False)
+        ]
+
+    return zipped
+
+
+def _element(node: Node, operand: Node, scope: Scope) -> DataType:
+    return operand_type(element_type(node, scope.type_of(operand)))

@@ -1,0 +1,214 @@
+"""References, constants, operators and choices of single values."""
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from caraway.dtypes.types import BOOL, FLOAT, INT, DataType, base_type
+from caraway.expr.inference import operand_type
+from caraway.expr.nodes import (
+    Binary,
+    BinaryOp,
+    FillNull,
+    IsNull,
+    JsonExtract,
+    Literal,
+    Node,
+    Now,
+    ParseJson,
+    Power,
+    Ref,
+    Repeat,
+    Strftime,
+    Strptime,
+    Unary,
+    UnaryOp,
+    Var,
+    When,
+    Zip,
+)
+from caraway.expr.references import walk
+from caraway.expr.scalars import arithmetic, values
+from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, Scope, compile_node
+
+# Operations that refuse values. Choices evaluate them whatever they choose, as polars does.
+REFUSING = (JsonExtract, ParseJson, Power, Repeat, Strftime, Strptime, Zip)
+
+Function = Callable[[Any, Any], Any]
+
+OF_INTS: Mapping[BinaryOp, Function] = {
+    BinaryOp.ADD: arithmetic.add_ints,
+    BinaryOp.SUB: arithmetic.subtract_ints,
+    BinaryOp.MUL: arithmetic.multiply_ints,
+    BinaryOp.FLOOR_DIV: arithmetic.floor_divide_ints,
+    BinaryOp.MOD: arithmetic.remainder_of_ints,
+}
+OF_FLOATS: Mapping[BinaryOp, Function] = {
+    BinaryOp.ADD: operator.add,
+    BinaryOp.SUB: operator.sub,
+    BinaryOp.MUL: operator.mul,
+    BinaryOp.DIV: arithmetic.divide,
+    BinaryOp.FLOOR_DIV: arithmetic.floor_divide,
+    BinaryOp.MOD: arithmetic.remainder,
+    BinaryOp.LT: values.less,
+    BinaryOp.LE: values.at_most,
+    BinaryOp.GT: lambda left, right: values.less(right, left),
+    BinaryOp.GE: lambda left, right: values.at_most(right, left),
+}
+ORDERINGS: Mapping[BinaryOp, Function] = {
+    BinaryOp.LT: operator.lt,
+    BinaryOp.LE: operator.le,
+    BinaryOp.GT: operator.gt,
+    BinaryOp.GE: operator.ge,
+}
+
+
+@compile_node.register
+def _(node: Ref, _scope: Scope) -> Scalar:
+    return operator.itemgetter(node.name)
+
+
+@compile_node.register
+def _(_node: Var, _scope: Scope) -> Scalar:
+    return operator.itemgetter(ELEMENT)
+
+
+@compile_node.register
+def _(_node: Now, _scope: Scope) -> Scalar:
+    return operator.itemgetter(NOW)
+
+
+@compile_node.register
+def _(node: Literal, _scope: Scope) -> Scalar:
+    value = node.value
+    if value is not None and node.dtype is not None and base_type(node.dtype) == FLOAT:
+        value = float(value)  # type: ignore[arg-type]  # a literal of a float holds a number
+    return lambda _row: value
+
+
+@compile_node.register
+def _(node: Unary, scope: Scope) -> Scalar:
+    match node.op:
+        case UnaryOp.NOT:
+            return strict(operator.not_, scope.operand(node.operand, BOOL))
+        case UnaryOp.NEGATE:
+            base = scope.base_of(node, INT)
+            operand = scope.operand(node.operand, base)
+            return strict(operator.neg if base == FLOAT else lambda value: arithmetic.wrapped(-value), operand)
+
+
+def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
+    """Make the function of a value that is null for null."""
+
+    def evaluate(row: Row) -> Any:  # noqa: ANN401 (a stored value)
+        value = operand(row)
+        return None if value is None else function(value)
+
+    return evaluate
+
+
+def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
+    """Make the function of two values that is null if one is."""
+
+    def evaluate(row: Row) -> Any:  # noqa: ANN401
+        a, b = left(row), right(row)
+        return None if a is None or b is None else function(a, b)
+
+    return evaluate
+
+
+@compile_node.register
+def _(node: Binary, scope: Scope) -> Scalar:
+    base = _operand_type(node, scope)
+    left, right = scope.operand(node.left, base), scope.operand(node.right, base)
+    match node.op:
+        case BinaryOp.AND:
+            return _kleene(left, right, decides=False)
+        case BinaryOp.OR:
+            return _kleene(left, right, decides=True)
+        case _:
+            return strict2(_function(node.op, base), left, right)
+
+
+def _function(op: BinaryOp, base: DataType) -> Function:
+    if op in (BinaryOp.EQ, BinaryOp.NE):
+        equal = values.equality(base)
+        return equal if op is BinaryOp.EQ else lambda left, right: not equal(left, right)
+    if base == FLOAT:
+        return OF_FLOATS[op]
+    return ORDERINGS[op] if op in ORDERINGS else OF_INTS[op]
+
+
+def _kleene(left: Scalar, right: Scalar, *, decides: bool) -> Scalar:
+    def evaluate(row: Row) -> bool | None:
+        a: bool | None = left(row)
+        b: bool | None = right(row)
+        if a is decides or b is decides:
+            return decides
+        return None if a is None or b is None else not decides
+
+    return evaluate
+
+
+def _operand_type(node: Binary, scope: Scope) -> DataType:
+    """Return the type as which both operands take part."""
+    if node.op in (BinaryOp.AND, BinaryOp.OR):
+        return BOOL
+    if node.op is BinaryOp.DIV:
+        return FLOAT
+    found = [dtype for side in (node.left, node.right) if (dtype := scope.type_of(side)) is not None]
+    bases = [operand_type(dtype) for dtype in found]
+    if not bases:
+        return INT
+    return FLOAT if FLOAT in bases else bases[0]
+
+
+@compile_node.register
+def _(node: IsNull, scope: Scope) -> Scalar:
+    operand = compile_node(node.operand, scope)
+    return lambda row: operand(row) is None
+
+
+@compile_node.register
+def _(node: FillNull, scope: Scope) -> Scalar:
+    result = scope.type_of(node)
+    if result is None:
+        return lambda _row: None
+    operand, fill = scope.operand(node.operand, result), scope.operand(node.fill, result)
+    refuses = refusing(node.fill)
+
+    def evaluate(row: Row) -> Any:  # noqa: ANN401
+        value = operand(row)
+        if refuses:
+            other = fill(row)
+            return other if value is None else value
+        return fill(row) if value is None else value
+
+    return evaluate
+
+
+@compile_node.register
+def _(node: When, scope: Scope) -> Scalar:
+    result = scope.type_of(node)
+    if result is None:
+        return lambda _row: None
+    branches = [(scope.operand(predicate, BOOL), scope.operand(value, result)) for predicate, value in node.branches]
+    otherwise: Scalar = (lambda _row: None) if node.otherwise is None else scope.operand(node.otherwise, result)
+
+    def evaluate(row: Row) -> Any:  # noqa: ANN401
+        for predicate, value in branches:
+            if predicate(row) is True:
+                return value(row)
+        return otherwise(row)
+
+    def evaluate_all(row: Row) -> Any:  # noqa: ANN401
+        found = [(predicate(row), value(row)) for predicate, value in branches]
+        last = otherwise(row)
+        return next((value for holds, value in found if holds is True), last)
+
+    return evaluate_all if refusing(node) else evaluate
+
+
+def refusing(node: Node) -> bool:
+    """Tell whether an expression may refuse a value."""
+    return any(isinstance(inner, REFUSING) for inner in walk(node))

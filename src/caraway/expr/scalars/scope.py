@@ -1,0 +1,115 @@
+"""What the modules of the scalar compiler share: the scope of an expression, and the dispatch over nodes.
+
+Each node has a handler, in the module of its namespace; it gives a function from a row (a dict of stored values by name
+of column) to a stored value. All operands are evaluated, also those that can't matter: polars does so too, and where an
+operation refuses a value both fail.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from typing import Any
+
+from caraway.dtypes.types import FLOAT, INT, DataType, StructType, base_type
+from caraway.expr.inference import infer_nullable, operand_type, within
+from caraway.expr.nodes import Node
+from caraway.expr.polars.values import polars_type
+
+# A row may be changed by lambdas, whose element stands in it while their body is evaluated.
+Row = dict[str, Any]
+Scalar = Callable[[Row], Any]
+
+# Entries of a row beside the columns, whose names are identifiers.
+NOW = "__caraway now"
+ELEMENT = "__caraway element"
+
+
+class NoScalarFormError(Exception):
+    """An expression that only polars can evaluate; never seen by users."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an expression may refer to: columns by type, in a lambda the element."""
+
+    schema: Mapping[str, DataType]
+    # By identity of the node, which the expression keeps alive; a deep expression would be typed over and over.
+    types: dict[int, DataType | None] = field(default_factory=dict)
+
+    def type_of(self, node: Node) -> DataType | None:
+        """Return the type of a node; None for the null literal."""
+        key = id(node)
+        if key not in self.types:
+            self.types[key] = infer_nullable(node, self.schema)
+        return self.types[key]
+
+    def base_of(self, node: Node, of_null: DataType) -> DataType:
+        """Return the type as which a node takes part in an operation; `of_null` for the null literal."""
+        found = self.type_of(node)
+        return of_null if found is None else operand_type(found)
+
+    def operand(self, node: Node, base: DataType) -> Scalar:
+        """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
+        return widened(compile_node(node, self), self.type_of(node), base)
+
+    def in_lambda(self, variable: str, element: DataType) -> "Scope":
+        """Return the scope of the body of a lambda."""
+        return replace(self, schema=within(self.schema, variable, element), types={})
+
+
+@singledispatch
+def compile_node(node: Node, scope: Scope) -> Scalar:  # noqa: ARG001 (handlers take it)
+    """Compile an expression that is well-typed in its scope.
+
+    Raises:
+        NoScalarFormError: Only polars can evaluate it.
+    """
+    raise NoScalarFormError(type(node).__name__)
+
+
+Convert = Callable[[Any], Any]
+
+
+def widened(scalar: Scalar, source: DataType | None, target: DataType) -> Scalar:
+    """Convert what gives values of type `source` (None: the null literal) to `target`, to which it promotes."""
+    convert = promotion(source, target)
+    if convert is None:
+        return scalar
+    if convert is float:
+
+        def to_float(row: Row) -> Any:  # noqa: ANN401 (a stored value)
+            value = scalar(row)
+            return None if value is None else float(value)
+
+        return to_float
+
+    def converted(row: Row) -> Any:  # noqa: ANN401
+        value = scalar(row)
+        return None if value is None else convert(value)
+
+    return converted
+
+
+def promotion(source: DataType | None, target: DataType) -> Convert | None:
+    """Return what makes a value of type `target` of one of type `source`; None where they are alike.
+
+    An int becomes a float, and a struct has the fields of the target in its order.
+    """
+    if source is None or polars_type(source) == polars_type(target):
+        return None
+    base, into = base_type(source), base_type(target)
+    if base == INT and into == FLOAT:
+        return float
+    if not isinstance(base, StructType) or not isinstance(into, StructType):
+        raise NoScalarFormError(f"from {base} to {into}")
+    places = {name: place for place, (name, _) in enumerate(base.fields)}
+    types = dict(base.fields)
+    fields = [(places[name], promotion(types[name], to)) for name, to in into.fields]
+
+    def of_struct(value: list[Any]) -> list[Any]:
+        return [
+            item if convert is None or item is None else convert(item)
+            for item, convert in ((value[place], convert) for place, convert in fields)
+        ]
+
+    return of_struct

@@ -1,0 +1,94 @@
+"""The `dt` namespace of single values, and what makes instants.
+
+Parts of an instant are those of UTC only: for other zones the tables of polars and Python's may differ.
+"""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+
+import polars as pl
+
+from caraway.dtypes.instants import EPOCH
+from caraway.dtypes.types import DATETIME, INT
+from caraway.dtypes.values import INT_MAX
+from caraway.expr.functions.chrono_writing import writer
+from caraway.expr.functions.local_time import local_instant
+from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
+from caraway.expr.polars.time import US_OF_UNIT, date_part
+from caraway.expr.polars.values import to_polars
+from caraway.expr.scalars.arithmetic import wrapped
+from caraway.expr.scalars.operators import strict, strict2
+from caraway.expr.scalars.scope import NoScalarFormError, Scalar, Scope, compile_node
+
+# Years that Python's calendar has, in microseconds.
+FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
+LAST = (datetime(9999, 12, 31, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
+
+PARTS: Mapping[TimeUnit, Callable[[datetime], int]] = {
+    TimeUnit.YEAR: lambda moment: moment.year,
+    TimeUnit.MONTH: lambda moment: moment.month,
+    TimeUnit.WEEK: lambda moment: moment.isocalendar().week,
+    TimeUnit.DAY: lambda moment: moment.day,
+    TimeUnit.HOUR: lambda moment: moment.hour,
+    TimeUnit.MINUTE: lambda moment: moment.minute,
+    TimeUnit.SECOND: lambda moment: moment.second,
+    TimeUnit.MILLISECOND: lambda moment: moment.microsecond // 1_000,
+    TimeUnit.MICROSECOND: lambda moment: moment.microsecond,
+}
+
+
+@compile_node.register
+def _(node: DatePart, scope: Scope) -> Scalar:
+    if node.timezone != "UTC":
+        raise NoScalarFormError(node.timezone)
+    part_of, unit = PARTS[node.part], node.part
+
+    def part(us: int) -> object:
+        if FIRST <= us <= LAST:
+            return part_of(EPOCH + timedelta(microseconds=us))
+        column = to_polars("t", [us], DATETIME).to_frame()
+        return column.select(date_part(pl.col("t"), unit, "UTC"))["t"].to_list()[0]
+
+    return strict(part, scope.operand(node.operand, DATETIME))
+
+
+@compile_node.register
+def _(node: Since, scope: Scope) -> Scalar:
+    whole = _whole_units(node.unit)
+    return strict2(
+        lambda end, start: whole(wrapped(end - start)),
+        scope.operand(node.operand, DATETIME),
+        scope.operand(node.start, DATETIME),
+    )
+
+
+@compile_node.register
+def _(node: SinceEpoch, scope: Scope) -> Scalar:
+    return strict(_whole_units(node.unit), scope.operand(node.operand, DATETIME))
+
+
+def _whole_units(unit: TimeUnit) -> Callable[[int], int]:
+    """Divide, truncating toward zero."""
+    length = US_OF_UNIT[unit]
+    return lambda us: us // length if us >= 0 else wrapped(-(wrapped(-us) // length))
+
+
+@compile_node.register
+def _(node: Strftime, scope: Scope) -> Scalar:
+    return strict(writer(node.format, node.timezone), scope.operand(node.operand, DATETIME))
+
+
+@compile_node.register
+def _(node: FromEpoch, scope: Scope) -> Scalar:
+    length = US_OF_UNIT[node.unit]
+    most = INT_MAX // length
+    return strict(lambda units: units * length if -most <= units <= most else None, scope.operand(node.operand, INT))
+
+
+@compile_node.register
+def _(node: DatetimeLiteral, _scope: Scope) -> Scalar:
+    wall = datetime(  # noqa: DTZ001 (the zone comes next)
+        node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
+    )
+    instant = local_instant(wall, node.timezone)
+    return lambda _row: instant

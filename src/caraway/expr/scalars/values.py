@@ -1,0 +1,49 @@
+"""How stored values are compared: NaN equals itself and is greater than all else, and null equals null inside."""
+
+from collections.abc import Callable
+from typing import Any
+
+from caraway.dtypes.types import DataType, FloatType, ListType, MapType, StructType, base_type
+
+Equal = Callable[[Any, Any], bool]
+
+
+def equality(dtype: DataType) -> Equal:
+    """Return what compares two values of a type, neither of them null."""
+    match base_type(dtype):
+        case FloatType():
+            return same_floats
+        case ListType(of):
+            return _all_equal(_nullable(equality(of)))
+        case MapType(of):
+            inner = _all_equal(_nullable(equality(of)))
+            # Entries have an order, in polars too.
+            return lambda left, right: list(left) == list(right) and inner(list(left.values()), list(right.values()))
+        case StructType(_, fields):
+            equals = [_nullable(equality(of)) for _, of in fields]
+            return lambda left, right: all(equal(a, b) for equal, a, b in zip(equals, left, right, strict=True))
+        case _:
+            return lambda left, right: bool(left == right)
+
+
+def same_floats(left: float, right: float) -> bool:
+    """Compare two floats."""
+    return left == right or (left != left and right != right)  # noqa: PLR0124 (NaN)
+
+
+def less(left: float, right: float) -> bool:
+    """Tell whether a float is less than another."""
+    return left < right or (right != right and left == left)  # noqa: PLR0124
+
+
+def at_most(left: float, right: float) -> bool:
+    """Tell whether a float is less than another or the same."""
+    return left <= right or right != right  # noqa: PLR0124
+
+
+def _nullable(equal: Equal) -> Equal:
+    return lambda left, right: left is right if left is None or right is None else equal(left, right)
+
+
+def _all_equal(equal: Equal) -> Equal:
+    return lambda left, right: len(left) == len(right) and all(map(equal, left, right))
