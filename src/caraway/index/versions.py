@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import itemgetter
+from typing import Any
 
 from rocksdict import RdictIter, WriteBatch
 
@@ -67,6 +69,8 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
+        # Most reads are of plain values: they are taken out of the row at once.
+        self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter) -> Callable[[bytes, int], tuple[list[object], bool]]:
         """Return what reads keys from one state of the database."""
@@ -83,10 +87,22 @@ class VersionReader:
             record = self._codec.decode_value(iterator.value())
             if record.op != PUT:
                 record = None
+        if self._values is not None and record is not None and record.row is not None:
+            return list(self._values(record.row)), True
         return [pick(echo, record) for pick in self._columns], record is not None
 
 
 Pick = Callable[[list[object], Record | None], object]
+
+
+def _values(
+    columns: Sequence[str], keys: dict[str, int], row: dict[str, int]
+) -> Callable[[list[object]], tuple[object, ...]] | None:
+    """Return what takes the columns out of a row; None if they aren't all values of it, or fewer than two."""
+    if len(columns) < 2 or any(name in keys or name not in row for name in columns):
+        return None
+    take: Callable[[Any], tuple[object, ...]] = itemgetter(*(row[name] for name in columns))
+    return take
 
 
 def _pick(name: str, plan: IndexPlan, keys: dict[str, int], row: dict[str, int]) -> Pick:

@@ -4,15 +4,16 @@ A `QueryEngine` belongs to one version of the graph. Plans are made once for eac
 compiled into functions over columns; a request then is a walk through these, without any look at the registry.
 """
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import assert_never
+from typing import Any, assert_never
 
 from caraway.dtypes.decoding import to_json
 from caraway.dtypes.instants import instant_us
-from caraway.dtypes.types import DataType, is_optional, optional, type_name
+from caraway.dtypes.types import FLOAT, STRING, DataType, base_type, is_optional, optional, strip_optional, type_name
 from caraway.errors import InvalidInputError
 from caraway.graph.runtime import LookupProvider
 from caraway.query.aliases import compile_alias
@@ -41,6 +42,10 @@ from caraway.query.planner import plan_query
 MAX_PLANS = 1_000
 
 Answer = dict[str, list[object]]
+Shown = Callable[[list[object]], list[object]]
+
+# The conversion of values that are JSON already.
+AS_STORED = to_json(STRING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class CompiledPlan:
 
     plan: QueryPlan
     steps: tuple[Run, ...]
-    outputs: tuple[tuple[str, Callable[[object], object] | None, bool, DataType | None], ...]
+    outputs: tuple[tuple[str, Shown | None, bool, DataType | None], ...]
     output_names: tuple[str, ...]
     runs_user_code: bool
 
@@ -87,9 +92,7 @@ class CompiledPlan:
             column = columns[name] if rows else []
             if not may_be_null and None in column:
                 raise _null(name, dtype, column)
-            answer[name] = (
-                column if convert is None else [None if value is None else convert(value) for value in column]
-            )
+            answer[name] = column if convert is None else convert(column)
         return answer
 
 
@@ -189,10 +192,26 @@ class QueryEngine:
         )
 
 
-def _output(column: TypedColumn) -> tuple[str, Callable[[object], object] | None, bool, DataType | None]:
+def _output(column: TypedColumn) -> tuple[str, Shown | None, bool, DataType | None]:
     if column.dtype is None:
         return column.name, None, True, None
-    return column.name, to_json(column.dtype), is_optional(column.dtype), column.dtype
+    return column.name, _shown(column.dtype), is_optional(column.dtype), column.dtype
+
+
+def _shown(dtype: DataType) -> Shown | None:
+    """Return what makes JSON of a column; None where values are JSON as they are stored."""
+    convert = to_json(strip_optional(dtype))
+    if convert is AS_STORED:
+        return None
+
+    def each(column: list[object]) -> list[object]:
+        return [None if value is None else convert(value) for value in column]
+
+    def floats(column: list[Any]) -> list[object]:
+        # Nearly always all of them are plain numbers.
+        return column if None not in column and all(map(math.isfinite, column)) else each(column)
+
+    return floats if base_type(dtype) == FLOAT else each
 
 
 def parse_instants(values: Sequence[object]) -> list[int]:

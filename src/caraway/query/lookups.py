@@ -60,7 +60,9 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
     def read(values: Sequence[Sequence[object]], at: Instants) -> dict[str, list[object]]:
         found, _ = read_keys(reader, dataset, values, at=at, fields=fields, absent=absent)
         return {
-            name: found[position] if default is None else [default if v is None else v for v in found[position]]
+            name: found[position]
+            if default is None or None not in found[position]
+            else [default if v is None else v for v in found[position]]
             for position, name, default in outputs
         }
 

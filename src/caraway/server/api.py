@@ -91,7 +91,7 @@ class Api:
         except CarawayError as error:
             metrics.EXTRACT_ERRORS.labels(workflow, metrics.QUERY_TARGET, status_of(error)).inc()
             raise
-        metrics.EXTRACT_LATENCY.labels(workflow, metrics.QUERY_TARGET).observe(time.perf_counter() - started)
+        metrics.EXTRACT_LATENCY_OF(workflow, metrics.QUERY_TARGET).observe(time.perf_counter() - started)
         metrics.FEATURE_COUNTS.add(plan.output_names, workflow, rows)
         return json_response(answer)
 
@@ -124,7 +124,7 @@ def _object(body: object) -> Mapping[str, Any]:
 
 def _names(body: Mapping[str, object], name: str) -> Sequence[str]:
     value = body.get(name)
-    if not isinstance(value, list) or not all(type(item) is str for item in value):
+    if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         found = "is missing" if name not in body else f"is {json_type(value)}"
         raise InvalidInputError(f"{name} {found}; a list of names is expected")
     return value

@@ -43,8 +43,8 @@ class App:
         except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)
             response = _unexpected(error, scope)
         exchange.response_bytes(response.status, response.headers, response.body)
-        metrics.REQUESTS.labels(target, response.status).inc()
-        metrics.LATENCY.labels(target).observe(time.perf_counter() - started)
+        metrics.REQUESTS_OF(target, response.status).inc()
+        metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
 
 def _check_branch(headers: Headers) -> None:

@@ -2,6 +2,7 @@
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import CounterMetricFamily, Metric
@@ -36,6 +37,10 @@ DEFAULT_WORKFLOW = "default"
 # Workflows come from clients: beyond this many the rest is counted as one.
 MAX_WORKFLOWS = 100
 OTHER_WORKFLOWS = "other"
+# Finding a series by its labels takes prometheus_client longer than counting.
+REQUESTS_OF = lru_cache(maxsize=1_000)(REQUESTS.labels)
+LATENCY_OF = lru_cache(maxsize=100)(LATENCY.labels)
+EXTRACT_LATENCY_OF = lru_cache(maxsize=MAX_WORKFLOWS + 1)(EXTRACT_LATENCY.labels)
 # Combinations of outputs that are counted apart before they are added up by feature.
 MAX_COMBINATIONS = 1_000
 
