@@ -27,20 +27,18 @@ STOP_SECONDS = 3.0
 
 @dataclass(slots=True)
 class Driver:
-    """A session, the process of its JVM, and the lock on the data folder that this JVM holds."""
+    """A session, the process of its JVM, and the lock on the data folder that this JVM holds, or tries to get."""
 
     session: SparkSession
     process: Popen[bytes]
+    channel: Any
     lock: Any
+    lock_path: Path
     scratch: Path
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
-        """Start Spark; takes some seconds.
-
-        Raises:
-            UnavailableError: Another engine runs in this data folder.
-        """
+        """Start Spark; takes some seconds, more if another engine has the lock."""
         scratches = settings.data_dir / "spark"
         scratch = scratches / str(os.getpid())
         session = open_session(
@@ -55,12 +53,34 @@ class Driver:
         )
         jvm = jvm_of(session)
         jvm.io.caraway.Watchdog.follow(os.getpid())
-        lock = _lock(jvm, settings.data_dir / "run" / "engine.lock")
+        path = settings.data_dir / "run" / "engine.lock"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # A JVM that outlives its driver still works on the checkpoints, so the lock must be its.
+        channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
+        driver = cls(session, jvm_process(session), channel, None, path, scratch)
+        deadline = time.monotonic() + LOCK_SECONDS
+        while not driver.has_lock() and time.monotonic() < deadline:
+            time.sleep(0.1)
         for left in scratches.iterdir():
             # With the lock held nobody else is at work here: these are from engines that were killed.
-            if left != scratch:
+            if left != scratch and driver.has_lock():
                 shutil.rmtree(left, ignore_errors=True)
-        return cls(session, jvm_process(session), lock, scratch)
+        return driver
+
+    def has_lock(self) -> bool:
+        """Tell whether no other engine works in this data folder; take the lock if it has become free."""
+        if self.lock is None:
+            self.lock = self.channel.tryLock()
+        return self.lock is not None
+
+    def require_lock(self) -> None:
+        """Insist on the lock.
+
+        Raises:
+            UnavailableError: Another engine runs in this data folder.
+        """
+        if not self.has_lock():
+            raise UnavailableError(f"another engine runs in this data folder: it holds {self.lock_path}")
 
     @property
     def died(self) -> bool:
@@ -78,15 +98,3 @@ class Driver:
             self.process.kill()
             self.process.wait()
         shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def _lock(jvm: Any, path: Path) -> Any:  # noqa: ANN401 (py4j has no types)
-    """Let the JVM lock `path`: one that outlives its driver still works on the checkpoints, so the lock must be its."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
-    deadline = time.monotonic() + LOCK_SECONDS
-    while (lock := channel.tryLock()) is None:
-        if time.monotonic() > deadline:
-            raise UnavailableError(f"another engine runs in this data folder: it holds {path}")
-        time.sleep(0.1)
-    return lock

@@ -10,6 +10,7 @@ from types import FrameType
 
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
+from caraway.engine.fencing import Fence, Lease, claimed_checkpoints
 from caraway.engine.heartbeat import Heartbeat
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
@@ -27,13 +28,16 @@ LAST_REPORTS_SECONDS = 1.0
 EXIT_STOPPED = 0
 # EX_TEMPFAIL: whoever supervises us shall try again.
 EXIT_JVM_DIED = 75
+EXIT_FENCED = 75
 
 
 class Engine:
     """Runs the jobs of a registry until it is told to stop."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, lease: Lease | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
+
+        Of all engines with one `lease`, one runs at a time; without, one in a data folder.
 
         Raises:
             ConfigurationError: They don't.
@@ -45,6 +49,8 @@ class Engine:
         self._link = RegistryLink(registry)
         self._heartbeat = Heartbeat(settings.data_dir / "run" / "engine.json")
         self._stopping = threading.Event()
+        self._fenced = threading.Event()
+        self._fence = None if lease is None else Fence(lease, self._lose)
 
     def stop(self) -> None:
         """Ask it to end; may be called from a signal handler."""
@@ -62,17 +68,23 @@ class Engine:
         started = time.monotonic()
         driver = Driver.open(self._settings)
         log.info("Spark is ready after %.1f s", time.monotonic() - started)
+        checkpoints = self._settings.data_dir / "checkpoints"
+        if self._fence is None:
+            driver.require_lock()
+        elif (token := self._fence.claim(self._stopping, alone=driver.has_lock())) is not None:
+            checkpoints = claimed_checkpoints(checkpoints, token)
         runtime = SparkRuntime(
             session=driver.session,
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
-            checkpoints=self._settings.data_dir / "checkpoints",
+            checkpoints=checkpoints,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
         )
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)
             died = self._loop(driver, jobs)
-            if not died:
+            # How its jobs are is now for another engine to say.
+            if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]))
             # Without the JVM whatever still waits for it fails at once.
@@ -80,7 +92,15 @@ class Engine:
             executor.shutdown(wait=False, cancel_futures=True)
         self._link.close(LAST_REPORTS_SECONDS)
         self._heartbeat.close()
+        if self._fence is not None:
+            self._fence.close(release=not self._fenced.is_set())
+        if self._fenced.is_set():
+            return EXIT_FENCED
         return EXIT_JVM_DIED if died else EXIT_STOPPED
+
+    def _lose(self) -> None:
+        self._fenced.set()
+        self._stopping.set()
 
     def _loop(self, driver: Driver, jobs: Jobs) -> bool:
         """Go round until told to stop; tell whether it was the JVM's death that ended it."""
@@ -91,6 +111,8 @@ class Engine:
                 return True
             desired = self._link.desired
             try:
+                # One that held it when this engine came, and ends now, must not find it free when it is started again.
+                driver.has_lock()
                 statuses = jobs.reconcile(desired) if desired is not None else {}
             except Exception:
                 # Any call into a JVM that is dying fails in its own way. If it lives, this is an error of ours.

@@ -1,0 +1,163 @@
+"""Of engines that all believe they run the jobs, one does: it has the newest token.
+
+What an older one goes on to write to topics does no harm, since records are upserts by id and revision. Its checkpoints
+would: so each token has a folder of them, which begins as a copy of the last one's, and which nobody else knows.
+"""
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol
+
+from caraway.errors import UnavailableError
+
+log = logging.getLogger(__name__)
+
+# An engine on another machine that was killed is missed for as long; one on this machine isn't waited for.
+LASTING = timedelta(seconds=15)
+RENEW_SECONDS = 4.0
+POLL_SECONDS = 0.25
+
+_TOKEN = "token-"  # noqa: S105 (no secret)
+
+
+class Lease(Protocol):
+    """What of `caraway.state.leases.Lease` is used here."""
+
+    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
+        """Take it, if it is free, and return a token that is greater than all before."""
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        """Hold it for longer; false if somebody else has it."""
+
+    def release(self, token: int) -> None:
+        """Give it up."""
+
+
+class Fence:
+    """The lease of one engine: claimed once, renewed in a thread, and then held or lost for good."""
+
+    def __init__(self, lease: Lease, on_loss: Callable[[], None]) -> None:
+        """Call `on_loss` once somebody else has claimed `lease`."""
+        self._lease = lease
+        self._on_loss = on_loss
+        self._token: int | None = None
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
+
+    def claim(self, stopping: threading.Event, *, alone: bool) -> int | None:
+        """Wait for the lease, and hold it from then on; None if `stopping` comes first.
+
+        Args:
+            stopping: Ends the waiting.
+            alone: Whether no other engine is in this data folder. If one is, it may be paused for good: then its lease
+                runs out. One on another machine is waited for as long as it lives.
+
+        Raises:
+            UnavailableError: Another engine runs in this data folder.
+        """
+        deadline = time.monotonic() + 2 * LASTING.total_seconds()
+        waits = False
+        while not stopping.is_set():
+            with suppress(UnavailableError):
+                self._token = self._lease.claim(LASTING, succeeds=alone)
+                if self._token is not None:
+                    log.info("this engine has token %d", self._token)
+                    self._thread.start()
+                    return self._token
+                if not waits:
+                    log.warning("another engine runs the jobs; waiting until it ends")
+                    waits = True
+            if not alone and time.monotonic() > deadline:
+                raise UnavailableError("another engine runs in this data folder, and renews its lease")
+            stopping.wait(POLL_SECONDS)
+        return None
+
+    def close(self, *, release: bool) -> None:
+        """Renew it no longer; with `release` let the next engine have it at once."""
+        self._closing.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        if release and self._token is not None:
+            # It runs out anyway.
+            with suppress(UnavailableError):
+                self._lease.release(self._token)
+
+    def _run(self) -> None:
+        assert self._token is not None  # noqa: S101 (`claim` starts this)
+        while not self._closing.wait(RENEW_SECONDS):
+            try:
+                held = self._lease.renew(self._token, LASTING)
+            except UnavailableError as error:
+                # Jobs go on while Postgres is away; nobody else can claim the lease either.
+                log.warning("the lease could not be renewed: %s", error)
+                continue
+            if not held:
+                log.error("another engine has claimed the jobs: this one, with token %d, stops", self._token)
+                self._on_loss()
+                return
+
+
+def claimed_checkpoints(root: Path, token: int) -> Path:
+    """Return the folder of checkpoints of a token, with what the engine before left; older ones are removed.
+
+    An older engine that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
+    are never changed once they have their name, so a copy shares them.
+    """
+    mine = root / f"{_TOKEN}{token}"
+    root.mkdir(parents=True, exist_ok=True)
+    before = sorted(_folders(root), key=_token_of)
+    jobs = {job.name: job for folder in (root, *before) for job in folder.iterdir() if _is_checkpoint(job)}
+    scratch = root / f"{mine.name}.new"
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir()
+    for name, job in jobs.items():
+        _copy(job, scratch / name)
+    scratch.rename(mine)
+    for left in (*before, *(folder for folder in root.iterdir() if _is_checkpoint(folder)), *root.glob("*.new")):
+        shutil.rmtree(left, ignore_errors=True)
+    return mine
+
+
+def _folders(root: Path) -> Iterator[Path]:
+    return (folder for folder in root.glob(f"{_TOKEN}*") if folder.name.removeprefix(_TOKEN).isdigit())
+
+
+def _token_of(folder: Path) -> int:
+    return int(folder.name.removeprefix(_TOKEN))
+
+
+def _is_checkpoint(folder: Path) -> bool:
+    return (folder / "commits").is_dir()
+
+
+def _copy(job: Path, into: Path) -> None:
+    """Copy a checkpoint that may still be written to: first what was committed, then what this refers to."""
+    for path in (job / "commits", job):
+        for folder, _, files in os.walk(path):
+            for name in files:
+                source = Path(folder) / name
+                target = into / source.relative_to(job)
+                target.parent.mkdir(parents=True, exist_ok=True)
+                # What is committed was found in the first round, and what came since belongs to the engine before. What
+                # is gone in the meantime was too old to be kept.
+                newer = path == job and source.is_relative_to(job / "commits")
+                if not newer and not name.endswith(".tmp"):
+                    with suppress(FileNotFoundError):
+                        _share(source, target)
+
+
+def _share(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        # A file system without links.
+        shutil.copy2(source, target)

@@ -1,0 +1,136 @@
+"""One engine runs the jobs: leases, tokens, and checkpoints that nobody else writes to."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from caraway.engine import fencing
+from caraway.engine.fencing import Fence, claimed_checkpoints
+from caraway.errors import UnavailableError
+
+
+class MemoryLease:
+    """A lease without a clock: `expired` is what a test says."""
+
+    def __init__(self) -> None:
+        self.token = 0
+        self.expired = True
+        self.away = False
+        self.renewed = threading.Event()
+
+    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
+        if self.away or not (self.expired or succeeds):
+            return None
+        self.token, self.expired = self.token + 1, False
+        return self.token
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        self.renewed.set()
+        if self.away:
+            raise UnavailableError("away")
+        return token == self.token
+
+    def release(self, token: int) -> None:
+        self.expired = self.expired or token == self.token
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fencing, "RENEW_SECONDS", 0.001)
+    monkeypatch.setattr(fencing, "POLL_SECONDS", 0.001)
+    monkeypatch.setattr(fencing, "LASTING", timedelta(milliseconds=10))
+
+
+@contextmanager
+def fence(lease: MemoryLease) -> Iterator[tuple[Fence, threading.Event]]:
+    lost = threading.Event()
+    made = Fence(lease, lost.set)
+    yield made, lost
+    made.close(release=True)
+
+
+def test_a_lost_lease_is_told_and_an_outage_is_not() -> None:
+    lease = MemoryLease()
+    with fence(lease) as (first, lost):
+        assert first.claim(threading.Event(), alone=True) == 1
+        lease.away = True
+        lease.renewed.clear()
+        assert lease.renewed.wait(10)
+        assert not lost.is_set()
+        lease.away, lease.token = False, 2
+        assert lost.wait(10)
+
+
+def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
+    lease = MemoryLease()
+    with fence(lease) as (first, lost), fence(lease) as (second, _):
+        assert first.claim(threading.Event(), alone=True) == 1
+        with pytest.raises(UnavailableError, match="another engine runs in this data folder"):
+            second.claim(threading.Event(), alone=False)
+        assert not lost.is_set()
+        # It doesn't wait for what is known to be gone.
+        assert second.claim(threading.Event(), alone=True) == 2
+        assert lost.wait(10)
+
+
+def test_waiting_ends_when_the_engine_is_stopped() -> None:
+    lease, stopping = MemoryLease(), threading.Event()
+    lease.away = True
+    stopping.set()
+    with fence(lease) as (first, _):
+        assert first.claim(stopping, alone=True) is None
+
+
+def test_what_is_released_is_free() -> None:
+    lease = MemoryLease()
+    with fence(lease) as (first, _):
+        first.claim(threading.Event(), alone=True)
+    assert lease.expired
+
+
+def _checkpoint(folder: Path, batches: int) -> None:
+    for part in ("commits", "offsets", "state/0"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+        for batch in range(batches):
+            (folder / part / str(batch)).write_text(f"{folder} {batch}")
+    (folder / "commits" / ".9.tmp").write_text("half")
+
+
+def _files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_token_has_the_last_ones_checkpoints_and_writes_to_its_own(tmp_path: Path) -> None:
+    first = claimed_checkpoints(tmp_path, 1)
+    _checkpoint(first / "job", 2)
+    second = claimed_checkpoints(tmp_path, 2)
+    assert _files(second / "job") == {f"{part}/{n}" for part in ("commits", "offsets", "state/0") for n in range(2)}
+    # The older engine goes on, and even makes its folder anew.
+    _checkpoint(first / "job", 5)
+    assert len(_files(second / "job")) == 6
+    # It has no say when the next one begins.
+    assert claimed_checkpoints(tmp_path, 3) == tmp_path / "token-3"
+    assert len(_files(tmp_path / "token-3" / "job")) == 6
+    assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
+
+
+def test_checkpoints_of_engines_without_a_lease_are_taken_over(tmp_path: Path) -> None:
+    _checkpoint(tmp_path / "job", 1)
+    assert len(_files(claimed_checkpoints(tmp_path, 1) / "job")) == 3
+    assert not (tmp_path / "job").exists()
+
+
+@given(cut=st.integers(min_value=0, max_value=3))
+def test_a_claim_that_is_cut_short_is_made_again(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    root = tmp_path_factory.mktemp("checkpoints")
+    _checkpoint(claimed_checkpoints(root, 1) / "job", 3)
+    # Half a copy, of this token or another.
+    (root / f"token-{cut}.new" / "job" / "commits").mkdir(parents=True)
+    assert len(_files(claimed_checkpoints(root, 4) / "job")) == 9
+    assert [folder.name for folder in root.iterdir()] == ["token-4"]
