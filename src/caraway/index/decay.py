@@ -107,7 +107,8 @@ class DecayedSum:
         if self.infinities or self.negative:
             return math.inf if self.infinities else -math.inf
         whole, rest_us = divmod(at_us, self.half_life_us)
-        value = _scaled(self.total, self.exponent - whole) * 2.0 ** -(rest_us / self.half_life_us)
+        # Decayed to the next whole half-life, then back: the other way round, a large sum would overflow in between.
+        value = _scaled(self.total, self.exponent - whole - 1) * 2.0 ** (1 - rest_us / self.half_life_us)
         return 0.0 if abs(value) < NOTHING_LEFT else value
 
     def _merge(self, other: "DecayedSum", sign: int) -> None:
