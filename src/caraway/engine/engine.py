@@ -14,8 +14,11 @@ from caraway.engine.fencing import Fence, Lease, claimed_checkpoints
 from caraway.engine.heartbeat import Heartbeat
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
+from caraway.engine.observer import Observer
 from caraway.engine.ports import Registry
 from caraway.engine.spark_runtime import SparkRuntime
+from caraway.spark.live import live_rows
+from caraway.topics.positions import TopicEnds
 
 log = logging.getLogger(__name__)
 
@@ -73,12 +76,16 @@ class Engine:
             driver.require_lock()
         elif (token := self._fence.claim(self._stopping, alone=driver.has_lock())) is not None:
             checkpoints = claimed_checkpoints(checkpoints, token)
+        ends = TopicEnds(self._bootstrap_servers)
+        observer = Observer(ends.ends, lambda: live_rows(driver.session))
+        observer.start()
         runtime = SparkRuntime(
             session=driver.session,
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
             checkpoints=checkpoints,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
+            observer=observer,
         )
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)
@@ -87,6 +94,7 @@ class Engine:
             if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]))
+            observer.close()
             # Without the JVM whatever still waits for it fails at once.
             driver.close()
             executor.shutdown(wait=False, cancel_futures=True)

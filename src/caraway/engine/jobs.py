@@ -106,13 +106,17 @@ class Jobs:
         job.query = starting.result()
         job.started_at = now
         job.status = replace(job.status, state=State.RUNNING)
-        log.info("job %s runs", job.plan.job_id)
+        log.info("job %s runs, %s", job.plan.job_id, job.query.phase)
 
     def _look_at(self, job: _Job, query: Query, now: float) -> None:
         failure = query.failure()
         if failure is not None:
             job.query = None
             self._fail(job, failure, now)
+            return
+        if query.is_over():
+            job.query = None
+            job.starting = self._executor.submit(_go_on, self._runtime, query, job.plan)
             return
         recovered = now - job.started_at >= RECOVERED_SECONDS
         if recovered:
@@ -142,6 +146,12 @@ def brief(error: BaseException | str, limit: int = 600) -> str:
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "==="))]
     return "\n".join(kept)[:limit]
+
+
+def _go_on(runtime: Runtime, query: Query, plan: JobPlan) -> Query:
+    """Take a job from one phase to the next. Its checkpoint is all that goes over: a crash in between is like any."""
+    query.stop()
+    return runtime.start(plan, query.phase)
 
 
 def _end(starting: Future[Query] | None, query: Query | None) -> None:

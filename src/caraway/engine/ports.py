@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
 
 
@@ -36,11 +37,18 @@ class Registry(Protocol):
 class Query(Protocol):
     """A job that was started."""
 
+    @property
+    def phase(self) -> Phase:
+        """What it is about."""
+
     def failure(self) -> str | None:
-        """Return why it ended, None while it runs."""
+        """Return why it ended, None while it runs, or if it has done all that there was to do."""
+
+    def is_over(self) -> bool:
+        """Tell whether this phase is over, so that the job must be started again in the next one."""
 
     def progress(self) -> Mapping[str, object]:
-        """Return what is known of its progress; empty before its first checkpoint."""
+        """Return what is known of its progress."""
 
     def stop(self) -> None:
         """End it; what it has not checkpointed is done again at the next start."""
@@ -49,8 +57,12 @@ class Query(Protocol):
 class Runtime(Protocol):
     """Starts jobs."""
 
-    def start(self, plan: JobPlan) -> Query:
+    def start(self, plan: JobPlan, was: Phase | None = None) -> Query:
         """Start a job where its checkpoint left it; may take seconds.
+
+        Args:
+            plan: The job.
+            was: The phase that is over, if it goes from one to the next.
 
         Raises:
             Exception: It could not be started, for whatever reason; trying again may help.

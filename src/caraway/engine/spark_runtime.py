@@ -1,18 +1,22 @@
 """Jobs as Spark's streaming queries."""
 
 import hashlib
-import json
-from collections.abc import Mapping
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
-from caraway.engine.jobs import brief
-from caraway.plan.model import JobPlan
-from caraway.spark.jobs import start_job
-from caraway.topics import ensure_topics
+from caraway.engine.lag import records_between
+from caraway.engine.observer import Observer
+from caraway.engine.phases import Phase, phase_at_start
+from caraway.engine.spark_query import SparkQuery
+from caraway.plan.model import JobMode, JobPlan
+from caraway.spark.checkpoints import position_of
+from caraway.spark.jobs import Trigger, start_job, trigger_of
+from caraway.spark.letters import LetterCount
+from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.positions import TopicEnds
 
 # Jobs that start together would all pause together at each checkpoint; intervals that differ by up to a sixth drift
 # apart.
@@ -29,6 +33,7 @@ class SparkRuntime:
         partitions: Partitions of a topic that has to be made.
         checkpoints: Folder with a folder for each job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
+        observer: Knows how far the topics reach.
     """
 
     session: SparkSession
@@ -36,52 +41,46 @@ class SparkRuntime:
     partitions: int
     checkpoints: Path
     checkpoint_interval_seconds: int
+    observer: Observer
 
-    def start(self, plan: JobPlan) -> "SparkQuery":
+    def start(self, plan: JobPlan, was: Phase | None = None) -> SparkQuery:
         """Start a job; its topics are made if a commit that was cut short has left one out."""
-        ensure_topics(
-            self.bootstrap_servers, [plan.output.name, *(topic.name for topic in plan.inputs)], self.partitions
-        )
+        inputs = [topic.name for topic in plan.inputs]
+        ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
+        self.observer.watch(inputs)
+        checkpoint = self.checkpoints / plan.job_id
+        phase = self._phase(plan, checkpoint, was)
+        interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
+        trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
+        letters = LetterCount(self.session, plan.job_id)
         query = start_job(
             self.session,
             plan,
             bootstrap_servers=self.bootstrap_servers,
-            checkpoint=self.checkpoints / plan.job_id,
-            checkpoint_interval_seconds=staggered(self.checkpoint_interval_seconds, plan.job_id),
+            checkpoint=checkpoint,
+            checkpoint_interval_seconds=interval,
+            letters=letters,
+            trigger=trigger,
         )
-        return SparkQuery(query)
+        return SparkQuery(
+            query=query,
+            plan=plan,
+            phase=phase,
+            checkpoint=checkpoint,
+            interval_ms=1000 * interval if trigger is Trigger.REAL_TIME else 0,
+            letters=letters,
+            observer=self.observer,
+            clock=time.monotonic,
+        )
 
-
-@dataclass(frozen=True, slots=True)
-class SparkQuery:
-    """A running query."""
-
-    query: StreamingQuery
-
-    def failure(self) -> str | None:
-        """Return why it ended, None while it runs."""
-        if self.query.isActive:
-            return None
-        error = self.query.exception()
-        return "the query has ended without an error" if error is None else brief(error)
-
-    def progress(self) -> Mapping[str, object]:
-        """Return rows and rates of the last interval; a query in real-time mode tells them at each checkpoint."""
-        last = self.query.lastProgress
-        if last is None:
-            return {}
-        progress = json.loads(last.json)
-        return {
-            "at": progress["timestamp"],
-            "batch": progress["batchId"],
-            "rows": progress["numInputRows"],
-            "rows_per_second": round(progress.get("processedRowsPerSecond") or 0.0, 1),
-            "state_rows": sum(operator["numRowsTotal"] for operator in progress["stateOperators"]),
-        }
-
-    def stop(self) -> None:
-        """End it."""
-        self.query.stop()
+    def _phase(self, plan: JobPlan, checkpoint: Path, was: Phase | None) -> Phase:
+        position = position_of(checkpoint)
+        if plan.mode is JobMode.MICRO_BATCH:
+            return Phase.LIVE
+        topics = TopicEnds(self.bootstrap_servers)
+        names = [topic.name for topic in plan.inputs]
+        lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))
+        return phase_at_start(plan.mode, lag, unfinished=position.unfinished, was=was)
 
 
 def staggered(interval_seconds: int, job_id: str) -> int:

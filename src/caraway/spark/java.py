@@ -44,3 +44,8 @@ def to_java(frame: DataFrame) -> Any:  # noqa: ANN401 (py4j has no types)
 def from_java(dataset: Any, session: SparkSession) -> DataFrame:  # noqa: ANN401 (py4j has no types)
     """Return the DataFrame of a Java `Dataset<Row>`."""
     return DataFrame(dataset, session)
+
+
+def java_session(session: SparkSession) -> Any:  # noqa: ANN401 (py4j has no types)
+    """Return the Java `SparkSession`."""
+    return session._jsparkSession  # noqa: SLF001

@@ -1,7 +1,7 @@
 """A job's plan to a running query."""
 
-import shutil
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -9,6 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan
+from caraway.spark.checkpoints import forget_unfinished
 from caraway.spark.codec import PACKED, Codec, name
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import LetterCount
@@ -19,11 +20,29 @@ from caraway.topics import DEAD_LETTERS
 MICRO_BATCH_ROWS = 500_000
 
 
+class Trigger(StrEnum):
+    """How a job is driven. All of them work on the same checkpoint."""
+
+    REAL_TIME = "real-time"
+    MICRO_BATCH = "micro-batch"
+    # Micro-batches up to what is there now, and the query ends.
+    BACKLOG = "backlog"
+
+
+def trigger_of(mode: JobMode) -> Trigger:
+    """Return how a job of this mode is driven for good."""
+    return Trigger.REAL_TIME if mode is JobMode.REAL_TIME else Trigger.MICRO_BATCH
+
+
 def compile_job(
-    session: SparkSession, plan: JobPlan, bootstrap_servers: str, letters: LetterCount | None = None
+    session: SparkSession,
+    plan: JobPlan,
+    bootstrap_servers: str,
+    letters: LetterCount | None = None,
+    trigger: Trigger | None = None,
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`) that it writes."""
-    kafka = _read(session, [topic.name for topic in plan.inputs], plan.mode, bootstrap_servers)
+    kafka = _read(session, [topic.name for topic in plan.inputs], trigger or trigger_of(plan.mode), bootstrap_servers)
     inputs = Inputs(session=session, kafka=kafka, plan=plan)
     result = compile_step(plan.operator, inputs, inputs.read())
     key, value = Codec(session).encoded(plan.output.schema)
@@ -46,6 +65,7 @@ def start_job(
     checkpoint: Path,
     checkpoint_interval_seconds: int,
     letters: LetterCount | None = None,
+    trigger: Trigger | None = None,
 ) -> StreamingQuery:
     """Start a job where its checkpoint left it, or at the beginning of its topics if there is none.
 
@@ -56,13 +76,15 @@ def start_job(
         checkpoint: Folder that belongs to this job alone.
         checkpoint_interval_seconds: How often a job in real-time mode writes a checkpoint; at least 5.
         letters: Counts the rows that became dead letters (`caraway.topics.DEAD_LETTERS`, which must exist).
+        trigger: How to drive it; by its mode if that isn't said.
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
     forget_unfinished(checkpoint)
+    trigger = trigger or trigger_of(plan.mode)
     writer = (
-        compile_job(session, plan, bootstrap_servers, letters)
+        compile_job(session, plan, bootstrap_servers, letters, trigger)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -72,25 +94,17 @@ def start_job(
         .option("checkpointLocation", str(checkpoint))
         .outputMode("update")
     )
-    match plan.mode:
-        case JobMode.REAL_TIME:
+    match trigger:
+        case Trigger.REAL_TIME:
             # PySpark's own overloads don't know this argument yet.
             return writer.trigger(realTime=f"{checkpoint_interval_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]
-        case JobMode.MICRO_BATCH:
+        case Trigger.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
+        case Trigger.BACKLOG:
+            return writer.trigger(availableNow=True).start()
 
 
-def forget_unfinished(checkpoint: Path) -> None:
-    """Remove a checkpoint in which no batch was ever committed.
-
-    A kill in the middle of the first commit leaves a temporary file, on which Spark refuses to start ever again
-    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). Nothing is lost: the job begins at the beginning, as it did then.
-    """
-    if checkpoint.exists() and not any(file.name.isdigit() for file in checkpoint.glob("commits/*")):
-        shutil.rmtree(checkpoint)
-
-
-def _read(session: SparkSession, topics: Sequence[str], mode: JobMode, bootstrap_servers: str) -> DataFrame:
+def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -99,6 +113,6 @@ def _read(session: SparkSession, topics: Sequence[str], mode: JobMode, bootstrap
         # Kafka has dropped what a job has not read yet: going on would be a silent gap.
         .option("failOnDataLoss", "true")
     )
-    if mode is JobMode.MICRO_BATCH:
+    if trigger is not Trigger.REAL_TIME:
         reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
     return reader.load()

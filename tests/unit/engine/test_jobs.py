@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from caraway.engine.jobs import FIRST_BACKOFF_SECONDS, LAST_BACKOFF_SECONDS, RECOVERED_SECONDS, Jobs, State, brief
+from caraway.engine.phases import Phase
 from caraway.engine.spark_runtime import staggered
 from caraway.graph.operators import Input
 from caraway.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
@@ -25,12 +26,17 @@ class AtOnce(Executor):
 
 
 class FakeQuery:
-    def __init__(self) -> None:
+    def __init__(self, phase: Phase) -> None:
+        self.phase = phase
         self.error: str | None = None
+        self.over = False
         self.stopped = False
 
     def failure(self) -> str | None:
         return self.error
+
+    def is_over(self) -> bool:
+        return self.over
 
     def progress(self) -> Mapping[str, object]:
         return {"rows": 3}
@@ -43,11 +49,14 @@ class FakeRuntime:
     def __init__(self) -> None:
         self.queries: list[FakeQuery] = []
         self.refusal: Exception | None = None
+        self.next_phase = Phase.LIVE
+        self.came_from: list[Phase | None] = []
 
-    def start(self, plan: JobPlan) -> FakeQuery:
+    def start(self, plan: JobPlan, was: Phase | None = None) -> FakeQuery:
         if self.refusal is not None:
             raise self.refusal
-        self.queries.append(FakeQuery())
+        self.came_from.append(was)
+        self.queries.append(FakeQuery(self.next_phase))
         return self.queries[-1]
 
 
@@ -149,6 +158,44 @@ def test_stop_all_ends_every_query(rig: Rig) -> None:
     rig.state(plan("a"), plan("b"))
     assert all(future.done() for future in rig.jobs.stop_all())
     assert all(query.stopped for query in rig.runtime.queries)
+
+
+def test_a_job_whose_backlog_is_done_goes_on_live_and_runs_all_the_time(rig: Rig) -> None:
+    rig.runtime.next_phase = Phase.BACKFILL
+    rig.state(plan("a"))
+    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    backfill = rig.runtime.queries[0]
+    backfill.over = True
+    rig.runtime.next_phase = Phase.LIVE
+    states = [rig.state(plan("a")) for _ in range(3)]
+    assert states == [{"a": State.RUNNING}] * 3
+    assert backfill.stopped, "two queries on one checkpoint"
+    assert [query.phase for query in rig.runtime.queries] == [Phase.BACKFILL, Phase.LIVE]
+    assert rig.runtime.came_from == [None, Phase.BACKFILL]
+    assert rig.jobs.reconcile([plan("a")])["a"].attempts == 1
+
+
+def test_a_job_that_fails_between_its_phases_is_started_anew(rig: Rig) -> None:
+    rig.state(plan("a"))
+    rig.state(plan("a"))
+    rig.runtime.queries[0].over = True
+    rig.runtime.refusal = OSError("no broker")
+    rig.state(plan("a"))
+    assert rig.state(plan("a")) == {"a": State.FAILING}
+    rig.runtime.refusal = None
+    rig.now += FIRST_BACKOFF_SECONDS
+    rig.state(plan("a"))
+    assert rig.state(plan("a")) == {"a": State.RUNNING}
+    assert rig.runtime.came_from == [None, None]
+
+
+def test_a_job_that_is_dropped_between_its_phases_is_stopped(rig: Rig) -> None:
+    rig.state(plan("a"))
+    rig.state(plan("a"))
+    rig.runtime.queries[0].over = True
+    rig.state(plan("a"))
+    assert rig.state() == {"a": State.STOPPED}
+    assert [query.stopped for query in rig.runtime.queries] == [True, True]
 
 
 def test_brief_keeps_what_tells_something() -> None:

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from caraway.spark.jobs import forget_unfinished
+from caraway.spark.checkpoints import Position, forget_unfinished, position_of
 
 
 def test_a_checkpoint_that_was_cut_short_in_its_first_commit_is_removed(tmp_path: Path) -> None:
@@ -29,3 +29,22 @@ def test_a_job_without_a_checkpoint_has_none_to_remove(tmp_path: Path) -> None:
     forget_unfinished(tmp_path / "job")
 
     assert not (tmp_path / "job").exists()
+
+
+def write_batch(checkpoint: Path, number: int, offset: int, *, committed: bool) -> None:
+    for folder in ("offsets", "commits"):
+        (checkpoint / folder).mkdir(parents=True, exist_ok=True)
+    source = f'{{"orders":{{"1":{offset},"0":7}},"prices":{{"0":3}}}}'
+    (checkpoint / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source}')
+    if committed:
+        (checkpoint / "commits" / str(number)).write_text("v1\n{}")
+
+
+def test_a_position_is_that_of_the_last_commit(tmp_path: Path) -> None:
+    assert position_of(tmp_path) == Position(offsets={}, unfinished=False)
+    write_batch(tmp_path, 9, 50, committed=True)
+    write_batch(tmp_path, 10, 60, committed=True)
+    settled = {"orders": {1: 60, 0: 7}, "prices": {0: 3}}
+    assert position_of(tmp_path) == Position(offsets=settled, unfinished=False)
+    write_batch(tmp_path, 11, 70, committed=False)
+    assert position_of(tmp_path) == Position(offsets=settled, unfinished=True)

@@ -1,0 +1,51 @@
+"""How far the topics reach."""
+
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from caraway.errors import UnavailableError
+from caraway.topics.connection import client_config, kafka_logger
+
+ANSWER_TIMEOUT_S = 10.0
+
+# Of each topic the offset of each partition.
+Offsets = Mapping[str, Mapping[int, int]]
+
+
+class TopicEnds:
+    """Asks the broker where topics begin and end. Not thread safe."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Talk to the broker "host:port"; it is connected to when first asked."""
+        self._bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+
+    def ends(self, names: Iterable[str]) -> Offsets:
+        """Return the offset that the next record of each partition will have; topics that don't exist are left out.
+
+        Raises:
+            UnavailableError: The broker doesn't answer.
+        """
+        return self._ask(names, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def beginnings(self, names: Iterable[str]) -> Offsets:
+        """Return the offset of the oldest record of each partition; otherwise like `ends`."""
+        return self._ask(names, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _ask(self, names: Iterable[str], spec: OffsetSpec) -> Offsets:
+        wanted = set(names)
+        if not wanted:
+            return {}
+        try:
+            known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
+            asked = {TopicPartition(name, p): spec for name in wanted & known.keys() for p in known[name].partitions}
+            if not asked:
+                return {}
+            found: dict[str, dict[int, int]] = {}
+            for place, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
+                found.setdefault(place.topic, {})[place.partition] = future.result().offset
+        except KafkaException as error:
+            raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
+        return found

@@ -1,0 +1,67 @@
+"""How far jobs are behind, against a plain count of what came in when."""
+
+from collections.abc import Iterable, Mapping
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caraway.engine.lag import Lag, Tide, records_between
+from caraway.engine.observer import Observer
+from tests.effort import examples
+
+amounts = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12)
+
+
+def test_records_are_counted_from_the_beginning_of_a_partition_that_is_new() -> None:
+    start = {"a": {0: 5}}
+    end = {"a": {0: 9, 1: 10}, "b": {0: 4}}
+    assert records_between(start, end, {"a": {0: 0, 1: 3}, "b": {0: 1}}) == 4 + 7 + 3
+
+
+@given(amounts, st.integers(0, 130))
+@settings(max_examples=examples(200))
+def test_lag_is_what_came_before_the_last_look_but_one_and_is_not_done(
+    amounts: list[tuple[int, int]], done: int
+) -> None:
+    tide = Tide(100)
+    came: list[int] = []
+    a = b = 0
+    for at, (more_a, more_b) in enumerate(amounts):
+        a, b = a + more_a, b + more_b
+        came += [at] * (more_a + more_b)
+        tide.rise(at, {"a": {0: a}, "b": {1: b}, "other": {0: 1000}})
+    now = len(amounts) - 1
+    waiting = [at for at in came[done:] if at < now]
+    lag = tide.lag(["a", "b"], done)
+    assert lag is not None
+    assert lag.records == len(waiting)
+    # A record is known to have come after the look before the one that saw it.
+    assert lag.seconds == (now - max(0, waiting[0] - 1) if waiting else 0)
+
+
+def test_nothing_is_known_before_the_first_look_at_all_topics() -> None:
+    tide = Tide(10)
+    assert tide.lag(["a"], 0) is None
+    tide.rise(1.0, {"b": {0: 3}})
+    assert tide.lag(["a"], 0) is None
+    tide.rise(2.0, {"a": {0: 3}})
+    assert tide.lag(["a"], 0) == Lag(records=3, seconds=0.0)
+
+
+def test_the_observer_asks_for_what_it_watches() -> None:
+    ends = {"a": {0: 7, 1: 3}, "b": {0: 1}}
+    asked: list[set[str]] = []
+
+    def ends_of(names: Iterable[str]) -> Mapping[str, Mapping[int, int]]:
+        asked.append({*names})
+        return {name: ends[name] for name in names}
+
+    observer = Observer(ends_of, lambda: {"run": 4}, clock=lambda: 5.0)
+    observer.watch(["a"])
+    observer.look()
+    observer.watch(["b"])
+    observer.look()
+    assert asked == [{"a"}, {"a", "b"}]
+    assert observer.rows("run") == 4
+    assert observer.rows("another") == 0
+    assert observer.lag(["a"], 6) == Lag(records=4, seconds=0.0)
