@@ -175,7 +175,13 @@ def _labelled(plan: GraphPlan, label: str) -> GraphPlan:
             for job in plan.jobs
         ),
         indexes=tuple(
-            replace(index, topic=f"{index.topic}.{label}", asset=_asset(index.asset, label)) for index in plan.indexes
+            replace(
+                index,
+                topic=f"{index.topic}.{label}",
+                asset=_asset(index.asset, label),
+                emits=None if index.emits is None else topic(index.emits),
+            )
+            for index in plan.indexes
         ),
     )
 

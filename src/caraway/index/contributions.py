@@ -1,20 +1,23 @@
 """Contributions to aggregates on their way into the index."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
+from caraway.graph.windows import SessionWindow
 from caraway.index.delivery import Applied, Delivered
 from caraway.index.frontier import Frontier
 from caraway.index.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, check_key, key_prefix, pack_u64
 from caraway.index.layout import Contribution, Layout
 from caraway.index.partials import HAS_ENDED
-from caraway.index.places import Places, Standing, is_end
+from caraway.index.places import Movement, Places, Standing, is_end
 from caraway.index.pyramid import Pyramid, TileCache
+from caraway.index.sessions import Sessions
 from caraway.index.spans import has_frontier
 from caraway.index.store import IndexStore
+from caraway.index.turns import Lived, Stretch, Turns
 from caraway.plan.model import IndexPlan
 from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id
 
@@ -41,6 +44,8 @@ class ContributionFeed:
         self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
         self._places = Places(plan, store) if plan.revised else None
         self._frontier = Frontier(plan.asset, store) if has_frontier(plan) else None
+        self._sessions = Sessions(plan.window, store) if isinstance(plan.window, SessionWindow) else None
+        self._turns = Turns(plan, store) if plan.emits is not None else None
         names = [column.name for column in plan.schema.columns]
         self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
@@ -75,6 +80,7 @@ class ContributionFeed:
         roots = self._tiles.load_many(self._layout, root_keys)
         self._drop_known(prefixes, [root.high for root in roots], list(keys.values()))
         written = 0
+        changed: dict[bytes, _KeyChange] = {}
         for prefix, root_key, root, items in zip(prefixes, root_keys, roots, keys.values(), strict=True):
             if not items:
                 continue
@@ -89,8 +95,14 @@ class ContributionFeed:
             self._pyramid.change(prefix, root, added, (), touched)
             self._tiles.save(root_key, root)
             written += len(items)
+            changed[prefix] = _KeyChange(touched=touched, added=added)
         if self._frontier is not None:
             self._frontier.advance(delivered, batch)
+        if self._sessions is not None:
+            self._change_sessions(self._sessions, changed, batch)
+        elif self._turns is not None:
+            came = [(p, None, (time_us, None), False) for p, c in changed.items() for time_us, _, _ in c.added]
+            self._turns.move(came, batch)
         return written
 
     def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
@@ -137,7 +149,20 @@ class ContributionFeed:
             self._tiles.save(root_key, root)
         if self._frontier is not None:
             self._frontier.move(movements, batch)
+        if self._sessions is not None:
+            self._change_sessions(self._sessions, changes, batch)
+        elif self._turns is not None:
+            self._turns.move([change for move in movements for change in _turning(move)], batch)
         return len(movements)
+
+    def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
+        """Note what contributions of groups do to their sessions."""
+        stale: dict[bytes, list[Stretch]] = {}
+        for prefix, change in changes.items():
+            added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
+            stale[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
+        if self._turns is not None:
+            self._turns.make_stale(stale, batch)
 
     def _contribution(self, standing: Standing, value: bytes | None) -> Contribution:
         """Read a contribution that was accepted before."""
@@ -156,3 +181,15 @@ class ContributionFeed:
         if not isinstance(time_us, int):
             raise InvalidInputError(f"the time stamp is {time_us!r}, which is no instant")
         return pack_u64(time_us + SIGN)
+
+
+def _turning(move: Movement) -> Iterator[tuple[bytes, Lived | None, Lived | None, bool]]:
+    """Tell how a contribution counted in its group, and how it counts now."""
+    old, new = move.old, move.new
+    if old is not None and new is not None and old.prefix == new.prefix:
+        yield old.prefix, old.life, new.life, move.old_value == move.new_value
+        return
+    if old is not None:
+        yield old.prefix, old.life, None, False
+    if new is not None:
+        yield new.prefix, None, new.life, False

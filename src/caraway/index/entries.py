@@ -45,11 +45,11 @@ class Ended(NamedTuple):
 class KeyEntries:
     """Reads the entries of a key through an iterator, which it moves."""
 
-    __slots__ = ("_iterator", "_prefix", "_shape")
+    __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
 
     def __init__(self, shape: Shape, iterator: RdictIter, prefix: bytes) -> None:
         self._shape = shape
-        self._iterator = iterator
+        self.iterator = self._iterator = iterator
         self._prefix = prefix
 
     def root(self) -> list[Any] | None:

@@ -14,12 +14,21 @@ ROOT = b"\x0e"
 RAW = b"\x10"
 ENDED = b"\x11"
 NEVER = b"\x12"
+SESSION = b"\x13"
+# Of an index that emits rows: the times at which the group changes, and what was emitted for them.
+TURN = b"\x14"
+SENT = b"\x15"
 TILE = 0x20
 
-# The length of a key is two bytes; the greatest ones mark the places of the ids, and the times of contributions.
+# The length of a key is two bytes; the greatest ones mark entries of the whole asset: the places of the ids, the times
+# of contributions; and of an index that emits rows: the turns of all groups in order of time, the spans of time for
+# which groups are to be looked at, the records to be written.
 PLACES = b"\xff\xff"
 TIMES = b"\xff\xfe"
-MAX_KEY_BYTES = 0xFFFD
+TURNS = b"\xff\xfd"
+STALE = b"\xff\xfc"
+OUTBOX = b"\xff\xfb"
+MAX_KEY_BYTES = 0xFFFA
 
 # Entries of the database itself lie behind no asset: an asset is the head of a hash, all of whose bytes are never zero.
 META = bytes(ASSET_BYTES)
@@ -91,6 +100,11 @@ def times_key(asset: bytes, time_us: int, record_id: bytes) -> bytes:
 def frontier_key(asset: bytes) -> bytes:
     """Return where the greatest time of an asset is kept."""
     return META + b"frontier" + asset
+
+
+def emission_key(asset: bytes) -> bytes:
+    """Return where it is kept how far an asset has emitted."""
+    return META + b"emitted-" + asset
 
 
 def offset_key(asset: bytes, partition: int) -> bytes:

@@ -53,7 +53,8 @@ _DECODE = msgspec.msgpack.Decoder(Place).decode
 class Standing:
     """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
 
-    `reaches_us` is the time that a contribution takes the frontier to: its own or that of its end.
+    `reaches_us` is the time that a contribution takes the frontier to: its own or that of its end. `life` is the time
+    of a contribution that is or was in a window, and when it was taken back, if so.
     """
 
     record_id: bytes
@@ -61,6 +62,7 @@ class Standing:
     kind: bytes
     entry: bytes
     reaches_us: int | None = None
+    life: tuple[int, int | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +152,8 @@ class Places:
         prefix, order = key_prefix(self._asset, place.key), place.rank + record_id
         end = places.get(record_id[:-1] + END_SUFFIX) if self._is_paired(record_id) else None
         if end is None or end.op != DELETE:
-            return Standing(record_id, prefix, RAW, timed_key(prefix + RAW, place.time, order), place.time)
+            entry = timed_key(prefix + RAW, place.time, order)
+            return Standing(record_id, prefix, RAW, entry, place.time, (place.time, None))
         # A version that is replaced at its own time never was.
         begin_us = unpack_u64(place.rank, 0)[0] - SIGN if self._along else place.time
         if end.time <= begin_us:
@@ -158,7 +161,8 @@ class Places:
         else:
             kind = ENDED if ever_counts(self._windows, place.time, end.time) else NEVER
             reaches_us = place.time if self._along else end.time
-        return Standing(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us)
+        lived = (place.time, end.time) if kind == ENDED else None
+        return Standing(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us, lived)
 
 
 def is_end(record_id: bytes) -> bool:

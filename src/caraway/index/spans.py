@@ -23,7 +23,7 @@ def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
 
 def has_frontier(plan: IndexPlan) -> bool:
     """Tell whether windows close by event time."""
-    return plan.window is not None or any(isinstance(window, HoppingWindow) for window in own_windows(plan))
+    return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
 def span_at(window: OwnWindow, at_us: int, frontier_us: int | None) -> Span:

@@ -20,7 +20,7 @@ from rocksdict import (
 
 from caraway.errors import ConflictError, UnavailableError
 from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.keys import META, after, frontier_key, offset_key
+from caraway.index.keys import META, after, emission_key, frontier_key, offset_key
 
 LOGGER = logging.getLogger(__name__)
 
@@ -108,6 +108,10 @@ class IndexStore:
         """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
         self.db.write(batch)
 
+    def sync(self) -> None:
+        """Let all that was written survive the loss of power too."""
+        self.db.flush_wal(sync=True)
+
     def offsets(self, asset: bytes) -> dict[int, int]:
         """Return the next offset of each partition of the asset's topic; partitions never read are missing."""
         prefix = offset_key(asset, 0)[:-4]
@@ -129,6 +133,7 @@ class IndexStore:
         prefix = offset_key(asset, 0)[:-4]
         batch.delete_range(prefix, after(prefix))
         batch.delete(frontier_key(asset))
+        batch.delete(emission_key(asset))
         self.write(batch)
 
     def size_bytes(self) -> int:

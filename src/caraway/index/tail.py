@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as KafkaMessage
 
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.delivery import Applied
+from caraway.index.emission import Emission, Send
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.writer import IndexWriter, Message
 from caraway.plan.model import IndexPlan
@@ -37,6 +38,7 @@ class Subscription:
     unchanged: int = 0
     refused: int = 0
     newest_ingested_us: int = 0
+    emitted: int = 0
 
     def count(self, applied: Applied) -> None:
         """Add what became of a batch."""
@@ -58,6 +60,7 @@ class Tail:
         name: str,
         bootstrap_servers: str,
         store: IndexStore,
+        send: Send,
         *,
         when_level: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
@@ -66,6 +69,8 @@ class Tail:
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._writer = IndexWriter(store)
+        self._send = send
+        self._emissions: dict[bytes, Emission] = {}
         self._when_level = when_level
         self._when_behind = when_behind
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
@@ -120,6 +125,7 @@ class Tail:
 
     def adopt(self, subscription: Subscription) -> bool:
         """Go on with a subscription of another tail, unless it still needs records read here. Own thread only."""
+        self._emissions.pop(subscription.plan.asset, None)
         positions = self._positions.get(subscription.plan.topic)
         if positions is None:
             return self.add(subscription)
@@ -210,6 +216,9 @@ class Tail:
 
     def _join(self, subscription: Subscription) -> None:
         """Read a topic for an index from where that stands."""
+        self._emissions.pop(subscription.plan.asset, None)
+        # What it was about to send when it ended.
+        self._emit(subscription)
         topic = subscription.plan.topic
         reading = self._positions.get(topic)
         if reading is not None:
@@ -311,8 +320,33 @@ class Tail:
                 self._stopping.wait(RETRY_S)
         else:
             return
+        self._emit(subscription)
         for _, _, partition, offset in messages:
             subscription.next[partition] = offset + 1
+
+    def _emit(self, subscription: Subscription) -> None:
+        """Write the rows that changed, if others read them; go on trying while the broker or the database refuses."""
+        plan = subscription.plan
+        if plan.emits is None:
+            return
+        emission = self._emissions.get(plan.asset)
+        if emission is None:
+            emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
+        while not self._stopping.is_set():
+            try:
+                subscription.emitted += emission.run(self._send, ingested_us=subscription.newest_ingested_us)
+            except UnavailableError as error:
+                LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
+            except Exception as error:
+                if is_damage(error):
+                    self._store.mark_damaged(str(error))
+                    raise
+                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                    raise
+                LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
+            else:
+                return
+            self._stopping.wait(RETRY_S)
 
     def _apply_singly(self, subscription: Subscription, messages: list[Message]) -> None:
         for message in messages:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from caraway.index.outlet import Outlet
 from caraway.index.store import IndexStore
 from caraway.index.tail import Subscription, Tail
 from caraway.plan.model import IndexPlan
@@ -32,6 +33,7 @@ class IndexStatus:
     unchanged: int
     refused: int
     newest_ingested_us: int
+    emitted: int
 
 
 class IndexWorker:
@@ -47,8 +49,9 @@ class IndexWorker:
         self._store = store
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        self._behind = Tail("behind", bootstrap_servers, store, when_level=self._take_over)
-        self._live = Tail("live", bootstrap_servers, store, when_behind=self._leave_behind)
+        self._outlet = Outlet(bootstrap_servers)
+        self._behind = Tail("behind", bootstrap_servers, store, self._outlet.send, when_level=self._take_over)
+        self._live = Tail("live", bootstrap_servers, store, self._outlet.send, when_behind=self._leave_behind)
 
     def start(self) -> None:
         """Start to follow the topics."""
@@ -59,6 +62,7 @@ class IndexWorker:
         """End after the batches in hand. What is applied is durable; the rest is read again next time."""
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
+        self._outlet.close()
 
     def is_alive(self) -> bool:
         """Tell whether the topics are followed: not before the start, nor when only a new start can help."""
@@ -91,6 +95,7 @@ class IndexWorker:
                     "unchanged": index.unchanged,
                     "refused": index.refused,
                     "newest_ingested_us": index.newest_ingested_us,
+                    "emitted": index.emitted,
                 }
                 for index in self.positions()
             ],
@@ -143,4 +148,5 @@ def _status(tail: Tail, subscription: Subscription, *, following: bool) -> Index
         unchanged=subscription.unchanged,
         refused=subscription.refused,
         newest_ingested_us=subscription.newest_ingested_us,
+        emitted=subscription.emitted,
     )

@@ -11,7 +11,7 @@ from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import AggregateSpec, Operator
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.sources import SourceSpec
-from caraway.graph.windows import HoppingWindow
+from caraway.graph.windows import HoppingWindow, SessionWindow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +75,7 @@ class IndexPlan:
 
     Of an aggregation: `window` is that of the groupby, if it has one; then the dataset has the key `window` beyond
     those of the records. `along` tells that the time of a record is that of a column; its row has the time stamp too.
+    `emits` is the topic to which the index writes the dataset's rows, for jobs that read them.
     """
 
     dataset: str
@@ -85,8 +86,9 @@ class IndexPlan:
     revised: bool
     aggregates: tuple[AggregateSpec, ...]
     fields: tuple[Column, ...]
-    window: HoppingWindow | None = None
+    window: HoppingWindow | SessionWindow | None = None
     along: bool = False
+    emits: TopicPlan | None = None
 
     @property
     def keys(self) -> tuple[Column, ...]:

@@ -7,10 +7,11 @@ of everything before it. The same definition therefore finds its data again, a c
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
 
+from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
@@ -21,8 +22,8 @@ from caraway.graph.source_checks import check_systems, supported_cdc
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read, parents
-from caraway.graph.windows import HoppingWindow
-from caraway.plan.limits import require_streamable
+from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
+from caraway.plan.lowering import lowered
 from caraway.plan.model import (
     Column,
     GraphPlan,
@@ -44,12 +45,23 @@ MAX_DATASET_NAME = 200
 
 @dataclass(frozen=True)
 class _Planned:
-    """A dataset with what its descendants need to know of it."""
+    """A dataset with what its descendants need to know of it.
+
+    Its job writes `topic`. Of an aggregate `rows` is the topic of its rows, which an index writes if anyone reads them;
+    these may be later than contributions by `reach_us`.
+    """
 
     spec: DatasetSpec
     content: bytes
     topic: TopicPlan
     horizon_us: int
+    rows: TopicPlan | None = None
+    reach_us: int = 0
+
+    @property
+    def read(self) -> TopicPlan:
+        """The topic that jobs read."""
+        return self.rows or self.topic
 
     @cached_property
     def label(self) -> str:
@@ -61,15 +73,18 @@ def plan_graph(graph: Graph) -> GraphPlan:
     """Plan all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
     check_systems(graph)
     _refuse_sinks(graph)
-    specs = {spec.name: spec for spec in graph.datasets}
+    declared = {spec.name: spec for spec in graph.datasets}
+    specs = {made.name: made for spec in graph.datasets for made in lowered(spec, declared)}
     planned: dict[str, _Planned] = {}
     for name in _order(specs):
         planned[name] = _plan_dataset(specs[name], specs, planned)
-    in_order = [planned[spec.name] for spec in graph.datasets]
+    in_order = [planned[name] for name in specs]
+    read = {name for spec in specs.values() if (p := _pipeline(spec)) is not None for name in datasets_read(p.operator)}
+    emitted = [(p, p.rows) for p in in_order if p.rows is not None and p.spec.name in read]
     return GraphPlan(
-        topics=tuple(p.topic for p in in_order),
+        topics=(*(p.topic for p in in_order), *(rows for _, rows in emitted)),
         jobs=tuple(_job(p, pipeline, planned) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
-        indexes=tuple(_index(p) for p in in_order if _is_indexed(p.spec)),
+        indexes=(*(_index(p) for p in in_order if _is_indexed(p.spec)), *(_emitting(p, rows) for p, rows in emitted)),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
     )
 
@@ -139,17 +154,16 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
     if pipeline is None:
         content = _digest(dataset_fingerprint(spec))
         kind = TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS
-        schema = _record_schema(spec, spec.keys, {f.name: f.dtype for f in spec.fields if not f.timestamp})
+        schema = _row_schema(spec)
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
     else:
-        require_streamable(spec, pipeline, specs)
         inputs = [planned[name] for name in datasets_read(pipeline.operator)]
         content = _digest(dataset_fingerprint(spec), *(given.content for given in inputs))
         kind, schema = _output(spec, pipeline.operator, specs)
-        disorder = max(given.topic.disorder_us for given in inputs)
-        revised = _revises(pipeline.operator, specs) or any(given.topic.revised for given in inputs)
-        horizon = max(given.horizon_us for given in inputs)
+        disorder = max(given.read.disorder_us for given in inputs)
+        revised = _revises(pipeline.operator, specs) or any(given.read.revised for given in inputs)
+        horizon = max(given.horizon_us + given.reach_us for given in inputs)
     topic = TopicPlan(
         dataset=spec.name,
         name=f"caraway.{_safe(spec.name)}.{content.hex()[:NAME_DIGITS]}",
@@ -158,7 +172,38 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder_us=disorder,
         revised=revised,
     )
-    return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
+    operator = pipeline.operator if pipeline else None
+    if not isinstance(operator, Aggregate):
+        return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon)
+    rows = TopicPlan(
+        dataset=spec.name,
+        name=f"{topic.name}.rows",
+        kind=TopicKind.VERSIONS,
+        schema=_row_schema(spec),
+        disorder_us=disorder,
+        revised=True,
+    )
+    reach = _reach_us(operator)
+    return _Planned(spec=spec, content=content, topic=topic, horizon_us=horizon, rows=rows, reach_us=reach)
+
+
+def _reach_us(operator: Aggregate) -> int:
+    """Return how far a row of an aggregate may lie behind the newest one, beyond how late contributions are.
+
+    Rows of continuous windows are there as soon as it is known when they will leave; those of buckets wait.
+    """
+    reach = 0
+    for window in (operator.window, *(aggregate.window for aggregate in operator.aggregates)):
+        match window:
+            case ContinuousWindow(length_us=int(length_us)):
+                reach = max(reach, length_us + US_PER_SECOND)
+            case HoppingWindow():
+                reach = max(reach, window.lookback_us + window.stride_us)
+            case SessionWindow():
+                reach = max(reach, window.gap_us)
+            case _:
+                pass
+    return reach
 
 
 def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]) -> tuple[TopicKind, RecordSchema]:
@@ -171,8 +216,7 @@ def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSp
             # The record's time is that of the column; the time stamp ranks rows of equal times.
             types[before.timestamp] = DATETIME
         return TopicKind.CONTRIBUTIONS, _record_schema(spec, operator.keys, types)
-    types = {f.name: f.dtype for f in spec.fields if not f.timestamp}
-    return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _record_schema(spec, spec.keys, types)
+    return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _row_schema(spec)
 
 
 def _type_in(schema: Schema, name: str) -> DataType:
@@ -197,7 +241,7 @@ def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Plann
         dataset=planned.spec.name,
         pipeline=pipeline.name,
         operator=pipeline.operator,
-        inputs=tuple(by_name[name].topic for name in datasets_read(pipeline.operator)),
+        inputs=tuple(by_name[name].read for name in datasets_read(pipeline.operator)),
         output=planned.topic,
         mode=mode,
         mode_reason=reason,
@@ -222,8 +266,18 @@ def _index(planned: _Planned) -> IndexPlan:
         revised=planned.topic.revised,
         aggregates=() if aggregate is None else aggregate.aggregates,
         fields=_fields(planned.spec),
-        window=aggregate.window if aggregate is not None and isinstance(aggregate.window, HoppingWindow) else None,
+        window=aggregate.window if aggregate is not None else None,
         along=aggregate is not None and aggregate.along is not None,
+    )
+
+
+def _emitting(planned: _Planned, rows: TopicPlan) -> IndexPlan:
+    """Plan the index that writes the rows of an aggregate.
+
+    It is another one than that which answers queries: it begins with the first job that reads the rows.
+    """
+    return replace(
+        _index(planned), dataset=f"{planned.spec.name}/rows", asset=_digest(b"rows", planned.content)[:8], emits=rows
     )
 
 
@@ -231,6 +285,11 @@ def _fields(spec: DatasetSpec) -> tuple[Column, ...]:
     """Give the dataset's columns: keys, values, time stamp."""
     ranked = sorted(spec.fields, key=lambda f: (not f.key, f.timestamp))
     return tuple(Column(name=f.name, dtype=f.dtype) for f in ranked)
+
+
+def _row_schema(spec: DatasetSpec) -> RecordSchema:
+    """Give the schema of a dataset's own rows."""
+    return _record_schema(spec, spec.keys, {f.name: f.dtype for f in spec.fields if not f.timestamp})
 
 
 def _record_schema(spec: DatasetSpec, keys: tuple[str, ...], types: Mapping[str, DataType]) -> RecordSchema:

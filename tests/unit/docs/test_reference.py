@@ -22,7 +22,6 @@ from caraway.datasets.nodes import Node
 from caraway.dtypes import windows
 from caraway.featuresets import extractor, feature
 from caraway.lib import bucketize, expectations, meta
-from caraway.plan.limits import UNSUPPORTED
 from tests.markdown import DOCS, blocks, dead_links, linked_files, run_page
 
 REFERENCE = DOCS / "reference"
@@ -65,15 +64,6 @@ def test_every_operator_has_a_page() -> None:
     }
     assert len(steps) > 10
     assert {"union" if name == "__add__" else name for name in steps - {"add_step"}} == _names("operators")
-
-
-def test_the_pages_tell_what_the_streaming_engine_leaves_out() -> None:
-    told = {
-        page.stem
-        for page in (REFERENCE / "operators").glob("*.md")
-        if "the streaming engine doesn't run it yet" in page.read_text(encoding="utf-8")
-    }
-    assert told == {name for name in UNSUPPORTED.values() if "function" not in name}
 
 
 def _public_subclasses(of: type, package: object) -> set[str]:

@@ -365,7 +365,8 @@ def test_buckets_of_keys_wait_for_the_lookback() -> None:
     engine = engine_of(counted, Events=[row("a", 1, 3), row("c", 1, 12), row("b", 1, 24)])
     assert windows_of(engine.rows("Out"), "n") == [(0, 10, 1)]
     engine.append("Events", [row("b", 1, 25)])
-    assert windows_of(engine.rows("Out"), "k", "n") == [(0, 10, "a", 1), (10, 20, "c", 1), (10, 20, "a", 0)]
+    # Of rows of one time the one with the greater key comes last, as on topics.
+    assert windows_of(engine.rows("Out"), "k", "n") == [(0, 10, "a", 1), (10, 20, "a", 0), (10, 20, "c", 1)]
 
 
 @pytest.mark.spec("datasets:8.1:Session(g)", "datasets:10:groupby(window).aggregate")

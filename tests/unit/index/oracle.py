@@ -10,7 +10,7 @@ from caraway.engine_local import LocalEngine
 from caraway.engine_local.changes import Change
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
-from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index.writer import Message
 from caraway.plan import plan_graph
 from caraway.plan.model import IndexPlan
@@ -99,7 +99,7 @@ def case(
     *,
     keyed: bool = False,
     along: bool = False,
-    groupby: HoppingWindow | None = None,
+    groupby: HoppingWindow | SessionWindow | None = None,
     bare: bool = False,
 ) -> Case:
     """Make a case whose aggregates are all functions over all windows."""

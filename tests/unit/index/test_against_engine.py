@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from caraway.graph.operators import AggregateFunction
-from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.geometry import Geometry
 from caraway.plan.model import RecordSchema
@@ -23,6 +23,7 @@ TUMBLING = HoppingWindow(length_us=3 * SECOND, stride_us=3 * SECOND)
 HOPPING = HoppingWindow(length_us=7 * SECOND, stride_us=3 * SECOND)
 FOREVER_HOPPING = HoppingWindow(length_us=None, stride_us=4 * SECOND)
 DISCRETE = (TUMBLING, HOPPING, FOREVER_HOPPING)
+SESSION = SessionWindow(gap_us=2 * SECOND)
 LATE = tuple(HoppingWindow(length_us=w.length_us, stride_us=w.stride_us, lookback_us=4 * SECOND) for w in DISCRETE)
 
 CASES = [
@@ -39,6 +40,8 @@ CASES = [
     case("hopping windows as keys", (None,), groupby=HOPPING),
     case("windows as keys, with a lookback", (None,), groupby=LATE[1]),
     case("windows alone", (), groupby=HOPPING, bare=True),
+    case("sessions as keys", (None,), groupby=SESSION),
+    case("sessions alone", (), groupby=SESSION, bare=True),
 ]
 # Deep pyramids of few contributions; with few distinct values to a tile, or all.
 EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
@@ -100,9 +103,16 @@ def times(job: Job, rng: random.Random) -> list[int]:
 
 def compare(found: Case, job: Job, reader: IndexReader, ats: Sequence[int], *, exact: bool) -> None:
     keys: list[tuple[object, ...]] = [("a",), ("b",), ("never",)]
-    if (window := found.plan.window) is not None and window.length_us is not None:
-        ends = [window.length_us + n * window.stride_us for n in range(-4, 10)]
-        keys = [(*key, [end - window.length_us, end]) for key in keys for end in (*ends, 5)]
+    match found.plan.window:
+        case HoppingWindow(length_us=int(length_us), stride_us=stride_us):
+            ends = [length_us + n * stride_us for n in range(-4, 10)]
+            keys = [(*key, [end - length_us, end]) for key in keys for end in (*ends, 5)]
+        case SessionWindow():
+            bounds: list[Any] = [row["window"] for row in job.engine.rows(found.out.name)]
+            cut = [[begin, begin + SECOND + 1] for begin, _ in bounds]
+            keys = [(*key, window) for key in keys for window in (*bounds, *cut, [SECOND, SECOND + 1], [1, 2])]
+        case _:
+            pass
     schema = RecordSchema(keys=found.plan.keys, columns=found.plan.keys, timestamp="t", fingerprint=0)
     encode = RecordCodec(schema).encode_key
     for at in ats:

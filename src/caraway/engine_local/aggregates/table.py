@@ -5,9 +5,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 from caraway.engine_local.aggregates.functions import Compute, Sample
 from caraway.engine_local.aggregates.windows import Life
 from caraway.engine_local.tables import Key, Relation, Row, Version, key_of, ordered
+
+# Keys as they are on topics, whose bytes settle the order there (docs/records.md).
+_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +59,10 @@ class Aggregated:
     def _relation(self) -> Relation:
         return Relation(self._keys, ordered(self._history()))
 
+    def _in_order(self) -> list[Group]:
+        """Order the groups by the bytes of their keys: of rows of one time the later key counts as the later row."""
+        return sorted(self._groups.values(), key=lambda group: _ENCODE([group.key_row[name] for name in self._keys]))
+
     @property
     def empty(self) -> bool:
         """Tell whether there is no group."""
@@ -89,7 +98,7 @@ class Aggregated:
         return Aggregated(keys, self._timestamp, self._columns, groups)
 
     def _history(self) -> Iterator[Version]:
-        for group in self._groups.values():
+        for group in self._in_order():
             changes = group.changes
             for begin_us, end_us in zip(changes, [*changes[1:], None], strict=True):
                 yield Version(self._row(group, begin_us, begin_us), begin_us, end_us)
