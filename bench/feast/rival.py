@@ -23,7 +23,7 @@ def feast_server(entities: int, features: int) -> Iterator[str]:
 
     The environment is made once, in Caraway's cache folder. The server runs one worker that isn't recycled.
     """
-    binaries = _environment()
+    binaries = environment()
     folder = Path(tempfile.mkdtemp(prefix="feast-"))
     port = _free_port()
     try:
@@ -44,7 +44,7 @@ def feast_server(entities: int, features: int) -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _environment() -> Path:
+def environment() -> Path:
     """Make the environment if it isn't there, and give the folder of its programs."""
     folder = load_settings().cache_dir / f"feast-{VERSION}"
     if not (folder / "bin" / "feast").exists():

@@ -64,9 +64,13 @@ def arrow_type(dtype: DataType) -> pa.DataType:
 
 def arrow_series(values: Sequence[Any], dtype: DataType) -> "pd.Series[Any]":
     """Make a pandas column on Arrow of stored values; None is null."""
+    return pd.Series(pd.arrays.ArrowExtensionArray(arrow_array(values, dtype)))
+
+
+def arrow_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
+    """Make a column of stored values; None is null."""
     show = _shown(base_type(dtype))
-    array = pa.array([None if value is None else show(value) for value in values], type=arrow_type(dtype))
-    return pd.Series(pd.arrays.ArrowExtensionArray(array))
+    return pa.array([None if value is None else show(value) for value in values], type=arrow_type(dtype))
 
 
 def _shown(dtype: DataType) -> Callable[[Any], Any]:

@@ -7,7 +7,7 @@ from caraway.dtypes.series import input_series, result_series
 from caraway.query.batch import Batch, Columns
 from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups
-from caraway.query.executor import Answer, CompiledPlan, QueryEngine, parse_instants
+from caraway.query.executor import Answer, CompiledPlan, QueryEngine, StoredColumns, parse_instants
 from caraway.query.inputs import cast_input
 from caraway.query.model import Instants, Reader
 
@@ -21,6 +21,7 @@ __all__ = [
     "Instants",
     "QueryEngine",
     "Reader",
+    "StoredColumns",
     "cast_input",
     "input_series",
     "parse_instants",

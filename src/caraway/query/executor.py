@@ -42,6 +42,7 @@ from caraway.query.planner import plan_query
 MAX_PLANS = 1_000
 
 Answer = dict[str, list[object]]
+StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
 
 # The conversion of values that are JSON already.
@@ -83,16 +84,24 @@ class CompiledPlan:
             InvalidInputError: The data doesn't fit the inputs, or a feature comes out null that may not be.
             ExtractorError: User code failed.
         """
+        answer = self.columns(data, at)
+        for name, convert, _, _ in self.outputs:
+            if convert is not None:
+                answer[name] = convert(answer[name])
+        return answer
+
+    def columns(self, data: Table, at: Instants | None = None) -> StoredColumns:
+        """Compute the outputs as `run` does, and leave them in stored form."""
         columns, rows = input_columns(self.plan.inputs, data)
         if not isinstance(at, int | None) and len(at) != rows:
             raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
         self.compute(Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None))
-        answer: Answer = {}
-        for name, convert, may_be_null, dtype in self.outputs:
+        answer: StoredColumns = {}
+        for name, _, may_be_null, dtype in self.outputs:
             column = columns[name] if rows else []
             if not may_be_null and None in column:
                 raise _null(name, dtype, column)
-            answer[name] = column if convert is None else convert(column)
+            answer[name] = column
         return answer
 
 

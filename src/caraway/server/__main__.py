@@ -18,7 +18,10 @@ from caraway.server.admin import Admin
 from caraway.server.api import Api
 from caraway.server.app import App
 from caraway.server.deployment import Deployment
+from caraway.server.feast import FeastDoor
 from caraway.server.logs import configure_logging
+from caraway.server.openapi import docs, openapi
+from caraway.server.queries import Queries
 from caraway.server.routes import API, Route, Router
 
 LOG = structlog.get_logger(__name__)
@@ -32,15 +35,19 @@ BACKLOG = 1024
 
 def routes(deployment: Deployment) -> tuple[Route, ...]:
     """Return all routes."""
-    api, admin = Api(deployment), Admin(deployment)
+    queries = Queries()
+    api, admin, feast = Api(deployment, queries), Admin(deployment), FeastDoor(deployment, queries)
     return (
         Route("POST", f"{API}/query", api.query, "extract_features"),
+        Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
         Route("POST", f"{API}/commit", api.commit, "sync"),
         Route("POST", f"{API}/dataset/{{name}}/lookup", api.lookup, "lookup"),
         Route("GET", f"{API}/health", admin.health, "health"),
         Route("GET", f"{API}/status", admin.status, "status"),
         Route("GET", f"{API}/metrics", admin.metrics, "metrics"),
+        Route("GET", f"{API}/openapi.json", openapi, "openapi"),
+        Route("GET", f"{API}/docs", docs, "docs"),
         Route("GET", "/metrics", admin.metrics, "metrics"),
         Route("GET", "/", admin.root, "root"),
     )

@@ -80,5 +80,6 @@ class Admin:
         del request
         deployment = self._deployment
         if deployment.live is not None:
+            metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
             metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index.positions))
         return text_response(generate_latest().decode(), CONTENT_TYPE_LATEST)

@@ -2,9 +2,7 @@
 
 import asyncio
 import hashlib
-import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,28 +14,30 @@ from caraway.errors import CarawayError, InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
 from caraway.ingest.table import json_type, position
-from caraway.query import parse_instants
-from caraway.server import metrics
+from caraway.query import CompiledPlan, StoredColumns, parse_instants
+from caraway.server.arrow import CONTENT_TYPE as ARROW
+from caraway.server.arrow import arrow_response, read_columns
 from caraway.server.deployment import Deployment
-from caraway.server.errors import status_of
-from caraway.server.http import Request, Response, json_response
+from caraway.server.http import Request, Response, json_response, media_type
+from caraway.server.live import Live
+from caraway.server.queries import INLINE_ROWS, Queries, check_rows, count_failure
 
-# A query of so many rows, or one that runs user code, would keep others waiting: it gets a thread.
-INLINE_ROWS = 500
-QUERY_THREADS = 4
+JSON = "application/json"
+# The column of a body in Arrow that holds the instant of each row.
+TIMESTAMPS = "timestamps"
 
 
 class Api:
     """Answers requests for data and definitions."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Serve what `deployment` runs."""
+    def __init__(self, deployment: Deployment, queries: Queries) -> None:
+        """Serve what `deployment` runs, queries through `queries`."""
         self._deployment = deployment
         self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers)
         self._commits = CommitService.connect(
             deployment.postgres_url, deployment.bootstrap_servers, partitions=deployment.partitions
         )
-        self._threads = ThreadPoolExecutor(QUERY_THREADS, thread_name_prefix="query")
+        self._queries = queries
 
     async def commit(self, request: Request) -> Response:
         """`POST /commit`: definitions, as protobuf."""
@@ -72,28 +72,34 @@ class Api:
 
     async def query(self, request: Request) -> Response:
         """`POST /query`: features for rows of inputs."""
+        if media_type(request.headers.get("content-type")) == ARROW:
+            return await self._query_arrow(request)
         live = self._deployment.require_live()
         body = _object(request.json())
         inputs, outputs = _names(body, "inputs"), _names(body, "outputs")
-        workflow = metrics.FEATURE_COUNTS.workflow(_workflow(body))
+        workflow = _workflow(body)
         _check_logging(body)
-        started = time.perf_counter()
-        try:
-            plan = live.queries.plan(inputs, outputs)
-            data = _data(body)
-            timestamps = _timestamps(body)
-            rows = _rows(data)
-            if rows > INLINE_ROWS or plan.runs_user_code:
-                loop = asyncio.get_running_loop()
-                answer = await loop.run_in_executor(self._threads, partial(plan.run, data, timestamps))
-            else:
-                answer = plan.run(data, timestamps)
-        except CarawayError as error:
-            metrics.EXTRACT_ERRORS.labels(workflow, metrics.QUERY_TARGET, status_of(error)).inc()
-            raise
-        metrics.EXTRACT_LATENCY_OF(workflow, metrics.QUERY_TARGET).observe(time.perf_counter() - started)
-        metrics.FEATURE_COUNTS.add(plan.output_names, workflow, rows)
-        return json_response(answer)
+        plan = _planned(live, inputs, outputs, workflow)
+        data, at = _data(body), _timestamps(body)
+        if media_type(request.headers.get("accept")) == ARROW:
+            return _arrow(plan, await self._queries.columns(plan, data, at, workflow))
+        return json_response(await self._queries.answer(plan, data, at, workflow))
+
+    async def _query_arrow(self, request: Request) -> Response:
+        """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
+        live = self._deployment.require_live()
+        wanted = request.parameters()
+        outputs = [name for name in wanted.get("outputs", "").split(",") if name]
+        if not outputs:
+            raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
+        data: dict[str, Any] = dict(read_columns(request.body))
+        at = data.pop(TIMESTAMPS, None)
+        workflow = wanted.get("workflow")
+        plan = _planned(live, list(data), outputs, workflow)
+        instants = None if at is None else parse_instants(at)
+        if media_type(request.headers.get("accept")) == JSON:
+            return json_response(await self._queries.answer(plan, data, instants, workflow))
+        return _arrow(plan, await self._queries.columns(plan, data, instants, workflow))
 
     async def lookup(self, request: Request, dataset: str) -> Response:
         """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
@@ -110,10 +116,23 @@ class Api:
         fields = _names(body, "fields") if body.get("fields") is not None else []
         look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
         if len(keys) > INLINE_ROWS:
-            found, data = await asyncio.get_running_loop().run_in_executor(self._threads, look_up)
+            check_rows(len(keys))
+            found, data = await self._queries.in_thread(look_up)
         else:
             found, data = look_up()
         return json_response({"found": found, "data": data})
+
+
+def _planned(live: Live, inputs: Sequence[str], outputs: Sequence[str], workflow: str | None) -> CompiledPlan:
+    try:
+        return live.queries.plan(inputs, outputs)
+    except CarawayError as error:
+        count_failure(error, workflow)
+        raise
+
+
+def _arrow(plan: CompiledPlan, columns: StoredColumns) -> Response:
+    return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
 
 
 def _object(body: object) -> Mapping[str, Any]:
@@ -152,12 +171,6 @@ def _timestamps(body: Mapping[str, object]) -> list[int] | None:
     if not isinstance(timestamps, list):
         raise InvalidInputError(f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row")
     return parse_instants(timestamps)
-
-
-def _rows(data: Sequence[object] | Mapping[str, object]) -> int:
-    if isinstance(data, Mapping):
-        return max((len(column) for column in data.values() if isinstance(column, list)), default=0)
-    return len(data)
 
 
 def _workflow(body: Mapping[str, object]) -> str | None:

@@ -1,5 +1,6 @@
 """The RSGI application: from a request to an answer, whatever happens on the way."""
 
+import asyncio
 import time
 import uuid
 
@@ -8,7 +9,8 @@ import structlog
 from caraway.errors import CarawayError, UnknownEntityError
 from caraway.server import metrics
 from caraway.server.body import read_body
-from caraway.server.errors import error_response, status_of
+from caraway.server.encoding import encoded
+from caraway.server.errors import SlowBodyError, error_response, status_of
 from caraway.server.http import Exchange, Headers, Request, Response, Scope, json_response
 from caraway.server.routes import Router
 from caraway.state.model import MAIN
@@ -18,6 +20,7 @@ LOG = structlog.get_logger(__name__)
 # Our own header, and that of the API which programs were written for.
 BRANCH_HEADERS = ("x-caraway-branch", "x-fennel-branch")
 UNKNOWN_TARGET = "unknown"
+BODY_SECONDS = 30.0
 
 
 class App:
@@ -35,16 +38,25 @@ class App:
             route, name = self._router.find(scope.method, scope.path)
             target = route.target
             headers = scope.headers
-            body = await read_body(headers, exchange) if route.method != "GET" else b""
+            body = await _body(headers, exchange) if route.method != "GET" else b""
             _check_branch(headers)
             response = await route.answer(Request(route.method, scope.path, scope.query_string, headers, body), name)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
         except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)
             response = _unexpected(error, scope)
+        response = encoded(response, scope.headers.get("accept-encoding"))
         exchange.response_bytes(response.status, response.headers, response.body)
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
+
+
+async def _body(headers: Headers, exchange: Exchange) -> bytes:
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await read_body(headers, exchange)
+    except TimeoutError:
+        raise SlowBodyError(f"the body wasn't complete after {BODY_SECONDS:g} s") from None
 
 
 def _check_branch(headers: Headers) -> None:

@@ -2,6 +2,8 @@
 
 import zlib
 
+import pyarrow as pa
+
 from caraway.errors import InvalidInputError
 from caraway.server.errors import TooLargeError
 from caraway.server.http import ANY_HEADER, MAX_BODY_BYTES, Exchange, Headers
@@ -30,9 +32,11 @@ async def read_body(headers: Headers, exchange: Exchange) -> bytes:
             return body
         case "gzip" | "x-gzip" | "deflate":
             return _decompress(body, encoding)
+        case "zstd":
+            return _decompress_zstd(body)
         case _:
             raise InvalidInputError(
-                f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate or none is expected"
+                f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate, zstd or none is expected"
             )
 
 
@@ -57,6 +61,17 @@ def _decompress(body: bytes, encoding: str) -> bytes:
         raise InvalidInputError(
             f"the body isn't {encoding}, as Content-Encoding says: it ends too soon or is followed by something else"
         )
+    return plain
+
+
+def _decompress_zstd(body: bytes) -> bytes:
+    try:
+        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
+            plain: bytes = stream.read(MAX_BODY_BYTES + 1)
+    except OSError as error:
+        raise InvalidInputError(f"the body isn't zstd, as Content-Encoding says: {error}") from error
+    if len(plain) > MAX_BODY_BYTES:
+        raise too_large("more once decompressed")
     return plain
 
 

@@ -34,6 +34,24 @@ class TooLargeError(CarawayError):
     code = "too_large"
 
 
+class SlowBodyError(CarawayError):
+    """The body of a request doesn't come."""
+
+    code = "slow_body"
+
+
+class BusyError(CarawayError):
+    """Too many requests are under way."""
+
+    code = "busy"
+
+
+class DeadlineError(CarawayError):
+    """A request took too long."""
+
+    code = "deadline_exceeded"
+
+
 class UnknownPathError(CarawayError):
     """There is nothing under the path of a request."""
 
@@ -65,10 +83,13 @@ class Statuses:
         UnknownEntityError: 404,
         UnknownPathError: 404,
         WrongMethodError: 405,
+        SlowBodyError: 408,
         ConflictError: 409,
         TooLargeError: 413,
         ExtractorError: 422,
+        BusyError: 429,
         UnavailableError: 503,
+        DeadlineError: 504,
     }
 
 
@@ -82,7 +103,7 @@ def error_response(error: CarawayError) -> Response:
     status = status_of(error)
     headers = list(JSON_HEADERS)
     match error:
-        case UnavailableError():
+        case UnavailableError() | BusyError():
             headers.append(("retry-after", RETRY_AFTER_S))
         case WrongMethodError():
             headers.append(("allow", error.allowed))

@@ -82,18 +82,27 @@ class Request:
         except orjson.JSONDecodeError as error:
             raise InvalidInputError(f"the body isn't JSON: {position(error)}") from error
 
+    def parameters(self) -> dict[str, str]:
+        """Return the query string's parameters; of several with one name the last."""
+        return dict(parse_qsl(self.query_string, keep_blank_values=True))
+
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a query parameter that is `true` or `false`.
 
         Raises:
             InvalidInputError: It is something else.
         """
-        value = dict(parse_qsl(self.query_string, keep_blank_values=True)).get(name)
+        value = self.parameters().get(name)
         if value is None:
             return default
         if value not in {"true", "false"}:
             raise InvalidInputError(f"query parameter {name} is {value!r}; true or false is expected")
         return value == "true"
+
+
+def media_type(header: str | None) -> str:
+    """Return the media type in a header, without parameters."""
+    return "" if header is None else header.partition(";")[0].strip().lower()
 
 
 def json_response(body: object, status: int = 200) -> Response:

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from caraway.index.worker import IndexStatus
 from caraway.plan.model import GraphPlan
+from caraway.state.model import DesiredState, JobRecord, JobState
 
 # The moments at which each series came into being would double the page.
 disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -32,6 +33,21 @@ EXTRACT_ERRORS = Counter(
 )
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
+JOBS = Gauge("caraway_job_metrics", "How streaming jobs are doing.", ["pipeline_name", "dataset_name", "job", "metric"])
+# What of a job's progress is a number that is worth a curve (docs/engine.md).
+JOB_METRICS = frozenset(
+    {
+        "running",
+        "starts",
+        "lag_records",
+        "lag_seconds",
+        "rows_per_second",
+        "state_rows",
+        "state_bytes",
+        "checkpoint_ms",
+        "dead_letters",
+    }
+)
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
 # Workflows come from clients: beyond this many the rest is counted as one.
@@ -109,6 +125,17 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
     for job in plan.jobs:
         if (lag := lags.get(job.dataset)) is not None:
             PIPELINES.labels(job.pipeline, job.dataset, "backlog").set(lag)
+
+
+def set_jobs(jobs: Iterable[JobRecord]) -> None:
+    """Tell how the jobs that must run are, as their engine last said;"""
+    JOBS.clear()
+    for job in jobs:
+        if job.desired is not DesiredState.RUNNING:
+            continue
+        figures = {"running": float(job.state is JobState.RUNNING), "starts": job.attempts, **job.progress}
+        for metric in JOB_METRICS & figures.keys():
+            JOBS.labels(job.pipeline, job.dataset, job.job_id, metric).set(float(str(figures[metric])))
 
 
 FEATURE_COUNTS = FeatureCounts()

@@ -1,0 +1,49 @@
+"""Runs in Feast's own environment: ask a server for online features as Feast's remote online store, and print them.
+
+python client.py FOLDER URL REQUEST
+
+REQUEST is JSON: `view`, its `entity`, `features` by name with Feast's types, and `rows`, the entity's values.
+"""
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+from feast import Entity, FeatureStore, FeatureView, Field, FileSource, ValueType, types
+
+CONFIG = """\
+project: client
+provider: local
+registry: registry.db
+online_store:
+  type: remote
+  path: {url}
+entity_key_serialization_version: 3
+"""
+
+
+def main() -> None:
+    """Define the view as Feast needs it, and read it both ways that Feast has."""
+    folder, url, request = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
+    (folder / "feature_store.yaml").write_text(CONFIG.format(url=url))
+    entity = Entity(name=request["entity"], join_keys=[request["entity"]], value_type=ValueType.INT64)
+    view = FeatureView(
+        name=request["view"],
+        entities=[entity],
+        ttl=timedelta(days=1),
+        schema=[Field(name=name, dtype=getattr(types, dtype)) for name, dtype in request["features"].items()],
+        source=FileSource(path=str(folder / "nothing.parquet"), timestamp_field="at"),
+    )
+    store = FeatureStore(repo_path=str(folder))
+    # Not apply(): that would look for the file.
+    store.registry.apply_entity(entity, project="client")
+    store.registry.apply_feature_view(view, project="client")
+    references = [f"{request['view']}:{name}" for name in request["features"]]
+    rows = [{request["entity"]: value} for value in request["rows"]]
+    by_store = store.get_online_features(features=references, entity_rows=rows).to_dict()
+    full = store.get_online_features(features=references, entity_rows=rows, full_feature_names=True).to_dict()
+    print(json.dumps({"plain": by_store, "full": full}))
+
+
+main()

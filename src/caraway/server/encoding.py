@@ -1,0 +1,46 @@
+"""Compression of answers, for clients that ask for it."""
+
+import gzip
+from dataclasses import replace
+
+import pyarrow as pa
+
+from caraway.server.http import Response
+
+# Below this a packet holds the answer anyhow, and compressing would only take time.
+MIN_BYTES = 1_024
+# Fast rather than small: an answer is waited for.
+GZIP_LEVEL = 1
+ZSTD_LEVEL = 1
+# In order of preference.
+KNOWN = ("zstd", "gzip")
+
+
+def encoded(response: Response, accepted: str | None) -> Response:
+    """Compress a body as `Accept-Encoding` allows."""
+    if accepted is None or len(response.body) < MIN_BYTES:
+        return response
+    encoding = choose(accepted)
+    if encoding is None:
+        return response
+    if encoding == "zstd":
+        body = pa.Codec("zstd", ZSTD_LEVEL).compress(response.body, asbytes=True)
+    else:
+        body = gzip.compress(response.body, GZIP_LEVEL, mtime=0)
+    headers = [*response.headers, ("content-encoding", encoding), ("vary", "accept-encoding")]
+    return replace(response, headers=headers, body=body)
+
+
+def choose(accepted: str) -> str | None:
+    """Choose an encoding out of a header; None if the client wants none that we know."""
+    weights: dict[str, float] = {}
+    for part in accepted.lower().split(","):
+        name, _, parameter = part.partition(";")
+        quality = parameter.replace(" ", "")
+        try:
+            weights[name.strip()] = float(quality.removeprefix("q=")) if quality.startswith("q=") else 1.0
+        except ValueError:
+            weights[name.strip()] = 0.0
+    anything = weights.get("*", 0.0)
+    best = max(KNOWN, key=lambda name: weights.get(name, anything))
+    return best if weights.get(best, anything) > 0 else None

@@ -1,0 +1,150 @@
+"""`POST /get-online-features`: queries in the shape of Feast's feature server, over the same plans.
+
+A feature view is a featureset, a feature service too (with all of its features). A join key is the feature of that name
+in each of the views asked for; where they have none, the only feature of that name, or one by its full name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.ingest.table import json_type
+from caraway.query import Answer, Catalog
+from caraway.query.catalog import listed
+from caraway.server.deployment import Deployment
+from caraway.server.http import Request, Response, json_response
+from caraway.server.queries import Queries
+
+# What Feast shows where it knows no time.
+NO_TIME = "1970-01-01T00:00:00Z"
+# Requests whose names are resolved once; an application has a handful.
+MAX_KEPT = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request's names: inputs by join key, outputs with the names under which they go back."""
+
+    inputs: Mapping[str, tuple[str, ...]]
+    outputs: tuple[str, ...]
+    shown: tuple[str, ...]
+
+
+class FeastDoor:
+    """Answers Feast's clients."""
+
+    def __init__(self, deployment: Deployment, queries: Queries) -> None:
+        """Serve what `deployment` runs, through `queries`."""
+        self._deployment = deployment
+        self._queries = queries
+        self._kept: dict[object, Asked] = {}
+
+    async def get_online_features(self, request: Request) -> Response:
+        """`POST /get-online-features`."""
+        live = self._deployment.require_live()
+        body = request.json()
+        if not isinstance(body, dict):
+            raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
+        entities, references = entities_of(body), references_of(body)
+        full = body.get("full_feature_names") or False
+        if not isinstance(full, bool):
+            raise InvalidInputError(f"full_feature_names is {json_type(full)}; true or false is expected")
+        key = (live.version, references, tuple(entities), full)
+        asked = self._kept.get(key)
+        if asked is None:
+            if len(self._kept) >= MAX_KEPT:
+                self._kept.clear()
+            asked = self._kept[key] = resolve(live.queries.catalog, references, tuple(entities), full=full)
+        data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
+        plan = live.queries.plan(list(data), asked.outputs)
+        return json_response(shown(asked, entities, await self._queries.answer(plan, data, None, None)))
+
+
+def entities_of(body: Mapping[str, object]) -> dict[str, list[object]]:
+    """Return the entities of a request: a list of values for each join key, all of one length."""
+    entities = body.get("entities")
+    if not isinstance(entities, dict) or not all(isinstance(values, list) for values in entities.values()):
+        raise InvalidInputError('entities is expected to be an object of lists, such as {"driver": [1, 2]}')
+    if len({len(values) for values in entities.values()}) > 1:
+        lengths = ", ".join(f"{name} {len(values)}" for name, values in entities.items())
+        raise InvalidInputError(f"entities: the lists differ in length: {lengths}")
+    return entities
+
+
+def references_of(body: Mapping[str, object]) -> tuple[str, ...]:
+    """Return the features of a request: `view:feature`, or the name of a view for all of its features."""
+    service, features = body.get("feature_service"), body.get("features")
+    if service is not None:
+        if features:
+            raise InvalidInputError("give features or a feature_service, not both")
+        if not isinstance(service, str):
+            raise InvalidInputError(f"feature_service is {json_type(service)}; a name is expected")
+        return (service,)
+    if not isinstance(features, list) or not features or not all(type(name) is str for name in features):
+        raise InvalidInputError('features is expected to be a list of references, such as ["drivers:rating"]')
+    for name in features:
+        if name.count(":") != 1:
+            raise InvalidInputError(f"features: {name[:200]!r} is no reference; view:feature is expected")
+    return tuple(features)
+
+
+def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str], *, full: bool) -> Asked:
+    """Find features for references and join keys.
+
+    Raises:
+        UnknownEntityError: A view doesn't exist.
+        InvalidInputError: No or more than one feature has the name of a join key; two outputs have one name.
+    """
+    outputs: list[tuple[str, str]] = []
+    for reference in references:
+        view, _, feature = reference.partition(":")
+        # A view may be asked for by version in Feast.
+        spec = catalog.featuresets.get(view)
+        if spec is None:
+            raise UnknownEntityError(f"there is no feature view {view!r}; {listed('featuresets', catalog.featuresets)}")
+        names = [feature] if feature else [found.name for found in spec.features if found.name not in join_keys]
+        outputs += [(view, name) for name in names]
+    views = tuple(dict.fromkeys(view for view, _ in outputs))
+    shown_names = tuple(f"{view}__{name}" if full else name for view, name in outputs)
+    if len(set(shown_names) | set(join_keys)) < len(shown_names) + len(join_keys):
+        raise InvalidInputError(
+            "features: two of them have one name, or that of an entity; ask for full_feature_names to tell them apart"
+        )
+    return Asked(
+        inputs={join_key: _inputs(catalog, join_key, views) for join_key in join_keys},
+        outputs=tuple(f"{view}.{name}" for view, name in outputs),
+        shown=shown_names,
+    )
+
+
+def _inputs(catalog: Catalog, join_key: str, views: Sequence[str]) -> tuple[str, ...]:
+    if join_key in catalog.features:
+        return (join_key,)
+    found = tuple(name for view in views if (name := f"{view}.{join_key}") in catalog.features)
+    found = found or tuple(name for name in catalog.features if name.partition(".")[2] == join_key)
+    if not found:
+        raise InvalidInputError(f"entities: no feature is called {join_key[:200]!r}; name the feature that it is")
+    if len(found) > 1 and found[0].partition(".")[0] not in views:
+        raise InvalidInputError(f"entities: {join_key!r} may be {', '.join(found)}; give the full name")
+    return found
+
+
+def shown(asked: Asked, entities: Mapping[str, list[object]], answer: Answer) -> dict[str, object]:
+    """Put an answer into Feast's shape: the entities come first, then the features."""
+    columns = [*entities.values(), *(answer[name] for name in asked.outputs)]
+    rows = len(columns[0]) if columns else 0
+    times = [NO_TIME] * rows
+    present = ["PRESENT"] * rows
+    return {
+        "metadata": {"feature_names": [*entities, *asked.shown]},
+        "results": [
+            {
+                "values": column,
+                "statuses": present
+                if None not in column
+                else ["NULL_VALUE" if value is None else "PRESENT" for value in column],
+                "event_timestamps": times,
+            }
+            for column in columns
+        ],
+    }

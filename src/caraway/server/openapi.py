@@ -1,0 +1,241 @@
+"""The REST surface as an OpenAPI document, and a page that shows it."""
+
+from collections.abc import Mapping
+from html import escape
+from importlib.metadata import version
+from typing import Any
+
+from caraway.server.arrow import CONTENT_TYPE as ARROW
+from caraway.server.http import Request, Response, json_response, text_response
+from caraway.server.routes import API
+
+Json = dict[str, Any]
+
+NAMES: Json = {"type": "array", "items": {"type": "string"}}
+ROWS: Json = {
+    "description": "Rows (a list of objects), columns (an object of lists), or JSON text of either.",
+    "anyOf": [
+        {"type": "array", "items": {"type": "object"}},
+        {"type": "object", "additionalProperties": {"type": "array"}},
+        {"type": "string"},
+    ],
+}
+TIMES: Json = {
+    "type": ["array", "null"],
+    "items": {"type": ["string", "number"]},
+    "description": "An instant for each row: ISO 8601 text or an epoch number.",
+}
+COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array"}}
+REFUSAL: Json = {
+    "type": "object",
+    "required": ["err_msg", "code"],
+    "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
+}
+STATUSES: Mapping[str, str] = {
+    "400": "The body, a row or a value doesn't fit",
+    "404": "There is no such dataset, feature, endpoint or branch",
+    "405": "The path takes another method",
+    "408": "The body doesn't come",
+    "409": "Somebody else committed meanwhile, or the key was used with another body",
+    "413": "Too many bytes or rows",
+    "422": "User code failed, or not one row fits",
+    "429": "Too many large requests are under way",
+    "500": "The server failed",
+    "503": "A part is away",
+    "504": "It took too long",
+}
+
+
+def document() -> Json:
+    """Return the document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Caraway", "version": version("caraway"), "license": {"name": "Apache-2.0"}},
+        "paths": {
+            f"{API}/query": {
+                "post": _operation(
+                    "query",
+                    "Features for rows of inputs",
+                    _json_body(
+                        {
+                            "inputs": NAMES,
+                            "outputs": NAMES,
+                            "data": ROWS,
+                            "timestamps": TIMES,
+                            "workflow": {"type": ["string", "null"]},
+                            "log": {"type": ["boolean", "null"]},
+                            "sampling_rate": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+                        },
+                        ["inputs", "outputs", "data"],
+                        other=ARROW,
+                    ),
+                    COLUMNS,
+                    parameters=[
+                        {
+                            "name": "outputs",
+                            "in": "query",
+                            "schema": {"type": "string"},
+                            "description": "Of a body in Arrow: full names of the outputs, separated by commas.",
+                        },
+                    ],
+                    other=ARROW,
+                )
+            },
+            "/get-online-features": {
+                "post": _operation(
+                    "getOnlineFeatures",
+                    "Features in the shape of Feast's feature server",
+                    _json_body(
+                        {
+                            "entities": COLUMNS,
+                            "features": {**NAMES, "description": "view:feature"},
+                            "feature_service": {"type": ["string", "null"]},
+                            "full_feature_names": {"type": "boolean"},
+                        },
+                        ["entities"],
+                    ),
+                    {"type": "object", "required": ["metadata", "results"]},
+                )
+            },
+            f"{API}/dataset/{{name}}/lookup": {
+                "post": _operation(
+                    "lookup",
+                    "Rows of a dataset by key",
+                    _json_body(
+                        {
+                            "keys": {"type": "array", "items": {"type": "object"}},
+                            "fields": {**NAMES, "type": ["array", "null"]},
+                            "timestamps": TIMES,
+                        },
+                        ["keys"],
+                    ),
+                    {
+                        "type": "object",
+                        "required": ["found", "data"],
+                        "properties": {"found": {"type": "array", "items": {"type": "boolean"}}, "data": COLUMNS},
+                    },
+                    parameters=[
+                        {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                    ],
+                )
+            },
+            f"{API}/log": {
+                "post": _operation(
+                    "log",
+                    "Rows for a webhook's endpoint",
+                    _json_body(
+                        {"webhook": {"type": "string"}, "endpoint": {"type": "string"}, "data": ROWS},
+                        ["webhook", "endpoint", "data"],
+                    ),
+                    {"type": "object", "required": ["accepted", "rejected"]},
+                    parameters=[
+                        {
+                            "name": "Idempotency-Key",
+                            "in": "header",
+                            "schema": {"type": "string", "maxLength": 200},
+                            "description": "A new one for each request; with it a request can be sent again.",
+                        }
+                    ],
+                )
+            },
+            f"{API}/commit": {
+                "post": _operation(
+                    "commit",
+                    "Definitions, as the client sends them",
+                    {"content": {"application/octet-stream": {}}, "required": True},
+                    {"type": "object", "required": ["summary"]},
+                    parameters=[
+                        {"name": name, "in": "query", "schema": {"type": "string", "enum": ["true", "false"]}}
+                        for name in ("preview", "incremental", "backfill")
+                    ],
+                )
+            },
+            f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
+            f"{API}/status": {
+                "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
+            },
+            f"{API}/metrics": {"get": _operation("metrics", "Counters for Prometheus", None, None)},
+            "/metrics": {"get": _operation("metricsAtTheRoot", "Counters for Prometheus", None, None)},
+            f"{API}/openapi.json": {"get": _operation("openapi", "This document", None, {"type": "object"})},
+            f"{API}/docs": {"get": _operation("docs", "This document as a page", None, None)},
+            "/": {"get": _operation("root", "What this is", None, None)},
+        },
+    }
+
+
+def _operation(
+    name: str,
+    summary: str,
+    body: Json | None,
+    answer: Json | None,
+    *,
+    parameters: list[Json] | None = None,
+    other: str | None = None,
+) -> Json:
+    content: Json = {"text/plain": {}, "text/html": {}} if answer is None else {"application/json": {"schema": answer}}
+    if other is not None:
+        content[other] = {}
+    refusal = {"application/json": {"schema": REFUSAL}}
+    found: Json = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {
+            "200": {"description": "Done", "content": content},
+            **{status: {"description": text, "content": refusal} for status, text in STATUSES.items()},
+        },
+    }
+    if body is not None:
+        found["requestBody"] = body
+    if parameters:
+        found["parameters"] = parameters
+    return found
+
+
+def _json_body(properties: Json, required: list[str], *, other: str | None = None) -> Json:
+    schema = {"type": "object", "properties": properties, "required": required}
+    content: Json = {"application/json": {"schema": schema}}
+    if other is not None:
+        content[other] = {"schema": {"type": "string", "contentMediaType": other}}
+    return {"required": True, "content": content}
+
+
+DOCUMENT = document()
+
+
+async def openapi(request: Request) -> Response:
+    """`GET /openapi.json`."""
+    del request
+    return json_response(DOCUMENT)
+
+
+async def docs(request: Request) -> Response:
+    """`GET /docs`."""
+    del request
+    return text_response(page(), "text/html; charset=utf-8")
+
+
+def page() -> str:
+    """Return the document as HTML that needs nothing else."""
+    parts = [
+        f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(found['summary'])}.</p>{_fields(found)}"
+        for path, methods in DOCUMENT["paths"].items()
+        for method, found in methods.items()
+    ]
+    refusals = "".join(f"<li><code>{status}</code> {escape(text)}</li>" for status, text in STATUSES.items())
+    return (
+        "<!doctype html><html lang=en><meta charset=utf-8><title>Caraway: REST API</title>"
+        "<style>body{font:16px/1.5 system-ui;max-width:52rem;margin:2rem auto;padding:0 1rem}"
+        "code{background:#f3f3f3;padding:.1em .3em}</style><h1>Caraway: REST API</h1>"
+        f'<p>As <a href="{API}/openapi.json">OpenAPI</a>.</p>{"".join(parts)}'
+        f"<h2>Refusals</h2><p>Each is <code>{{err_msg, code}}</code>.</p><ul>{refusals}</ul></html>"
+    )
+
+
+def _fields(operation: Json) -> str:
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+    items = [
+        f"<li><code>{escape(name)}</code>{'' if name in body['required'] else ' (optional)'} "
+        f"{escape(schema.get('description', ''))}</li>"
+        for name, schema in body.get("properties", {}).items()
+    ]
+    return f"<ul>{''.join(items)}</ul>" if items else ""

@@ -1,0 +1,107 @@
+"""Running queries for the handlers: where, for how long, and how many at a time."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TypeVar
+
+from caraway.errors import CarawayError
+from caraway.query import Answer, CompiledPlan, Instants, StoredColumns
+from caraway.server import metrics
+from caraway.server.errors import BusyError, DeadlineError, TooLargeError, status_of
+
+Table = Sequence[object] | Mapping[str, object]
+T = TypeVar("T")
+
+# A query of so many rows, or one that runs user code, would keep others waiting: it gets a thread.
+INLINE_ROWS = 500
+THREADS = 4
+# Beyond so many that wait for a thread, or run in one, a further one would wait for seconds: better to say so at once.
+MAX_UNDER_WAY = 64
+MAX_ROWS = 100_000
+SECONDS = 30.0
+
+
+class Queries:
+    """Runs compiled plans, the small ones at once and the others in threads, and counts them."""
+
+    def __init__(self) -> None:
+        """Prepare the threads."""
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
+        self._under_way = 0
+
+    async def answer(self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None) -> Answer:
+        """Compute a plan's outputs as JSON can hold them."""
+        return await self._counted(plan, partial(plan.run, data, at), rows_of(data), workflow)
+
+    async def columns(
+        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None
+    ) -> StoredColumns:
+        """Compute a plan's outputs in stored form."""
+        return await self._counted(plan, partial(plan.columns, data, at), rows_of(data), workflow)
+
+    async def _counted(self, plan: CompiledPlan, run: Callable[[], T], rows: int, workflow: str | None) -> T:
+        label = metrics.FEATURE_COUNTS.workflow(workflow)
+        started = time.perf_counter()
+        try:
+            if rows > INLINE_ROWS or plan.runs_user_code:
+                check_rows(rows)
+                answer = await self.in_thread(run)
+            else:
+                answer = run()
+        except CarawayError as error:
+            count_failure(error, workflow)
+            raise
+        metrics.EXTRACT_LATENCY_OF(label, metrics.QUERY_TARGET).observe(time.perf_counter() - started)
+        metrics.FEATURE_COUNTS.add(plan.output_names, label, rows)
+        return answer
+
+    async def in_thread(self, run: Callable[[], T]) -> T:
+        """Run something that takes its time.
+
+        Raises:
+            BusyError: Too much is under way.
+            DeadlineError: It takes too long. Its thread goes on to the end.
+        """
+        if self._under_way >= MAX_UNDER_WAY:
+            raise BusyError(f"{self._under_way} large requests are under way; try again in a moment")
+        self._under_way += 1
+        future = asyncio.get_running_loop().run_in_executor(self._threads, run)
+        future.add_done_callback(self._ended)
+        done, _ = await asyncio.wait({future}, timeout=SECONDS)
+        if not done:
+            # What comes of it is of no interest; a failure would be told as one that nobody looked at.
+            future.add_done_callback(lambda late: late.cancelled() or late.exception())
+            raise DeadlineError(f"the request took more than {SECONDS:g} s; send fewer rows")
+        return future.result()
+
+    def _ended(self, future: "asyncio.Future[T]") -> None:
+        del future
+        self._under_way -= 1
+
+
+def count_failure(error: CarawayError, workflow: str | None) -> None:
+    """Count a query that failed."""
+    label = metrics.FEATURE_COUNTS.workflow(workflow)
+    metrics.EXTRACT_ERRORS.labels(label, metrics.QUERY_TARGET, status_of(error)).inc()
+
+
+def check_rows(rows: int) -> None:
+    """Refuse too many rows.
+
+    Raises:
+        TooLargeError: There are.
+    """
+    if rows > MAX_ROWS:
+        raise TooLargeError(
+            f"a request may have {MAX_ROWS:,} rows, this one has {rows:,}; send them in several requests"
+        )
+
+
+def rows_of(data: Table) -> int:
+    """Count rows, without a look at whether the columns fit together."""
+    if isinstance(data, Mapping):
+        return max((len(column) for column in data.values() if isinstance(column, list)), default=0)
+    return len(data)

@@ -1,0 +1,30 @@
+"""The document names all that the server serves, and nothing else."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from caraway.server import __main__ as server
+from caraway.server.errors import Statuses
+from caraway.server.openapi import DOCUMENT, page
+
+
+def test_every_route_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = SimpleNamespace
+    monkeypatch.setattr(server, "Api", lambda *_: made(query=0, log=0, commit=0, lookup=0))
+    routes = {(route.method.lower(), route.path) for route in server.routes(made())}
+    assert routes == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
+
+
+def test_every_status_is_documented() -> None:
+    for methods in DOCUMENT["paths"].values():
+        for operation in methods.values():
+            assert {str(status) for status in Statuses.BY_CLASS.values()} | {"200", "500"} == set(
+                operation["responses"]
+            )
+
+
+def test_the_page_shows_every_path() -> None:
+    shown = page()
+    assert all(path in shown for path in DOCUMENT["paths"])
