@@ -4,7 +4,9 @@ import typer
 
 from caraway.cli.demo import demo
 from caraway.cli.down import down
+from caraway.cli.explain import explain
 from caraway.cli.jars import jars
+from caraway.cli.jobs import jobs
 from caraway.cli.status import status
 from caraway.cli.up import up
 
@@ -19,4 +21,6 @@ app.command()(up)
 app.command()(down)
 app.command()(status)
 app.command()(jars)
+app.command()(jobs)
+app.command()(explain)
 app.command()(demo)

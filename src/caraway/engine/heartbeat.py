@@ -61,7 +61,13 @@ def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict
         "heartbeat_at_us": at_us,
         "ready": ready,
         "jobs": {
-            job_id: {"state": status.state, "mode": status.mode, "error": status.error}
+            job_id: {
+                "state": status.state,
+                "mode": status.mode,
+                "error": status.error,
+                "attempts": status.attempts,
+                "progress": dict(status.progress),
+            }
             for job_id, status in jobs.items()
         },
     }

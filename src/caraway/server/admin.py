@@ -1,10 +1,12 @@
 """The handlers that tell how the server is."""
 
 import asyncio
+from contextlib import suppress
 from importlib.metadata import version
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
+from caraway.errors import UnavailableError
 from caraway.server import metrics
 from caraway.server.deployment import Deployment
 from caraway.server.http import Request, Response, json_response, text_response
@@ -80,6 +82,8 @@ class Admin:
         del request
         deployment = self._deployment
         if deployment.live is not None:
-            metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
+            # A database that is away keeps nobody from seeing the rest.
+            with suppress(UnavailableError):
+                metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
             metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index.positions))
         return text_response(generate_latest().decode(), CONTENT_TYPE_LATEST)

@@ -128,7 +128,7 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:
-    """Tell how the jobs that must run are, as their engine last said;"""
+    """Tell how the jobs that must run are, as their engine last said."""
     JOBS.clear()
     for job in jobs:
         if job.desired is not DesiredState.RUNNING:

@@ -39,13 +39,37 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
     log: str | None
 
 
+class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far a job is (docs/engine.md); what its engine doesn't know yet is None."""
+
+    phase: str = ""
+    lag_records: int | None = None
+    lag_seconds: float | None = None
+    rows_per_second: float | None = None
+    state_rows: int | None = None
+    state_bytes: int | None = None
+    checkpoint_ms: float | None = None
+    dead_letters: int | None = None
+
+
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A job of the engine: its state, its mode ("real_time" or "micro_batch"), and its error if it failed."""
+    """A job of the engine.
+
+    Attributes:
+        id: Its id.
+        state: "starting", "running", "failing" or "stopped".
+        mode: "real-time" or "micro-batch".
+        error: Why it failed last, if it has not recovered yet.
+        attempts: How often it was started.
+        progress: How far it is.
+    """
 
     id: str
     state: str
     mode: str = ""
     error: str = ""
+    attempts: int = 0
+    progress: JobProgress = JobProgress()
 
 
 class StackReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -116,6 +140,8 @@ def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
                 state=str(job["state"]),
                 mode=str(job.get("mode") or ""),
                 error=str(job.get("error") or ""),
+                attempts=int(job.get("attempts") or 0),
+                progress=msgspec.convert(job.get("progress") or {}, JobProgress),
             )
             for name, job in sorted(jobs.items())
         )

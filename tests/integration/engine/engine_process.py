@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from caraway.config import load_settings
+from caraway.engine import phases
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.plan.model import JobPlan
+from caraway.spark import jobs
 
 
 class FolderRegistry:
@@ -45,6 +47,8 @@ class FolderRegistry:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
+    # A history of thousands of records has all that one of millions has, if batches are small.
+    phases.BACKFILL_RECORDS, phases.LEVEL_RECORDS, jobs.MICRO_BATCH_ROWS = 5_000, 500, 2_000
     engine = Engine(load_settings(), FolderRegistry(Path(sys.argv[1])))
     stop_on_signals(engine)
     sys.exit(engine.run())

@@ -63,7 +63,9 @@ def test_status_for_programs(folder: DataFolder) -> None:
     assert report["state"] == "running"
     assert report["parts"][0]["memory_bytes"] > 1_000_000
     assert report["parts"][0]["restarts"] == 2
-    assert report["jobs"] == [{"id": "job-1", "state": "failed", "mode": "real_time", "error": "no such topic"}]
+    (job,) = report["jobs"]
+    shown = {name: job[name] for name in ("id", "state", "mode", "error")}
+    assert shown == {"id": "job-1", "state": "failed", "mode": "real_time", "error": "no such topic"}
 
 
 def test_an_unreadable_heartbeat_is_no_job(folder: DataFolder) -> None:
@@ -110,3 +112,58 @@ def test_jars_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
     result = runner.invoke(app, ["jars"])
     assert result.exit_code == 1
     assert "kafka-clients is missing" in result.stderr
+
+
+def test_jobs_shows_their_figures(folder: DataFolder) -> None:
+    progress = {"phase": "live", "lag_records": 1234, "lag_seconds": 7.0, "state_bytes": 2_000_000, "batch": 3}
+    running = {"state": "running", "mode": "real-time", "error": "", "attempts": 2, "progress": progress}
+    folder.heartbeat.write_text(json.dumps({"jobs": {"job-2": running}}))
+    result = runner.invoke(app, ["jobs", "--data", str(folder.path)])
+    assert result.exit_code == 0, result.output
+    for expected in ("job-2", "live", "1,234", "7 s", "2.0 MB"):
+        assert expected in result.output
+    (told,) = json.loads(runner.invoke(app, ["jobs", "--json", "--data", str(folder.path)]).output)
+    assert told["progress"]["lag_records"] == 1234
+    assert told["attempts"] == 2
+
+
+def test_jobs_says_why_one_fails(folder: DataFolder) -> None:
+    result = runner.invoke(app, ["jobs", "--data", str(folder.path)])
+    assert result.exit_code == 1
+    assert "no such topic" in result.output
+
+
+DEFINITIONS = """
+from datetime import datetime
+from caraway.connectors import Webhook, source
+from caraway.datasets import dataset
+
+__owner__ = "me@example.com"
+
+@source(Webhook(name="hook").endpoint("clicks"), disorder="1d", cdc="append")
+@dataset
+class Clicks:
+    user: str
+    at: datetime
+"""
+
+
+def test_explain_shows_what_definitions_come_to(tmp_path: Path) -> None:
+    file = tmp_path / "explained_clicks.py"
+    file.write_text(DEFINITIONS)
+    result = runner.invoke(app, ["explain", str(file), "--data", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert "caraway.Clicks." in result.output
+    assert "written by webhook hook/clicks" in result.output
+    told = json.loads(runner.invoke(app, ["explain", str(file), "--json", "--data", str(tmp_path)]).output)
+    assert [topic["dataset"] for topic in told["topics"]] == ["Clicks"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [(["nowhere.py"], "can't be imported"), (["json"], "no datasets"), ([], "no stack runs")],
+)
+def test_explain_says_what_is_missing(tmp_path: Path, arguments: list[str], expected: str) -> None:
+    result = runner.invoke(app, ["explain", *arguments, "--data", str(tmp_path)])
+    assert result.exit_code == 1
+    assert expected in result.output

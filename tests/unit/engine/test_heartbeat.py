@@ -8,12 +8,20 @@ from caraway.engine.jobs import JobStatus, State
 
 
 def test_what_it_says() -> None:
-    jobs = {"a": JobStatus(state=State.FAILING, mode="real-time", error="broken", attempts=3)}
+    jobs = {"a": JobStatus(state=State.FAILING, mode="real-time", error="broken", attempts=3, progress={"lag": 2})}
     assert heartbeat(ready=True, jobs=jobs, at_us=5) == {
         "pid": os.getpid(),
         "heartbeat_at_us": 5,
         "ready": True,
-        "jobs": {"a": {"state": "failing", "mode": "real-time", "error": "broken"}},
+        "jobs": {
+            "a": {
+                "state": "failing",
+                "mode": "real-time",
+                "error": "broken",
+                "attempts": 3,
+                "progress": {"lag": 2},
+            }
+        },
     }
 
 

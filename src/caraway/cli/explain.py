@@ -1,0 +1,148 @@
+"""`caraway explain`."""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Group, RenderableType
+from rich.text import Text
+from rich.tree import Tree
+
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.client import Client
+from caraway.config import Settings, load_settings
+from caraway.datasets import Dataset
+from caraway.errors import CarawayError, InvalidInputError, UnavailableError
+from caraway.featuresets import Featureset
+from caraway.graph.specs import Graph
+from caraway.graph.validation import validate
+from caraway.graph.wire import decode_graph
+from caraway.plan import plan_graph
+from caraway.plan.explain import IndexExplained, JobExplained, PlanExplained, StepExplained, TopicExplained
+from caraway.plan.explain import explain as explain_plan
+from caraway.stack.folder import DataFolder
+from caraway.stack.record import read_record
+from caraway.state import MAIN, StateReader, connect
+
+
+def explain(
+    module: Annotated[
+        str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
+    ] = "",
+    branch: Annotated[str, typer.Option(help="The branch of the running stack.")] = MAIN,
+    env: Annotated[str, typer.Option(help="Take only what is for this environment.")] = "",
+    data: DataOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
+) -> None:
+    """Show what runs for definitions: jobs with their modes, steps and state, topics, indexes, what is shared."""
+    with plain_errors():
+        settings = load_settings(data)
+        graph = _defined(module, env) if module else _committed(settings, branch)
+        explained = explain_plan(plan_graph(graph), partitions=settings.kafka.partitions)
+        if as_json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))
+        else:
+            out.print(picture(explained))
+
+
+def _defined(name: str, env: str) -> Graph:
+    """Gather the definitions of a module, none of which needs a server.
+
+    Raises:
+        CarawayError: They don't fit together, or there are none.
+    """
+    found = [value for value in vars(_module(name)).values() if isinstance(value, (Dataset, Featureset))]
+    unique = list({id(value): value for value in found}.values())
+    datasets = [value for value in unique if isinstance(value, Dataset)]
+    featuresets = [value for value in unique if isinstance(value, Featureset)]
+    if not unique:
+        raise InvalidInputError(f"there are no datasets and featuresets in {name}")
+    request = Client.build_commit("explain", datasets, featuresets, env=env or None)
+    validate(request.graph)
+    return request.graph
+
+
+def _module(name: str) -> ModuleType:
+    path = Path(name)
+    try:
+        if path.suffix != ".py":
+            sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(name)
+        sys.path.insert(0, str(path.resolve().parent))
+        return importlib.import_module(path.stem)
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(f"{name} can't be imported: {error}; give a file or the name of a module") from error
+
+
+def _committed(settings: Settings, branch: str) -> Graph:
+    """Read the newest graph of a branch.
+
+    Raises:
+        UnavailableError: Nothing runs in the data folder, or Postgres doesn't answer.
+        UnknownEntityError: There is no such branch.
+    """
+    record = read_record(DataFolder(settings.data_dir).record)
+    url = settings.postgres.url or (record.urls.get("postgres") if record is not None else None)
+    if url is None:
+        raise UnavailableError(
+            f"no stack runs in {settings.data_dir}: start it with `caraway up`, name its folder with --data, or give "
+            "a file with definitions"
+        )
+    head = StateReader(connect(url)).head(branch)
+    if head.commit_id is None:
+        raise CarawayError(f"nothing was committed to branch {branch} yet")
+    return decode_graph(head.graph)
+
+
+def picture(plan: PlanExplained) -> RenderableType:
+    """Draw a plan for people."""
+    parts: list[RenderableType] = [_job(job) for job in plan.jobs]
+    parts += [_topics(plan.topics), _indexes(plan.indexes)]
+    if plan.shared:
+        shared = Tree(Text("shared", style="bold"))
+        for line in plan.shared:
+            shared.add(Text(line))
+        parts.append(shared)
+    return Group(*parts)
+
+
+def _job(job: JobExplained) -> Tree:
+    tree = Tree(Text.assemble(("job ", "bold"), (job.job_id, "bold"), f"  {job.dataset}.{job.pipeline}"))
+    tree.add(Text.assemble((job.mode, "green" if job.mode == "real-time" else "yellow"), f": {job.mode_reason}"))
+    tree.add(Text(f"late records correct what lies back up to {job.horizon}"))
+    tree.add(Text(f"writes {job.writes}"))
+    _add_step(tree, job.step)
+    return tree
+
+
+def _add_step(tree: Tree, step: StepExplained) -> None:
+    node = tree.add(Text(step.text))
+    if step.state:
+        node.add(Text(f"keeps {step.state}", style="cyan"))
+    for before in step.steps:
+        _add_step(node, before)
+
+
+def _topics(topics: tuple[TopicExplained, ...]) -> Tree:
+    tree = Tree(Text("topics", style="bold"))
+    for topic in topics:
+        partitions = "1 partition" if topic.partitions == 1 else f"{topic.partitions} partitions"
+        node = tree.add(Text(f"{topic.name}: {topic.kind}, {partitions}"))
+        key = f"key {', '.join(topic.keys)}; " if topic.keys else ""
+        node.add(Text(f"{key}columns {', '.join(topic.columns) or 'none'}"))
+        node.add(Text(f"written by {', '.join(topic.writers) or 'nobody'}"))
+        node.add(Text(f"read by {', '.join(topic.readers) or 'nobody'}"))
+    return tree
+
+
+def _indexes(indexes: tuple[IndexExplained, ...]) -> Tree:
+    tree = Tree(Text("indexes", style="bold"))
+    for index in indexes:
+        node = tree.add(Text(f"{index.dataset}: {index.kind} by {', '.join(index.keys)}, from {index.topic}"))
+        node.add(Text(", ".join(index.values)))
+    return tree

@@ -1,0 +1,62 @@
+"""`caraway jobs`."""
+
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.config import load_settings
+from caraway.stack.folder import DataFolder
+from caraway.stack.report import JobReport, report_stack
+
+COLOURS = {"running": "green", "failing": "red"}
+
+
+def jobs(
+    data: DataOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
+) -> None:
+    """Show the streaming jobs: how far behind, how fast, how much state; exit code 0 only if all of them run."""
+    with plain_errors():
+        found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
+        if as_json:
+            typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
+        elif found:
+            out.print(job_table(found))
+            for job in found:
+                if job.error:
+                    out.print(f"{job.id}: {job.error}", markup=False, soft_wrap=True)
+        else:
+            out.print("No jobs: nothing was committed, or no engine runs here.")
+        raise typer.Exit(0 if all(job.state == "running" for job in found) else 1)
+
+
+def job_table(found: tuple[JobReport, ...]) -> Table:
+    """Draw the jobs."""
+    table = Table("job", "state", "mode", "doing", box=None, header_style="dim")
+    for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
+        table.add_column(heading, justify="right")
+    for job in found:
+        told = job.progress
+        table.add_row(
+            job.id,
+            Text(job.state, style=COLOURS.get(job.state, "yellow")),
+            job.mode,
+            told.phase,
+            _number(told.lag_records),
+            "" if told.lag_seconds is None else f"{told.lag_seconds:.0f} s",
+            _number(told.rows_per_second),
+            _number(told.state_rows),
+            "" if told.state_bytes is None else f"{told.state_bytes / 1e6:.1f} MB",
+            "" if told.checkpoint_ms is None else f"{told.checkpoint_ms:.0f} ms",
+            _number(told.dead_letters),
+            str(job.attempts),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"

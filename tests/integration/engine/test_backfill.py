@@ -1,0 +1,57 @@
+"""A history that is read in large batches, by an engine that is killed in the middle of it and of the switch."""
+
+import signal
+from typing import Any
+
+import pytest
+
+from caraway.graph.operators import JoinKind
+from tests.integration.engine.rig import Rig
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.shop import Shop
+
+HISTORY, LATER = 24_000, 600
+
+
+def phases(beat: dict[str, Any]) -> set[str]:
+    return {job["progress"].get("phase", "") for job in beat["jobs"].values()}
+
+
+# Three starts of a JVM, on machines that do other things as well.
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_a_history_is_read_once_whatever_is_killed(rig: Rig, broker: Broker) -> None:
+    shop = Shop("-backfill")
+    orders, prices = model.traffic(seed=5, count=HISTORY + LATER)
+    prices = prices[:200]
+    jobs = [shop.doubled(), shop.priced(JoinKind.LEFT)]
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    broker.send(shop.prices, prices)
+    broker.send(shop.orders, orders[:HISTORY])
+    rig.want(jobs)
+
+    rig.start()
+    rig.wait_for(lambda beat: phases(beat) == {"backfill"} and batches(beat) >= 2)
+    rig.process.kill()
+    rig.process.wait()
+
+    rig.start()
+    rig.wait_for(lambda beat: "live" in phases(beat))
+    rig.process.kill()
+    rig.process.wait()
+
+    rig.start()
+    rig.wait_for(lambda beat: phases(beat) == {"live"})
+    broker.send(shop.orders, orders[HISTORY:])
+    for job in jobs:
+        expected = model.expected_of(job, orders, prices)
+        assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
+    rig.wait_for(lambda beat: [job["progress"].get("lag_records") for job in beat["jobs"].values()] == [0, 0])
+
+    rig.process.send_signal(signal.SIGTERM)
+    assert rig.process.wait(30) == 0, rig.log()
+
+
+def batches(beat: dict[str, Any]) -> int:
+    return min((job["progress"].get("batch", -1) for job in beat["jobs"].values()), default=-1)

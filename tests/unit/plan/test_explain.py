@@ -1,0 +1,124 @@
+"""What a plan tells of itself: each step, what it keeps, who shares what."""
+
+# Checkers see classes where decorators make datasets.
+# mypy: disable-error-code="arg-type, attr-defined, misc, operator"
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from caraway.cli.demo.example import load_example
+from caraway.client.client import build_graph
+from caraway.graph.operators import OPERATOR_TYPES, Changelog, Dedup, First, Input, Join, Operator
+from caraway.graph.trees import parents
+from caraway.plan import GraphPlan, plan_graph
+from caraway.plan.explain import PlanExplained, StepExplained, explain
+from caraway.plan.explain import _text as text_of
+from tests.unit.datasets.shop import Orders, Users, Visits
+
+
+@pytest.fixture(scope="module")
+def plan() -> GraphPlan:
+    example = load_example()
+    return plan_graph(build_graph(example.datasets, example.featuresets))
+
+
+@pytest.fixture(scope="module")
+def explained(plan: GraphPlan) -> PlanExplained:
+    return explain(plan, partitions=3)
+
+
+def steps(step: StepExplained) -> Iterator[StepExplained]:
+    yield step
+    for before in step.steps:
+        yield from steps(before)
+
+
+def operators(operator: Operator) -> Iterator[Operator]:
+    yield operator
+    for parent in parents(operator):
+        yield from operators(parent)
+
+
+def test_every_job_tells_all_of_its_steps_its_mode_and_topics(plan: GraphPlan, explained: PlanExplained) -> None:
+    assert [job.job_id for job in explained.jobs] == [job.job_id for job in plan.jobs]
+    for job, told in zip(plan.jobs, explained.jobs, strict=True):
+        assert [step.text for step in steps(told.step)] == [text_of(step) for step in operators(job.operator)]
+        assert (told.mode, told.mode_reason, told.horizon) == ("real-time", job.mode_reason, "14d")
+        assert (told.reads, told.writes) == (tuple(topic.name for topic in job.inputs), job.output.name)
+
+
+def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: PlanExplained) -> None:
+    for job, told in zip(plan.jobs, explained.jobs, strict=True):
+        for operator, step in zip(operators(job.operator), steps(told.step), strict=True):
+            if isinstance(operator, (Join, Dedup, Changelog, First)):
+                assert "14d" in step.state
+            if isinstance(operator, Input):
+                assert step.state == ""
+    away = next(job for job in explained.jobs if job.dataset == "AircraftAway")
+    assert "take its contribution back" in away.step.state
+
+
+def test_every_topic_tells_who_writes_and_reads_it(explained: PlanExplained) -> None:
+    topics = {topic.dataset: topic for topic in explained.topics}
+    departures, weather = topics["Departures"], topics["Weather"]
+    assert departures.writers == ("webhook flights/departures",)
+    assert [reader.split(".")[0] for reader in departures.readers] == [
+        "job OriginDelays",
+        "job CarrierPunctuality",
+        "job LastDepartures",
+    ]
+    assert weather.readers[-1] == "index of Weather"
+    assert (weather.kind, weather.keys, weather.partitions) == ("versions", ("airport",), 3)
+    assert any(line.startswith(f"topic {departures.name}: read by job OriginDelays") for line in explained.shared)
+    assert not any("Planes" in line for line in explained.shared)
+
+
+def test_indexes_tell_what_they_serve(explained: PlanExplained) -> None:
+    delays = next(index for index in explained.indexes if index.dataset == "OriginDelays")
+    assert delays.kind == "aggregate"
+    assert delays.keys == ("origin",)
+    assert 'max_6h = max(delay, Continuous("6h"))' in delays.values
+
+
+def test_every_operator_has_a_text() -> None:
+    chains = [
+        Orders.filter(lambda frame: frame["price"] > 1).assign("low", bool, _opaque).transform(_opaque),
+        Orders.dedup(by=["user"]).groupby("user").first(),
+        Orders.drop("price").rename({"user": "who"}),
+        Visits.explode("tags").dropnull("seen"),
+        Orders.join(Users, how="left", on=["user"], fields=["town"]),
+        Orders.select("user", "price") + Orders.select("user", "price"),
+    ]
+    told = {text_of(operator).split()[0] for chain in chains for operator in operators(chain.node_operator)}
+    assert {
+        "read",
+        "filter",
+        "assign",
+        "transform",
+        "dedup",
+        "first",
+        "drop",
+        "rename",
+        "left",
+        "union",
+        "explode",
+        "dropnull",
+    } <= told
+    assert len(OPERATOR_TYPES) == 18, "a new operator: give it a text, and say what it keeps"
+
+
+def test_work_that_several_jobs_repeat_is_named(plan: GraphPlan) -> None:
+    job = next(job for job in plan.jobs if job.dataset == "FlightConditions")
+    twice = GraphPlan(topics=plan.topics, jobs=(job, job), indexes=(), ingests=())
+    repeated = [line for line in explain(twice, partitions=1).shared if line.startswith("not shared")]
+    assert repeated == [
+        (
+            "not shared: 2 jobs do `left join with Weather on origin = airport` over the same input; "
+            "a dataset of its own would do it once"
+        )
+    ]
+
+
+def _opaque(frame: Any) -> Any:
+    return frame["price"].map(lambda price: price < 10)
