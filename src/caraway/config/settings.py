@@ -89,6 +89,7 @@ class SparkSettings(_Section):
         function_seconds: Time for one call of a user's function with a batch; rows at which it takes longer become
             dead letters.
         function_memory_mb: What a user's function may take of memory.
+        conf: More of Spark's own settings, as `name=value`, such as `spark.executor.memory=2g`.
         jars: Jars of the Kafka connector; the stack fills this in for the parts that it starts.
     """
 
@@ -97,6 +98,7 @@ class SparkSettings(_Section):
     checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 180
     function_seconds: Annotated[float, Field(gt=0)] = 60.0
     function_memory_mb: Annotated[int, Field(ge=64)] = 1024
+    conf: tuple[Annotated[str, Field(pattern=r"^spark\.[^=\s]+=.*$")], ...] = ()
     jars: tuple[FolderPath, ...] = ()
 
 
@@ -106,10 +108,14 @@ class ServerSettings(_Section):
     Attributes:
         host: Address to listen on; the default is reachable from this machine only.
         port: Port to listen on; None or 0 chooses a free one and remembers it.
+        extractor_processes: Processes that run Python extractors, so as many at a time.
+        extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port | None = None
+    extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
+    extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
 
     @property
     def url(self) -> str | None:

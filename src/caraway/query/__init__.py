@@ -9,6 +9,7 @@ from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine, StoredColumns, parse_instants
 from caraway.query.inputs import cast_input
+from caraway.query.isolation import FunctionPool
 from caraway.query.model import Instants, Reader
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Columns",
     "CompiledPlan",
     "DatasetLookups",
+    "FunctionPool",
     "Instants",
     "QueryEngine",
     "Reader",

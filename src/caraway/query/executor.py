@@ -21,7 +21,7 @@ from caraway.query.batch import Batch, Run
 from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups, keyed_dataset, read_rows
 from caraway.query.expressions import compile_expressions
-from caraway.query.functions import compile_function
+from caraway.query.functions import MakeProvider, compile_function
 from caraway.query.inputs import Table, cast_input, input_columns
 from caraway.query.lookups import compile_lookup
 from caraway.query.model import (
@@ -44,6 +44,7 @@ MAX_PLANS = 1_000
 Answer = dict[str, list[object]]
 StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
+CompilePython = Callable[[PythonStep, MakeProvider], Run]
 
 # The conversion of values that are JSON already.
 AS_STORED = to_json(STRING)
@@ -113,9 +114,10 @@ def _null(name: str, dtype: DataType | None, column: Sequence[object]) -> Invali
 class QueryEngine:
     """Answers queries and lookups over one version of a graph. Thread safe."""
 
-    def __init__(self, catalog: Catalog, reader: Reader) -> None:
-        """Query `catalog`, reading indexes through `reader`."""
+    def __init__(self, catalog: Catalog, reader: Reader, compile_python: CompilePython = compile_function) -> None:
+        """Query `catalog`, reading indexes through `reader`; `compile_python` tells where users' functions run."""
         self.catalog = catalog
+        self._compile_python = compile_python
         self._reader = reader
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool], CompiledPlan] = OrderedDict()
 
@@ -187,7 +189,7 @@ class QueryEngine:
             case ExpressionStep():
                 return compile_expressions(step)
             case PythonStep():
-                return compile_function(step, self._provider)
+                return self._compile_python(step, self._provider)
             case _:
                 assert_never(step)
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import orjson
 
-from caraway.control import CommitService
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
@@ -34,14 +33,12 @@ class Api:
         """Serve what `deployment` runs, queries through `queries`."""
         self._deployment = deployment
         self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers)
-        self._commits = CommitService.connect(
-            deployment.postgres_url, deployment.bootstrap_servers, partitions=deployment.partitions
-        )
+        self._commits = deployment.control.commits
         self._queries = queries
 
     async def commit(self, request: Request) -> Response:
         """`POST /commit`: definitions, as protobuf."""
-        self._deployment.require_live()
+        self._deployment.require_live(request.branch)
         if not request.body:
             # No bytes are a valid message of protobuf: a commit that would empty the branch.
             raise InvalidInputError("the body is empty; a commit request is expected")
@@ -52,7 +49,7 @@ class Api:
             preview=request.flag("preview", default=given.preview),
             backfill=request.flag("backfill", default=given.backfill),
         )
-        result = await asyncio.to_thread(self._commits.commit, wanted)
+        result = await asyncio.to_thread(self._commits.commit, wanted, branch=request.branch)
         if not wanted.preview:
             # Whoever committed may log and query at once.
             await asyncio.to_thread(self._deployment.reload)
@@ -60,7 +57,7 @@ class Api:
 
     async def log(self, request: Request) -> Response:
         """`POST /log`: rows for a webhook."""
-        live = self._deployment.require_live()
+        live = self._deployment.require_live(request.branch)
         body = request.json()
         key = request.headers.get("idempotency-key")
         parsed = None
@@ -74,7 +71,7 @@ class Api:
         """`POST /query`: features for rows of inputs."""
         if media_type(request.headers.get("content-type")) == ARROW:
             return await self._query_arrow(request)
-        live = self._deployment.require_live()
+        live = self._deployment.require_live(request.branch)
         body = _object(request.json())
         inputs, outputs = _names(body, "inputs"), _names(body, "outputs")
         workflow = _workflow(body)
@@ -87,7 +84,7 @@ class Api:
 
     async def _query_arrow(self, request: Request) -> Response:
         """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
-        live = self._deployment.require_live()
+        live = self._deployment.require_live(request.branch)
         wanted = request.parameters()
         outputs = [name for name in wanted.get("outputs", "").split(",") if name]
         if not outputs:
@@ -103,7 +100,7 @@ class Api:
 
     async def lookup(self, request: Request, dataset: str) -> Response:
         """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
-        live = self._deployment.require_live()
+        live = self._deployment.require_live(request.branch)
         body = _object(request.json())
         keys = body.get("keys")
         if not isinstance(keys, list) or not all(isinstance(row, dict) for row in keys):

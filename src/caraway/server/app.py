@@ -6,19 +6,16 @@ import uuid
 
 import structlog
 
-from caraway.errors import CarawayError, UnknownEntityError
+from caraway.errors import CarawayError
 from caraway.server import metrics
 from caraway.server.body import read_body
 from caraway.server.encoding import encoded
 from caraway.server.errors import SlowBodyError, error_response, status_of
 from caraway.server.http import Exchange, Headers, Request, Response, Scope, json_response
 from caraway.server.routes import Router
-from caraway.state.model import MAIN
 
 LOG = structlog.get_logger(__name__)
 
-# Our own header, and that of the API which programs were written for.
-BRANCH_HEADERS = ("x-caraway-branch", "x-fennel-branch")
 UNKNOWN_TARGET = "unknown"
 BODY_SECONDS = 30.0
 
@@ -39,7 +36,6 @@ class App:
             target = route.target
             headers = scope.headers
             body = await _body(headers, exchange) if route.method != "GET" else b""
-            _check_branch(headers)
             response = await route.answer(Request(route.method, scope.path, scope.query_string, headers, body), name)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
@@ -57,13 +53,6 @@ async def _body(headers: Headers, exchange: Exchange) -> bytes:
             return await read_body(headers, exchange)
     except TimeoutError:
         raise SlowBodyError(f"the body wasn't complete after {BODY_SECONDS:g} s") from None
-
-
-def _check_branch(headers: Headers) -> None:
-    for header in BRANCH_HEADERS:
-        branch = headers.get(header)
-        if branch is not None and branch != MAIN:
-            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {MAIN}")
 
 
 def _unexpected(error: Exception, scope: Scope) -> Response:

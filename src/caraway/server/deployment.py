@@ -5,6 +5,8 @@ again.
 """
 
 import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -12,12 +14,15 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from caraway.config import ConfigurationError, Settings
-from caraway.errors import UnavailableError
+from caraway.control import Control
+from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.ingest import DEAD_LETTERS
-from caraway.server.live import Live, make_live
+from caraway.query import FunctionPool
+from caraway.server.live import Live, make_lives
 from caraway.server.watch import Watch
-from caraway.state import StateReader, connect, migrate
+from caraway.state import MAIN, AssetKind, Ledger, Needed, Plans, StateReader, connect, migrate
+from caraway.state.blueprints import EMITS
 from caraway.topics import TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 
@@ -26,6 +31,10 @@ LOG = structlog.get_logger(__name__)
 # A commit through another server shows here within this time.
 GRAPH_INTERVAL_S = 1.0
 KAFKA_INTERVAL_S = 2.0
+# What waits for an index to be level is served this much later.
+LEDGER_INTERVAL_S = 0.5
+# An index that nobody needs any more is looked for this often.
+FORGET_INTERVAL_S = 30.0
 KAFKA_TIMEOUT_S = 3.0
 # A log request during an outage of the broker is answered after this time at most.
 DELIVERY_TIMEOUT_S = 8.0
@@ -56,21 +65,31 @@ class Deployment:
         self._store = IndexStore(_index_folder(settings))
         self.reader = IndexReader(self._store)
         self.index = IndexWorker(self.bootstrap_servers, self._store)
+        self.functions = FunctionPool(settings.server.extractor_processes, settings.server.extractor_seconds)
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         self._engine = connect(self.postgres_url)
         self.state = StateReader(self._engine)
-        self._live: Live | None = None
+        self.control = Control.connect(
+            self.postgres_url, self.bootstrap_servers, partitions=self.partitions, index_lag=self._index_lag
+        )
+        self._ledger = Ledger(self._engine)
+        self._plans = Plans(self.state)
+        self._needed: Needed | None = None
+        self._lives: Mapping[str, Live] = {}
         self._reloading = threading.Lock()
         self._migrated = False
+        self._forgot_at = time.monotonic()
         self._dead_letters_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
             "postgres": Watch("postgres", self.reload, GRAPH_INTERVAL_S),
             "kafka": Watch("kafka", self._check_kafka, KAFKA_INTERVAL_S),
+            "ledger": Watch("ledger", self._tend, LEDGER_INTERVAL_S),
         }
 
     def start(self) -> None:
         """Start everything in the background."""
+        self.functions.start()
         self.index.start()
         for watch in self._watches.values():
             watch.start()
@@ -80,25 +99,35 @@ class Deployment:
         for watch in self._watches.values():
             watch.stop(STOP_S)
         self.writer.close(STOP_S)
+        self.functions.stop()
         self.index.stop()
+        self.control.close()
         self._store.close()
         self._engine.dispose()
 
     @property
     def live(self) -> Live | None:
-        """What is served; None before the graph was read."""
-        return self._live
+        """What main serves; None before the graph was read."""
+        return self._lives.get(MAIN)
 
-    def require_live(self) -> Live:
-        """Return what is served.
+    def require_live(self, branch: str = MAIN) -> Live:
+        """Return what a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
+            UnknownEntityError: There is no such branch.
         """
-        if self._live is None:
-            reason = self._watches["postgres"].problem() or "it is being read"
-            raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
-        return self._live
+        live = self._lives.get(branch)
+        if live is None and self._lives:
+            # It may have been made through another server a moment ago.
+            self.reload()
+            live = self._lives.get(branch)
+        if live is not None:
+            return live
+        if self._lives:
+            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(self._lives)}")
+        reason = self._watches["postgres"].problem() or "it is being read"
+        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
 
     def problems(self) -> dict[str, str]:
         """Tell which parts don't work, and why; empty if all do."""
@@ -108,7 +137,7 @@ class Deployment:
         return found
 
     def reload(self) -> None:
-        """Serve the branch's head, if it is another one than so far.
+        """Serve what the branches serve now, if anything has changed.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -117,14 +146,42 @@ class Deployment:
             if not self._migrated:
                 migrate(self.postgres_url)
                 self._migrated = True
-            head_id = self.state.head_id() or ""
-            if self._live is not None and self._live.version == head_id:
+            needed = self._plans.refresh()
+            if needed is self._needed:
                 return
-            live = make_live(self.state.head(), self.reader)
             # First the index, so that no query reads one that isn't being filled.
-            self.index.set_plans(live.plan.indexes)
-            self._live = live
-            LOG.info("serving a graph", version=live.version, datasets=len(live.graph.datasets))
+            self.index.set_plans(needed.indexes)
+            self._lives = make_lives(needed, self.reader, self._lives)
+            self._needed = needed
+            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+
+    def _tend(self) -> None:
+        """Work off the ledger, and forget the indexes that are gone."""
+        if not self._migrated:
+            raise UnavailableError("is waiting for the tables in Postgres")
+        self.control.site.tend()
+        now = time.monotonic()
+        if now - self._forgot_at > FORGET_INTERVAL_S:
+            self._forgot_at = now
+            self._forget_indexes()
+
+    def _forget_indexes(self) -> None:
+        """Remove the entries of indexes that are gone; only those that have not been followed for a while."""
+        gone = {bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)}
+        needed = self._needed
+        followed = {index.asset for index in needed.indexes} if needed is not None else set()
+        for asset in (self._store.assets() & gone) - followed:
+            self._store.drop(asset)
+            LOG.info("forgot an index", asset=asset.hex())
+
+    def _index_lag(self, asset: str) -> str:
+        """Tell what an index waits for, "" if it is level with its topic."""
+        name = asset.partition(EMITS)[0]
+        for status in self.index.positions():
+            if status.asset == name:
+                level = status.following and status.lag == 0
+                return "" if level else f"the index is {status.lag if status.lag is not None else '?'} records behind"
+        return "the index isn't followed yet"
 
     def _check_kafka(self) -> None:
         try:

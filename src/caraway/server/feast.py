@@ -41,7 +41,7 @@ class FeastDoor:
 
     async def get_online_features(self, request: Request) -> Response:
         """`POST /get-online-features`."""
-        live = self._deployment.require_live()
+        live = self._deployment.require_live(request.branch)
         body = request.json()
         if not isinstance(body, dict):
             raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")

@@ -10,10 +10,13 @@ import orjson
 
 from caraway.errors import InvalidInputError
 from caraway.ingest.table import position
+from caraway.state.model import MAIN
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 # zlib's name for "gzip or zlib, see the header".
 ANY_HEADER = 32 + zlib.MAX_WBITS
+# Our own header, and that of the API which programs were written for.
+BRANCH_HEADERS: Final = ("x-caraway-branch", "x-fennel-branch")
 JSON_HEADERS: Final = (("content-type", "application/json"),)
 
 
@@ -68,6 +71,11 @@ class Request:
     query_string: str
     headers: Headers
     body: bytes
+
+    @property
+    def branch(self) -> str:
+        """The branch that it is about."""
+        return next((name for header in BRANCH_HEADERS if (name := self.headers.get(header))), MAIN)
 
     def json(self) -> Any:  # noqa: ANN401 (any JSON)
         """Parse the body.

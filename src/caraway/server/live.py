@@ -1,20 +1,19 @@
 """The graph that is served: loaded from Postgres, swapped as a whole when somebody commits."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from caraway.graph.specs import Graph
-from caraway.graph.wire import decode_graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, QueryEngine
 from caraway.server.reading import DatasetReader, Index
-from caraway.state.model import Head
+from caraway.state import Needed, Planned
 
 # The version of a branch without any commit.
 NO_COMMIT = ""
+EMPTY = Planned(graph=Graph(), plan=GraphPlan())
 
 
 class Indexer(Protocol):
@@ -36,10 +35,25 @@ class Live:
     queries: QueryEngine
 
 
-def make_live(head: Head, index: Index) -> Live:
-    """Plan and compile the graph of a branch's head."""
-    graph = decode_graph(head.graph) if head.commit_id else Graph()
-    plan = plan_graph(graph)
-    version = head.commit_id or NO_COMMIT
-    queries = QueryEngine(Catalog(version, graph), DatasetReader(index, plan.indexes))
-    return Live(version, graph, plan, Endpoints(plan), queries)
+def make_live(version: str, planned: Planned, endpoints: Endpoints, index: Index) -> Live:
+    """Compile the graph that a branch serves; `endpoints` are those of all branches."""
+    queries = QueryEngine(Catalog(version, planned.graph), DatasetReader(index, planned.plan.indexes))
+    return Live(version, planned.graph, planned.plan, endpoints, queries)
+
+
+def make_lives(needed: Needed, index: Index, known: Mapping[str, Live]) -> Mapping[str, Live]:
+    """Compile what the branches serve, by name; what `known` has compiled of the same commit is taken over.
+
+    Rows that are logged go to all branches, whether they serve their head already or not.
+    """
+    endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
+    compiled = {live.version: live for live in known.values()}
+    lives: dict[str, Live] = {}
+    for branch in needed.standing.branches:
+        version = branch.serving or NO_COMMIT
+        planned = needed.commits[version] if version else EMPTY
+        live = compiled.get(version)
+        if live is None or live.plan != planned.plan:
+            live = compiled[version] = make_live(version, planned, endpoints, index)
+        lives[branch.name] = replace(live, endpoints=endpoints)
+    return lives

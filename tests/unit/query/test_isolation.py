@@ -1,0 +1,124 @@
+"""Users' functions in processes of their own give what they give here, and hurt nobody else."""
+
+import os
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import cloudpickle
+import pandas as pd
+import pytest
+
+from caraway.dtypes.types import INT
+from caraway.errors import ExtractorError
+from caraway.graph.runtime import LookupProvider
+from caraway.query import FunctionPool, QueryEngine
+from caraway.query.batch import Batch
+from caraway.query.functions import compile_function
+from caraway.query.model import PythonStep, TypedColumn
+from tests.unit.query.garden import CATALOG, DictReader
+
+pytestmark = pytest.mark.slow
+
+SECONDS = 1.5
+OUTPUTS = ["State.advice", "State.water", "State.species"]
+DATA = {"Tap.pot": [1, 2]}
+NOW_US = time.time_ns() // 1000
+ROWS = {
+    ("Pots", (1,)): [(NOW_US - 10**6, {"pot": 1, "species": "oak", "size": 12.5, "bought": NOW_US - 10**6})],
+    ("Rules", ("oak",)): [(NOW_US - 10**6, {"species": "oak", "text": "daily", "water": 3, "since": NOW_US - 10**6})],
+}
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[FunctionPool]:
+    made = FunctionPool(2, SECONDS)
+    made.start()
+    yield made
+    made.stop()
+
+
+def test_answers_are_those_of_this_process(pool: FunctionPool) -> None:
+    here = QueryEngine(CATALOG, DictReader(ROWS))
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile)
+    expected = here.plan(["Tap.pot"], OUTPUTS).run(DATA)
+    assert expected["State.advice"] == ["daily", "none"]
+    for _ in range(3):
+        assert there.plan(["Tap.pot"], OUTPUTS).run(DATA) == expected
+
+
+FAULTY = ["broken", "nameless", "short", "wrong", "nulls", "forbidden", "number", "misnamed", "first"]
+
+
+@pytest.mark.parametrize("feature", FAULTY)
+def test_failures_are_told_alike(pool: FunctionPool, feature: str) -> None:
+    told = []
+    for compile_python in (compile_function, pool.compile):
+        engine = QueryEngine(CATALOG, DictReader(ROWS), compile_python)
+        with pytest.raises(ExtractorError) as error:
+            engine.plan(["Tap.pot"], [f"Faulty.{feature}"]).run(DATA)
+        told.append(str(error.value))
+    assert told[0] == told[1]
+
+
+def loop_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    while x[0] % 2:
+        pass
+    return x.rename("y")
+
+
+def exit_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    if x[0] % 2:
+        os._exit(3)
+    return x.rename("y")
+
+
+def step(function: Any) -> PythonStep:
+    return PythonStep(
+        featureset="A",
+        extractor=function.__name__,
+        inputs=(TypedColumn(name="A.x", dtype=INT),),
+        outputs=(("A.y", INT),),
+        kept=("A.y",),
+        datasets=(),
+        pickled=_by_value(function),
+    )
+
+
+def _by_value(function: Any) -> bytes:
+    """The processes don't have the tests."""
+    function.__module__ = "__main__"
+    pickled: bytes = cloudpickle.dumps(function)
+    return pickled
+
+
+def no_lookups(*_: object) -> LookupProvider:
+    def refuse(*_: object) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+        raise AssertionError
+
+    return refuse
+
+
+def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    pool.compile(of, no_lookups)(batch)
+    return batch.columns["A.y"]
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [(loop_if_odd, r"did not end within 1.5 s"), (exit_if_odd, r"ended its process \(exit code 3\)")],
+)
+def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, function: Any, said: str) -> None:
+    of = step(function)
+    with ThreadPoolExecutor(2) as threads:
+        bad = threads.submit(run, pool, of, 1)
+        assert [threads.submit(run, pool, of, x).result() for x in (2, 4, 6)] == [[2], [4], [6]]
+        with pytest.raises(ExtractorError, match=said):
+            bad.result()
+    # Both processes work, the new one too.
+    with ThreadPoolExecutor(2) as threads:
+        assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
