@@ -49,6 +49,7 @@ class Driver:
                 scratch=scratch,
                 shuffle_partitions=settings.kafka.partitions,
                 functions=Limits(seconds=settings.spark.function_seconds, memory_mb=settings.spark.function_memory_mb),
+                conf=dict(setting.split("=", 1) for setting in settings.spark.conf),
             )
         )
         jvm = jvm_of(session)

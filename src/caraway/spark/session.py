@@ -30,6 +30,7 @@ class SessionSettings:
         scratch: Folder for files that die with the session.
         shuffle_partitions: Tasks of a stateful operator; a checkpoint can't be read with another number.
         functions: What a user's function may take.
+        conf: More of Spark's settings, which go before ours.
     """
 
     master: str
@@ -38,6 +39,7 @@ class SessionSettings:
     scratch: Path
     shuffle_partitions: int = 1
     functions: Limits = field(default_factory=Limits)
+    conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local(self) -> bool:
@@ -109,8 +111,16 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Progress of the last batches is kept for each query; two are looked at.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
+        # What tasks have read comes with these (`caraway.spark.live`); by default they are 10 s apart.
+        "spark.executor.heartbeatInterval": "2s",
+        # Kept for Spark's own pages, which nobody looks at; by default up to 100,000 tasks.
+        "spark.ui.retainedJobs": "200",
+        "spark.ui.retainedStages": "400",
+        "spark.ui.retainedTasks": "2000",
+        "spark.sql.ui.retainedExecutions": "20",
         **limits_conf(settings.functions),
         "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
+        **settings.conf,
     }
 
 

@@ -21,7 +21,7 @@ PROGRAM = Path(__file__).with_name("engine_process.py")
 class Rig:
     """A data folder, its registry, and the engine that works in it."""
 
-    def __init__(self, folder: Path, bootstrap_servers: str) -> None:
+    def __init__(self, folder: Path, bootstrap_servers: str, **settings: str) -> None:
         self.folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = {
@@ -33,6 +33,7 @@ class Rig:
             "CARAWAY_SPARK__CHECKPOINT_INTERVAL_SECONDS": "5",
             "CARAWAY_SPARK__JARS": json.dumps([str(jar) for jar in jars().connector]),
             "PYTHONPATH": os.pathsep.join(sys.path),
+            **settings,
         }
 
     @property
