@@ -96,7 +96,7 @@ def _by_value(function: Any) -> bytes:
 
 
 def no_lookups(*_: object) -> LookupProvider:
-    def refuse(*_: object) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+    def refuse(*_: Any, **__: Any) -> "tuple[pd.DataFrame, pd.Series[bool]]":
         raise AssertionError
 
     return refuse
