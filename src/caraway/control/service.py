@@ -1,8 +1,8 @@
 """A commit, from a request to the branch's new head."""
 
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Protocol, Self
+from collections.abc import Sequence
+from typing import Protocol
 
 from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
@@ -13,10 +13,10 @@ from caraway.graph.merging import merge
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
-from caraway.plan.model import TopicPlan
+from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
-from caraway.state import MAIN, Head, NewCommit, StateReader, StateWriter, connect
-from caraway.topics.admin import ensure_topics
+from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, blueprints, incarnate
+from caraway.state.bank import allot
 
 
 class Heads(Protocol):
@@ -25,59 +25,44 @@ class Heads(Protocol):
     def head(self, branch: str) -> Head:
         """Give a branch's newest commit and graph."""
 
+    def graph(self, commit_id: str) -> bytes:
+        """Give the graph of a commit."""
+
+    def assets(self) -> tuple[Asset, ...]:
+        """Give all assets."""
+
 
 class Commits(Protocol):
     """Where a commit is written."""
 
     def publish(self, commit: NewCommit) -> None:
-        """Write a commit and move its branch, all or nothing."""
+        """Write a commit with all that it needs and move its branch, all or nothing."""
+
+
+class Site(Protocol):
+    """Where the assets of a commit are (`caraway.control.site.Site`)."""
+
+    def check(self) -> None:
+        """Raise UnavailableError if nothing can be made now."""
+
+    def converge(self) -> None:
+        """Do what the ledger asks for and can be done at once; the rest goes on without the caller."""
 
 
 class CommitService:
     """Makes commits. Safe to be used by several threads and several servers at once."""
 
-    def __init__(
-        self,
-        heads: Heads,
-        commits: Commits,
-        make_topics: Callable[[Sequence[TopicPlan]], None],
-        *,
-        close: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Read `heads`, write `commits`; `make_topics` creates those that are missing and may be called again.
-
-        `close` is called when the service is closed.
-        """
+    def __init__(self, heads: Heads, commits: Commits, site: Site) -> None:
+        """Read `heads`, write `commits`, and let `site` begin with what they ask for."""
         self._heads = heads
         self._commits = commits
-        self._make_topics = make_topics
-        self.close = close
-
-    @classmethod
-    def connect(
-        cls, postgres_url: str, bootstrap_servers: str, *, partitions: int = 1, kafka_timeout_s: float = 30.0
-    ) -> Self:
-        """Make the service for a Postgres and a Kafka; nothing is opened yet.
-
-        Args:
-            postgres_url: Where the state is.
-            bootstrap_servers: Where the topics are.
-            partitions: Partitions of a new topic.
-            kafka_timeout_s: How long a commit waits for Kafka, in seconds.
-        """
-        engine = connect(postgres_url)
-
-        def make_topics(topics: Sequence[TopicPlan]) -> None:
-            names = [topic.name for topic in topics]
-            ensure_topics(bootstrap_servers, names, partitions, timeout_s=kafka_timeout_s)
-
-        return cls(StateReader(engine), StateWriter(engine), make_topics, close=engine.dispose)
+        self._site = site
 
     def commit(self, request: CommitRequest, *, branch: str = MAIN, author: str = "") -> CommitResult:
         """Make (or preview) a commit on a branch.
 
-        The order makes it safe to crash anywhere: topics come first, and one without a commit does no harm; the commit
-        and its jobs are one transaction, after which engines and servers find them.
+        All that it changes is one transaction: the commit, its assets, what the ledger asks for, and the branch's head.
+        A crash before it changes nothing; after it the workers do the rest, whoever they are.
 
         Raises:
             CommitError: The definitions don't fit each other or what the branch holds.
@@ -91,27 +76,64 @@ class CommitService:
         validate(after)
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
-        change = Change(before=before, after=after, plan_before=plan_graph(before), plan_after=plan_graph(after))
+        change = self._change(before, after)
         if not request.backfill:
             _refuse_backfill(change)
-        summary = summarize(change, preview=request.preview)
         if request.preview:
-            return CommitResult(commit_id=None, summary=summary, plan=change.plan_after)
-        self._make_topics(change.plan_after.topics)
-        encoded = encode_graph(after)
+            return _previewed(change)
+        return self._publish(change, head, message=request.message, author=author)
+
+    def roll_back(self, commit_id: str, *, branch: str = MAIN, author: str = "", preview: bool = False) -> CommitResult:
+        """Let a branch hold again what it held at an earlier commit: a new commit, whose assets may still be there.
+
+        Raises:
+            UnknownEntityError: There is no such branch or commit.
+            ConflictError: Somebody else committed to the branch meanwhile.
+            UnavailableError: Postgres or Kafka doesn't answer.
+        """
+        head = self._heads.head(branch)
+        before = decode_graph(head.graph) if head.commit_id else Graph()
+        change = self._change(before, decode_graph(self._heads.graph(commit_id)))
+        if preview:
+            return _previewed(change)
+        return self._publish(change, head, message=f"roll back to {commit_id}", author=author)
+
+    def _change(self, before: Graph, after: Graph) -> Change:
+        bank = self._heads.assets()
+        return Change(
+            before=before,
+            after=after,
+            plan_before=_placed(plan_graph(before), bank),
+            plan_after=_placed(plan := plan_graph(after), bank),
+            allotment=allot(blueprints(plan), bank),
+        )
+
+    def _publish(self, change: Change, head: Head, *, message: str, author: str) -> CommitResult:
+        self._site.check()
+        summary = summarize(change, preview=False)
         commit = NewCommit(
             id=uuid.uuid4().hex,
-            branch=branch,
+            branch=head.branch,
             parent=head.commit_id,
-            message=request.message,
+            message=message,
             author=author,
-            graph=encoded,
-            fingerprint=graph_fingerprint(after),
+            graph=encode_graph(change.after),
+            fingerprint=graph_fingerprint(change.after),
             summary=summary,
-            jobs=change.plan_after.jobs,
+            plan=plan_graph(change.after),
         )
         self._commits.publish(commit)
+        self._site.converge()
         return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
+
+
+def _previewed(change: Change) -> CommitResult:
+    return CommitResult(commit_id=None, summary=summarize(change, preview=True), plan=change.plan_after)
+
+
+def _placed(plan: GraphPlan, bank: Sequence[Asset]) -> GraphPlan:
+    """Give a plan with the names that its assets have, or would have if it were committed now."""
+    return incarnate(plan, allot(blueprints(plan), bank).generations)
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
@@ -134,8 +156,11 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 
 
 def _refuse_backfill(change: Change) -> None:
-    if change.new_jobs:
-        names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in change.new_jobs)
+    """Refuse what would have to be computed; what another branch has computed already is there for all."""
+    created = {asset.name for asset in change.allotment.created if asset.kind is AssetKind.JOB}
+    anew = [job for job in change.plan_after.jobs if job.job_id in created]
+    if anew:
+        names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in anew)
         raise CommitError(
             f"backfill=False was asked for, but this would have to be computed anew: {names}. "
             "Commit with backfill=True, or leave these definitions as they are."

@@ -1,11 +1,13 @@
 """What a commit does, in lines for people: a second reader of the same plan that the engines follow."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
-from caraway.plan.model import GraphPlan, IndexKind, JobPlan
+from caraway.plan.model import GraphPlan
+from caraway.state.bank import Allotment
+from caraway.state.blueprints import EMITS
 
 # Names in a line before it says "and n more".
 SHOWN_NAMES = 12
@@ -13,37 +15,33 @@ SHOWN_NAMES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A branch before and after a commit, as definitions and as plans."""
+    """A branch before and after a commit, as definitions and as plans; and the assets that it needs then."""
 
     before: Graph
     after: Graph
     plan_before: GraphPlan
     plan_after: GraphPlan
-
-    @property
-    def new_jobs(self) -> tuple[JobPlan, ...]:
-        """Jobs that must be started, and so read their inputs from the beginning."""
-        known = {job.job_id for job in self.plan_before.jobs}
-        return tuple(job for job in self.plan_after.jobs if job.job_id not in known)
+    allotment: Allotment
 
 
 def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
     """Tell what a commit changes; the first line is the gist."""
+    new = {asset.name.partition(EMITS)[0] for asset in change.allotment.created}
     lines = [
         _gist(change, preview=preview),
         *_entities("datasets", _datasets(change.before), _datasets(change.after)),
         *_entities("featuresets", _featuresets(change.before), _featuresets(change.after)),
         *_entities("features", _features(change.before), _features(change.after)),
-        *_created("topics", (t.name for t in change.plan_before.topics), (t.name for t in change.plan_after.topics)),
-        *_created("indexes", _indexes(change.plan_before), _indexes(change.plan_after)),
+        *_created("topics", new, [(topic.name, topic.name) for topic in change.plan_after.topics]),
+        *_created("indexes", new, _indexes(change.plan_after)),
     ]
-    new = {job.job_id for job in change.new_jobs}
+    kept_before = {job.job_id for job in change.plan_before.jobs}
     for job in change.plan_after.jobs:
-        deed = "start" if job.job_id in new else "keep"
+        deed = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
         lines.append(f"job {deed}: {job.job_id} ({job.pipeline}), {job.mode}: {job.mode_reason}")
     kept = {job.job_id for job in change.plan_after.jobs}
     lines += [
-        f"job stop: {job.job_id} ({job.pipeline}); its topic {job.output.name} is kept"
+        f"job stop: {job.job_id} ({job.pipeline}); its topic {job.output.name} is kept for a while"
         for job in change.plan_before.jobs
         if job.job_id not in kept
     ]
@@ -74,14 +72,14 @@ def _entities(kind: str, before: Mapping[str, object], after: Mapping[str, objec
     return [f"{kind} {group}: {_listed(names)}" for group, names in groups.items() if names]
 
 
-def _created(kind: str, before: Iterable[str], after: Iterable[str]) -> list[str]:
-    known = set(before)
-    names = list(after)
+def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -> list[str]:
+    """Sort assets, each given by its name in the bank and by the one to show."""
+    found = list(named)
     groups = {
-        "create": [name for name in names if name not in known],
-        "reuse": [name for name in names if name in known],
+        "create": [shown for name, shown in found if name in new],
+        "reuse": [shown for name, shown in found if name not in new],
     }
-    return [f"{kind} {group}: {_listed(found)}" for group, found in groups.items() if found]
+    return [f"{kind} {group}: {_listed(names)}" for group, names in groups.items() if names]
 
 
 def _listed(names: list[str]) -> str:
@@ -102,6 +100,5 @@ def _features(graph: Graph) -> Mapping[str, object]:
     return {f"{spec.name}.{feature.name}": feature.dtype for spec in graph.featuresets for feature in spec.features}
 
 
-def _indexes(plan: GraphPlan) -> list[str]:
-    kinds = {IndexKind.VERSIONS: "versions", IndexKind.AGGREGATE: "aggregate"}
-    return [f"{index.dataset}.{index.asset.hex()} ({kinds[index.kind]})" for index in plan.indexes]
+def _indexes(plan: GraphPlan) -> list[tuple[str, str]]:
+    return [(name := index.asset.hex(), f"{index.dataset}.{name} ({index.kind})") for index in plan.indexes]

@@ -4,26 +4,63 @@
 version.
 """
 
+from caraway.state.bank import Asset, AssetState, Deed
+from caraway.state.blueprints import AssetKind, blueprints, incarnate
+from caraway.state.branches import Branches
+from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
+from caraway.state.ledger import Claim, Ledger, Outcome
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
-from caraway.state.model import MAIN, CommitRecord, DesiredState, Head, JobRecord, JobState, NewCommit
+from caraway.state.model import (
+    MAIN,
+    Branch,
+    CommitRecord,
+    DesiredState,
+    Head,
+    JobRecord,
+    JobState,
+    LedgerEntry,
+    NewCommit,
+    Role,
+    Standing,
+)
+from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.writer import StateWriter
 
 __all__ = [
+    "KEEP",
     "MAIN",
+    "Asset",
+    "AssetKind",
+    "AssetState",
+    "Branch",
+    "Branches",
+    "Claim",
     "CommitRecord",
+    "Deed",
     "DesiredState",
     "Head",
     "JobRecord",
     "JobRegistry",
     "JobState",
+    "Ledger",
+    "LedgerEntry",
+    "Needed",
     "NewCommit",
+    "Outcome",
+    "Planned",
+    "Plans",
+    "Role",
+    "Standing",
     "StateReader",
     "StateWriter",
+    "blueprints",
     "connect",
+    "incarnate",
     "is_migrated",
     "migrate",
     "wait_until_migrated",
+    "wall_clock",
 ]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from caraway.plan.model import JobPlan
+from caraway.plan.model import GraphPlan
 
 # The branch that always exists.
 MAIN = "main"
@@ -26,6 +26,13 @@ class JobState(StrEnum):
     RUNNING = "running"
     FAILING = "failing"
     STOPPED = "stopped"
+
+
+class Role(StrEnum):
+    """What a branch needs an asset for: its newest commit, or the one that it serves until that is ready."""
+
+    HEAD = "head"
+    SERVING = "serving"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +56,7 @@ class NewCommit:
     graph: bytes
     fingerprint: str
     summary: tuple[str, ...]
-    jobs: tuple[JobPlan, ...]
+    plan: GraphPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,3 +89,44 @@ class JobRecord:
     attempts: int
     updated_at: datetime
     progress: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A branch: its newest commit and the one that it serves, None before the first."""
+
+    name: str
+    head: str | None
+    serving: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """All branches at one moment; `generations` are those of contents that aren't in their first one."""
+
+    branches: tuple[Branch, ...]
+    generations: Mapping[str, int]
+
+    @property
+    def commits(self) -> tuple[str, ...]:
+        """The commits that any branch needs, each once."""
+        found = [commit for branch in self.branches for commit in (branch.head, branch.serving) if commit is not None]
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """Something to be done, or that was done, for an asset. `reason` tells why it isn't done yet."""
+
+    id: int
+    asset_id: str
+    asset_state: str
+    dataset: str
+    deed: str
+    state: str
+    reason: str
+    attempts: int
+    due_at: datetime
+    opened_at: datetime
+    closed_at: datetime | None

@@ -6,9 +6,22 @@ from typing import Any
 import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
+from caraway.state.accounts import read_bank
+from caraway.state.bank import ENDING, Asset
+from caraway.state.blueprints import FIRST_GENERATION
 from caraway.state.database import PATIENCE_SECONDS, patiently
-from caraway.state.model import MAIN, CommitRecord, DesiredState, Head, JobRecord, JobState
-from caraway.state.tables import branches, commits, jobs
+from caraway.state.model import (
+    MAIN,
+    Branch,
+    CommitRecord,
+    DesiredState,
+    Head,
+    JobRecord,
+    JobState,
+    LedgerEntry,
+    Standing,
+)
+from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
 COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.graph]
 
@@ -61,14 +74,94 @@ class StateReader:
         return _commit_record(rows[0])
 
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
-        """Give a branch's newest commits, newest first."""
-        query = (
-            sa.select(*COMMIT_COLUMNS)
-            .where(commits.c.branch == branch)
-            .order_by(commits.c.created_at.desc(), commits.c.id)
-            .limit(limit)
+        """Give a branch's newest commits, newest first; of a clone also those that it began with.
+
+        Raises:
+            UnknownEntityError: There is no such branch.
+        """
+        head = self.head_id(branch)
+        line = sa.select(commits.c.id, commits.c.parent, sa.literal(1).label("place")).where(commits.c.id == head)
+        path = line.cte("path", recursive=True)
+        path = path.union_all(
+            sa.select(commits.c.id, commits.c.parent, path.c.place + 1)
+            .join_from(path, commits, commits.c.id == path.c.parent)
+            .where(path.c.place < limit)
         )
+        query = sa.select(*COMMIT_COLUMNS).join(path, path.c.id == commits.c.id).order_by(path.c.place)
         return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
+
+    def graph(self, commit_id: str) -> bytes:
+        """Give the graph of a commit, as protobuf.
+
+        Raises:
+            UnknownEntityError: There is no such commit.
+        """
+        rows = self._rows(sa.select(commits.c.graph).where(commits.c.id == commit_id), what="read a commit")
+        if not rows:
+            raise UnknownEntityError(f"there is no commit {commit_id!r}")
+        graph: bytes = rows[0]["graph"]
+        return graph
+
+    def standing(self) -> Standing:
+        """Give all branches, and which contents are in a further generation: cheap enough to be polled."""
+        further = (
+            sa.select(
+                sa.func.coalesce(sa.func.jsonb_object_agg(assets.c.content, assets.c.generation), sa.text("'{}'"))
+            )
+            .where(assets.c.generation > FIRST_GENERATION, assets.c.state.not_in(ENDING))
+            .scalar_subquery()
+        )
+        # One statement sees one state of the database.
+        rows = self._rows(
+            sa.select(branches, further.label("generations")).order_by(branches.c.name), what="read the branches"
+        )
+        return Standing(
+            branches=tuple(
+                Branch(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
+                for row in rows
+            ),
+            generations=rows[0]["generations"] or {},
+        )
+
+    def assets(self) -> tuple[Asset, ...]:
+        """Give all assets that there ever were, by id."""
+
+        def read() -> tuple[Asset, ...]:
+            with self._engine.connect() as connection:
+                return read_bank(connection)
+
+        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+
+    def references(self) -> Mapping[str, frozenset[str]]:
+        """Give for each asset that is needed the branches that refer to it."""
+        query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
+        found: dict[str, set[str]] = {}
+        for row in self._rows(query, what="read the references"):
+            found.setdefault(row["asset_id"], set()).add(row["branch"])
+        return {asset_id: frozenset(names) for asset_id, names in found.items()}
+
+    def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
+        """Give the open entries of the ledger, those due first, and so many of the last ones that were closed."""
+        columns = [
+            ledger.c.id,
+            ledger.c.asset_id,
+            assets.c.state.label("asset_state"),
+            assets.c.dataset,
+            ledger.c.deed,
+            ledger.c.state,
+            ledger.c.reason,
+            ledger.c.attempts,
+            ledger.c.due_at,
+            ledger.c.opened_at,
+            ledger.c.closed_at,
+        ]
+        every = sa.select(*columns).join_from(ledger, assets)
+        pending = every.where(ledger.c.state == "open").order_by(ledger.c.due_at, ledger.c.id)
+        over = every.where(ledger.c.state != "open").order_by(ledger.c.closed_at.desc(), ledger.c.id.desc())
+        rows = self._rows(pending, what="read the ledger")
+        if closed:
+            rows += self._rows(over.limit(closed), what="read the ledger")
+        return tuple(LedgerEntry(**row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
         """Give all jobs that there ever were, by id."""

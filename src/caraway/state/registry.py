@@ -4,10 +4,11 @@ from collections.abc import Mapping
 
 import sqlalchemy as sa
 
-from caraway.graph.wire import decode_graph
 from caraway.plan.model import JobPlan
-from caraway.plan.planner import plan_graph
-from caraway.state.model import MAIN, JobState
+from caraway.state.blueprints import AssetKind
+from caraway.state.ledger import Ledger
+from caraway.state.model import JobState
+from caraway.state.plans import Plans
 from caraway.state.reader import StateReader
 from caraway.state.writer import StateWriter
 
@@ -15,28 +16,31 @@ from caraway.state.writer import StateWriter
 class JobRegistry:
     """What must run, and where engines tell how it goes.
 
-    Jobs aren't stored but planned anew from the branch's graph, by the same pure function that the commit used; a plan
-    is kept until the branch moves.
+    Jobs aren't stored but planned anew from the graphs of the branches, by the same pure function that the commits
+    used; a plan is kept as long as a branch needs it.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
         """Work through `engine` (`caraway.state.connect`)."""
-        self._reader = StateReader(engine)
+        self._plans = Plans(StateReader(engine))
         self._writer = StateWriter(engine)
-        self._planned_for: str | None = None
-        self._jobs: tuple[JobPlan, ...] = ()
+        self._ledger = Ledger(engine)
 
     def desired_jobs(self) -> tuple[JobPlan, ...]:
-        """Give the jobs that must run now; cheap when nothing was committed since the last call.
+        """Give the jobs that must run now, of all branches; cheap when nothing was committed since the last call.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        if self._reader.head_id(MAIN) != self._planned_for:
-            head = self._reader.head(MAIN)
-            self._jobs = plan_graph(decode_graph(head.graph)).jobs
-            self._planned_for = head.commit_id
-        return self._jobs
+        return self._plans.refresh().jobs
+
+    def gone_jobs(self) -> frozenset[str]:
+        """Give the jobs that were destroyed: what an engine has kept of them is of no use to anybody.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return self._ledger.gone(AssetKind.JOB)
 
     def report(
         self,

@@ -1,7 +1,7 @@
 """The tables, for queries. The schema itself is made by the migrations; a test holds the two together."""
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 metadata = sa.MetaData()
 
@@ -10,6 +10,7 @@ branches = sa.Table(
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
     sa.Column("head", sa.Text, sa.ForeignKey("commits.id", use_alter=True, name="branches_head_fkey")),
+    sa.Column("serving", sa.Text, sa.ForeignKey("commits.id", use_alter=True, name="branches_serving_fkey")),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
 )
 
@@ -17,7 +18,7 @@ commits = sa.Table(
     "commits",
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
-    sa.Column("branch", sa.Text, sa.ForeignKey("branches.name"), nullable=False),
+    sa.Column("branch", sa.Text, nullable=False),
     sa.Column("parent", sa.Text, sa.ForeignKey("commits.id")),
     sa.Column("message", sa.Text, nullable=False),
     sa.Column("author", sa.Text, nullable=False),
@@ -45,4 +46,58 @@ jobs = sa.Table(
     sa.Column("progress", JSONB, nullable=False, server_default=sa.text("'{}'::jsonb")),
     sa.CheckConstraint("desired IN ('running', 'stopped')", name="jobs_desired_known"),
     sa.CheckConstraint("state IN ('pending', 'starting', 'running', 'failing', 'stopped')", name="jobs_state_known"),
+)
+
+assets = sa.Table(
+    "assets",
+    metadata,
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("content", sa.Text, nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("dataset", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("requires", ARRAY(sa.Text), nullable=False),
+    sa.Column("commit_id", sa.Text, sa.ForeignKey("commits.id"), nullable=False),
+    sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.Column("updated_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.clock_timestamp()),
+    sa.UniqueConstraint("content", "generation", name="assets_content_generation"),
+    sa.CheckConstraint("kind IN ('topic', 'job', 'index', 'ingest')", name="assets_kind_known"),
+    sa.CheckConstraint(
+        "state IN ('planned', 'creating', 'backfilling', 'ready', 'failing', 'destroying', 'gone')",
+        name="assets_state_known",
+    ),
+    sa.Index(
+        "assets_content_live", "content", unique=True, postgresql_where=sa.text("state NOT IN ('destroying', 'gone')")
+    ),
+)
+
+# Which branch needs which asset: for its head, and for the commit that it still serves.
+asset_references = sa.Table(
+    "asset_references",
+    metadata,
+    sa.Column("branch", sa.Text, sa.ForeignKey("branches.name"), primary_key=True),
+    sa.Column("role", sa.Text, primary_key=True),
+    sa.Column("asset_id", sa.Text, sa.ForeignKey("assets.id"), primary_key=True),
+    sa.CheckConstraint("role IN ('head', 'serving')", name="asset_references_role_known"),
+    sa.Index("asset_references_asset_id", "asset_id"),
+)
+
+ledger = sa.Table(
+    "ledger",
+    metadata,
+    sa.Column("id", sa.BigInteger, sa.Identity(always=True), primary_key=True),
+    sa.Column("asset_id", sa.Text, sa.ForeignKey("assets.id"), nullable=False),
+    sa.Column("deed", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False, server_default=""),
+    sa.Column("attempts", sa.Integer, nullable=False, server_default="0"),
+    sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False, server_default="0"),
+    sa.Column("leased_until", sa.DateTime(timezone=True)),
+    sa.Column("opened_at", sa.DateTime(timezone=True), nullable=False),
+    sa.Column("closed_at", sa.DateTime(timezone=True)),
+    sa.CheckConstraint("deed IN ('create', 'destroy')", name="ledger_deed_known"),
+    sa.CheckConstraint("state IN ('open', 'done', 'cancelled')", name="ledger_state_known"),
+    sa.Index("ledger_open", "asset_id", unique=True, postgresql_where=sa.text("state = 'open'")),
 )

@@ -1,27 +1,42 @@
 """Changing the state."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
 
 import sqlalchemy as sa
-from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError, UnknownEntityError
-from caraway.plan.model import JobPlan
+from caraway.state.accounts import Moment, balance, enter, lock_bank, read_bank, refer, serve, waits, want_jobs
+from caraway.state.bank import allot
+from caraway.state.blueprints import blueprints, incarnate
+from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import PATIENCE_SECONDS, patiently
-from caraway.state.model import DesiredState, JobState, NewCommit
+from caraway.state.model import JobState, NewCommit, Role
 from caraway.state.tables import branches, commits, jobs
 
 
 class StateWriter:
     """The write side: commits by the control plane, reports by engines."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        clock: Callable[[], datetime] = wall_clock,
+        keep: timedelta = KEEP,
+    ) -> None:
+        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed.
+
+        What no branch needs any more is kept for `keep`, counted by `clock`.
+        """
         self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._keep = keep
         self._engine = engine
 
     def publish(self, commit: NewCommit) -> None:
-        """Write a commit with its jobs and move the branch to it, all or nothing.
+        """Write a commit with its assets, jobs and ledger entries and move the branch to it, all or nothing.
 
         Publishing the same commit (by its id) again changes nothing, so a connection lost in the middle is harmless.
 
@@ -60,11 +75,11 @@ class StateWriter:
         patiently(write, what=f"report on job {job_id}", patience_seconds=self._patience_seconds)
 
     def _publish(self, commit: NewCommit) -> None:
+        at = Moment(self._clock(), self._keep)
         with self._engine.begin() as connection:
-            # The row lock makes compare-and-set of the head one step: a second commit waits here for the first.
-            heads = connection.execute(
-                sa.select(branches.c.head).where(branches.c.name == commit.branch).with_for_update()
-            ).all()
+            # Held to the end, it makes compare-and-set of the head one step: a second commit waits here for the first.
+            lock_bank(connection)
+            heads = connection.execute(sa.select(branches.c.head).where(branches.c.name == commit.branch)).all()
             if not heads:
                 raise UnknownEntityError(f"there is no branch {commit.branch!r}")
             if connection.execute(sa.select(commits.c.id).where(commits.c.id == commit.id)).first() is not None:
@@ -79,43 +94,25 @@ class StateWriter:
                     parent=commit.parent,
                     message=commit.message,
                     author=commit.author,
+                    created_at=at.now,
                     graph=commit.graph,
                     fingerprint=commit.fingerprint,
                     summary=list(commit.summary),
                 )
             )
-            _want_jobs(connection, commit.id, commit.jobs)
             connection.execute(sa.update(branches).where(branches.c.name == commit.branch).values(head=commit.id))
+            _provide(connection, commit, at)
 
 
-def _want_jobs(connection: sa.Connection, commit_id: str, plans: tuple[JobPlan, ...]) -> None:
-    """Let exactly `plans` be wanted; what engines have said of a job that goes on stays."""
-    connection.execute(
-        sa.update(jobs)
-        .where(jobs.c.job_id.not_in([plan.job_id for plan in plans]), jobs.c.desired == DesiredState.RUNNING)
-        .values(desired=DesiredState.STOPPED, updated_at=sa.func.clock_timestamp())
-    )
-    for plan in plans:
-        wanted = {
-            "commit_id": commit_id,
-            "dataset": plan.dataset,
-            "pipeline": plan.pipeline,
-            "mode": plan.mode,
-            "mode_reason": plan.mode_reason,
-            "desired": DesiredState.RUNNING,
-        }
-        statement = insert(jobs).values(job_id=plan.job_id, state=JobState.PENDING, **wanted)
-        connection.execute(
-            statement.on_conflict_do_update(
-                index_elements=[jobs.c.job_id],
-                set_={
-                    **wanted,
-                    "state": sa.case((jobs.c.desired == DesiredState.STOPPED, JobState.PENDING), else_=jobs.c.state),
-                    "error": sa.case((jobs.c.desired == DesiredState.STOPPED, ""), else_=jobs.c.error),
-                    "updated_at": sa.func.clock_timestamp(),
-                },
-            )
-        )
+def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
+    """Refer to all that a commit needs, and put into the ledger what is missing and what nobody needs any more."""
+    allotment = allot(blueprints(commit.plan), read_bank(connection))
+    enter(connection, commit.id, allotment, at)
+    refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allotment.assets])
+    if not waits(connection, commit.branch, allotment.assets):
+        serve(connection, commit.branch, commit.id)
+    want_jobs(connection, commit.id, incarnate(commit.plan, allotment.generations).jobs)
+    balance(connection, at)
 
 
 def _who_won(connection: sa.Connection, branch: str, head: str | None) -> str:

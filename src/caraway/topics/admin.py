@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
 from confluent_kafka.cimpl import NewTopic
 
 from caraway.errors import UnavailableError
@@ -56,17 +56,22 @@ def ensure_topics(
 
 def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -> dict[str, list[int]]:
     """Return the topics all of whose partitions have leaders, with these partitions."""
-    try:
-        topics = admin.list_topics(timeout=max(0.1, deadline - time.monotonic())).topics
-    except KafkaException as error:
-        raise UnavailableError(
-            f"no Kafka broker answers at {bootstrap_servers} ({_reason(error)}). Is it running?"
-        ) from error
+    topics = _listed(admin, bootstrap_servers, max(0.1, deadline - time.monotonic()))
     return {
         name: list(topic.partitions)
         for name, topic in topics.items()
         if topic.error is None and topic.partitions and all(p.leader >= 0 for p in topic.partitions.values())
     }
+
+
+def _listed(admin: AdminClient, bootstrap_servers: str, timeout_s: float) -> dict[str, TopicMetadata]:
+    """Return all topics by name."""
+    try:
+        return admin.list_topics(timeout=timeout_s).topics
+    except KafkaException as error:
+        raise UnavailableError(
+            f"no Kafka broker answers at {bootstrap_servers} ({_reason(error)}). Is it running?"
+        ) from error
 
 
 def _answer(admin: AdminClient, topics: dict[str, list[int]]) -> bool:
@@ -94,3 +99,31 @@ def _create(admin: AdminClient, names: list[str], partitions: int, replication_f
 def _reason(error: KafkaException) -> str:
     cause = error.args[0]
     return cause.str() if isinstance(cause, KafkaError) else str(cause)
+
+
+def drop_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: float = 30.0) -> None:
+    """Remove topics with all of their records; those that aren't there are passed over.
+
+    Raises:
+        UnavailableError: The broker can't be reached or refuses.
+    """
+    wanted = sorted(set(names))
+    if not wanted:
+        return
+    admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+    for name, future in admin.delete_topics(wanted, operation_timeout=timeout_s, request_timeout=timeout_s).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise UnavailableError(f"Kafka didn't remove the topic {name}: {_reason(error)}") from error
+
+
+def topic_names(bootstrap_servers: str, *, timeout_s: float = 30.0) -> frozenset[str]:
+    """Return the names of all topics.
+
+    Raises:
+        UnavailableError: The broker can't be reached.
+    """
+    admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+    return frozenset(_listed(admin, bootstrap_servers, timeout_s))

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from caraway.control import CommitService
+from caraway.control import CommitService, Control
 from caraway.errors import CommitError, ConflictError, UnavailableError
-from caraway.graph.specs import Graph
+from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire import CommitRequest, decode_graph
-from caraway.state import JobRegistry, StateReader, connect, migrate
+from caraway.state import AssetState, JobRegistry, StateReader, connect, migrate
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
@@ -19,9 +20,9 @@ FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"
 @pytest.fixture
 def service(postgres: str, kafka: str) -> Iterator[CommitService]:
     migrate(postgres)
-    service = CommitService.connect(postgres, kafka)
-    yield service
-    service.close()
+    control = Control.connect(postgres, kafka)
+    yield control.commits
+    control.close()
 
 
 @pytest.fixture
@@ -63,22 +64,38 @@ def test_commits_build_on_each_other(service: CommitService, reader: StateReader
 
 
 def test_who_comes_second_learns_who_won(service: CommitService, postgres: str, kafka: str) -> None:
-    slow = CommitService.connect(postgres, kafka)
+    slow = Control.connect(postgres, kafka)
 
-    def overtake(topics: object) -> None:
-        del topics
+    def overtake() -> None:
         service.commit(CommitRequest(message="the quick one", graph=FIRST), author="quick@example.com")
 
-    slow._make_topics = overtake
+    slow.site.check = overtake
     with pytest.raises(ConflictError, match=r"'the quick one' by quick@example\.com"):
-        slow.commit(CommitRequest(message="the slow one", graph=Graph(datasets=(users(),))))
+        slow.commits.commit(CommitRequest(message="the slow one", graph=Graph(datasets=(users(),))))
     slow.close()
 
 
 def test_without_kafka_nothing_is_committed(postgres: str, reader: StateReader) -> None:
     migrate(postgres)
-    service = CommitService.connect(postgres, "127.0.0.1:1", kafka_timeout_s=1.0)
+    control = Control.connect(postgres, "127.0.0.1:1", kafka_timeout_s=1.0)
     with pytest.raises(UnavailableError, match="Kafka"):
-        service.commit(CommitRequest(message="first", graph=FIRST))
+        control.commits.commit(CommitRequest(message="first", graph=FIRST))
     assert reader.head_id() is None
-    service.close()
+    control.close()
+
+
+def test_topics_that_nobody_needs_are_removed(postgres: str, kafka: str, reader: StateReader) -> None:
+    migrate(postgres)
+    control = Control.connect(postgres, kafka, keep=timedelta())
+    made = control.commits.commit(CommitRequest(message="first", graph=Graph(datasets=(users(version=7),))))
+    (topic,) = {topic.name for topic in made.plan.topics}
+    admin = AdminClient({"bootstrap.servers": kafka})
+    assert topic in admin.list_topics(timeout=10).topics
+    gone = replace(users(version=7), metadata=Metadata(owner="me@example.com", deleted=True))
+    control.commits.commit(CommitRequest(message="away", graph=Graph(datasets=(gone,))))
+    assert not reader.ledger()
+    assert {asset.state for asset in reader.assets()} == {AssetState.GONE}
+    assert topic not in admin.list_topics(timeout=10).topics
+    again = control.commits.commit(CommitRequest(message="again", graph=Graph(datasets=(users(version=7),))))
+    assert [topic.name for topic in again.plan.topics] == [f"{topic}.2"]
+    control.close()

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
-from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
@@ -21,10 +21,14 @@ from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import (
+    Branches,
+    Deed,
     DesiredState,
     JobRegistry,
     JobState,
+    Ledger,
     NewCommit,
+    Outcome,
     StateReader,
     StateWriter,
     connect,
@@ -73,7 +77,7 @@ def _commit(name: str, parent: str | None, graph: Graph, *, branch: str = "main"
         graph=encode_graph(graph),
         fingerprint="graph-1:0",
         summary=("line 1", "line 2"),
-        jobs=plan_graph(graph).jobs,
+        plan=plan_graph(graph),
     )
 
 
@@ -192,13 +196,70 @@ def test_a_job_that_is_no_longer_wanted_can_come_back(reader: StateReader, write
     writer.publish(_commit("a", None, FIRST))
     old = reader.jobs()[0].job_id
     writer.report(old, state=JobState.FAILING, mode="real-time", attempts=1, error="died", progress={})
-    writer.publish(_commit("b", "a", SECOND))
+    writer.publish(_commit("b", "a", Graph(datasets=(clicks(),))))
     jobs = {job.job_id: job for job in reader.jobs()}
     assert jobs[old].desired is DesiredState.STOPPED
-    assert [job.commit_id for job in jobs.values() if job.desired is DesiredState.RUNNING] == ["b"]
     writer.publish(_commit("c", "b", FIRST))
     jobs = {job.job_id: job for job in reader.jobs()}
     assert (jobs[old].desired, jobs[old].state, jobs[old].error) == (DesiredState.RUNNING, JobState.PENDING, "")
+
+
+def _finish(engine: sa.Engine) -> None:
+    """Do all that the ledger asks for, at once."""
+    ledger = Ledger(engine)
+    while (claim := ledger.claim()) is not None:
+        assert ledger.close(claim, Outcome.DONE)
+    ledger.promote()
+
+
+def test_a_changed_dataset_is_served_once_it_is_ready(
+    engine: sa.Engine, reader: StateReader, writer: StateWriter
+) -> None:
+    writer.publish(_commit("a", None, FIRST))
+    _finish(engine)
+    writer.publish(_commit("b", "a", SECOND))
+    (main,) = reader.standing().branches
+    assert (main.head, main.serving) == ("b", "a")
+    assert {job.desired for job in reader.jobs()} == {DesiredState.RUNNING}
+    _finish(engine)
+    (main,) = reader.standing().branches
+    assert (main.head, main.serving) == ("b", "b")
+    assert {job.commit_id: job.desired for job in reader.jobs()} == {
+        "a": DesiredState.STOPPED,
+        "b": DesiredState.RUNNING,
+    }
+    assert {(entry.deed, entry.dataset) for entry in reader.ledger()} == {(Deed.DESTROY, "Spend")}
+
+
+def test_what_is_only_added_is_served_at_once(reader: StateReader, writer: StateWriter) -> None:
+    writer.publish(_commit("a", None, FIRST))
+    writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
+    assert reader.standing().branches[0].serving == "b"
+
+
+def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
+    branches = Branches(engine)
+    writer.publish(_commit("a", None, FIRST))
+    before = reader.assets()
+    branches.clone("dev/me", "main")
+    assert reader.assets() == before
+    assert set(reader.references().values()) == {frozenset({"main", "dev/me"})}
+    writer.publish(_commit("b", "a", SECOND, branch="dev/me"))
+    assert (reader.head_id(), reader.head_id("dev/me")) == ("a", "b")
+    assert [record.id for record in reader.history("dev/me")] == ["b", "a"]
+    assert [record.id for record in reader.history()] == ["a"]
+    branches.delete("dev/me")
+    assert reader.commit("b").branch == "dev/me"
+    assert {asset_id for asset_id, names in reader.references().items() if names} == {asset.id for asset in before}
+    with pytest.raises(UnknownEntityError):
+        reader.head("dev/me")
+    with pytest.raises(InvalidInputError):
+        branches.delete("main")
+    with pytest.raises(UnknownEntityError, match="to clone"):
+        branches.clone("x", "dev/me")
+    branches.create("x")
+    with pytest.raises(ConflictError, match="'x' already"):
+        branches.create("x")
 
 
 def test_the_reader_can_t_write(engine: sa.Engine) -> None:
@@ -214,7 +275,9 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     assert registry.desired_jobs() == plan_graph(FIRST).jobs
     assert registry.desired_jobs() is registry.desired_jobs()
     writer.publish(_commit("b", "a", SECOND))
-    (job,) = registry.desired_jobs()
+    # The old one goes on until the new one is level.
+    old, job = registry.desired_jobs()
+    assert (old,) == plan_graph(FIRST).jobs
     assert job == plan_graph(SECOND).jobs[0]
     registry.report(job.job_id, state="running", mode="real-time", attempts=2, progress={"rows": 5})
     record = next(record for record in reader.jobs() if record.job_id == job.job_id)

@@ -1,6 +1,5 @@
 """The commit service on fakes of what lies outside of the process: Postgres and Kafka."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -9,8 +8,8 @@ from caraway.control import CommitService
 from caraway.errors import CommitError, ConflictError
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire import CommitRequest, decode_graph
-from caraway.plan.model import TopicPlan
-from caraway.state import Head, NewCommit
+from caraway.state import Asset, Head, NewCommit, blueprints
+from caraway.state.bank import allot
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
@@ -21,22 +20,31 @@ class World:
     """Postgres and Kafka in memory; keeps what was done, in order."""
 
     commits: list[NewCommit] = field(default_factory=list)
-    topics: set[str] = field(default_factory=set)
+    bank: dict[str, Asset] = field(default_factory=dict)
     deeds: list[str] = field(default_factory=list)
 
     def head(self, branch: str) -> Head:
         last = self.commits[-1] if self.commits else None
         return Head(branch=branch, commit_id=last.id if last else None, graph=last.graph if last else b"")
 
+    def graph(self, commit_id: str) -> bytes:
+        return next(commit.graph for commit in self.commits if commit.id == commit_id)
+
+    def assets(self) -> tuple[Asset, ...]:
+        return tuple(self.bank.values())
+
     def publish(self, commit: NewCommit) -> None:
         if commit.parent != self.head(commit.branch).commit_id:
             raise ConflictError("too late")
         self.deeds.append("commit")
         self.commits.append(commit)
+        self.bank |= {asset.id: asset for asset in allot(blueprints(commit.plan), self.assets()).created}
 
-    def make_topics(self, topics: Sequence[TopicPlan]) -> None:
-        self.deeds.append("topics")
-        self.topics.update(topic.name for topic in topics)
+    def check(self) -> None:
+        self.deeds.append("check")
+
+    def converge(self) -> None:
+        self.deeds.append("converge")
 
 
 @pytest.fixture
@@ -46,7 +54,7 @@ def world() -> World:
 
 @pytest.fixture
 def service(world: World) -> CommitService:
-    return CommitService(world, world, world.make_topics)
+    return CommitService(world, world, world)
 
 
 def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
@@ -54,9 +62,9 @@ def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
     return "\n".join([*service.commit(request).summary, ""])
 
 
-def test_topics_come_before_the_commit(world: World, service: CommitService) -> None:
+def test_a_commit_is_one_step_between_a_look_at_kafka_and_the_work(world: World, service: CommitService) -> None:
     result = service.commit(CommitRequest(message="first", graph=FIRST), author="me@example.com")
-    assert world.deeds == ["topics", "commit"]
+    assert world.deeds == ["check", "commit", "converge"]
     commit = world.commits[0]
     assert (commit.id, commit.message, commit.author, commit.parent) == (
         result.commit_id,
@@ -65,8 +73,8 @@ def test_topics_come_before_the_commit(world: World, service: CommitService) -> 
         None,
     )
     assert decode_graph(commit.graph) == FIRST
-    assert [job.dataset for job in commit.jobs] == ["Spend"]
-    assert world.topics == {topic.name for topic in result.plan.topics}
+    assert [job.dataset for job in commit.plan.jobs] == ["Spend"]
+    assert commit.plan == result.plan
 
 
 def test_the_summary_tells_what_is_new(service: CommitService) -> None:
@@ -88,7 +96,7 @@ def test_the_same_again_reuses_everything(world: World, service: CommitService) 
         assert word in text
     assert "create" not in text
     assert world.commits[1].parent == world.commits[0].id
-    assert world.commits[1].jobs == world.commits[0].jobs
+    assert world.commits[1].plan == world.commits[0].plan
 
 
 def test_a_preview_changes_nothing(world: World, service: CommitService) -> None:
@@ -116,7 +124,7 @@ def test_what_is_deleted_stops_and_keeps_its_topic_and_may_be_left_out_from_then
     assert "datasets removed: Clicks, Spend" in text
     assert "job stop: Spend." in text
     assert "is kept" in text
-    assert world.commits[1].jobs == ()
+    assert world.commits[1].plan.jobs == ()
     assert _lines(service, Graph(datasets=(users(),))).startswith("nothing to change")
 
 
@@ -152,7 +160,7 @@ def test_a_raised_version_starts_a_new_job_and_stops_the_old(world: World, servi
     _lines(service, FIRST)
     text = _lines(service, Graph(datasets=(spend(version=2, above=5.0),)), incremental=True)
     assert "datasets changed: Spend" in text
-    old, new = world.commits[0].jobs[0], world.commits[1].jobs[0]
+    old, new = world.commits[0].plan.jobs[0], world.commits[1].plan.jobs[0]
     assert f"job start: {new.job_id}" in text
     assert f"job stop: {old.job_id}" in text
 
@@ -180,12 +188,11 @@ def test_who_comes_second_is_refused(world: World, service: CommitService) -> No
     _lines(service, FIRST)
 
     class Overtaken(World):
-        def make_topics(self, topics: Sequence[TopicPlan]) -> None:
-            super().make_topics(topics)
+        def check(self) -> None:
             self.commits.append(replace(self.commits[-1], id="another"))
 
     rival = Overtaken(commits=world.commits)
-    slow = CommitService(rival, rival, rival.make_topics)
+    slow = CommitService(rival, rival, rival)
     with pytest.raises(ConflictError):
         _lines(slow, Graph(datasets=(users(),)), incremental=True)
     assert rival.commits[-1].id == "another"
@@ -197,3 +204,25 @@ def test_several_pipelines_of_a_dataset_are_refused_whatever_their_env(world: Wo
     with pytest.raises(CommitError, match=r"Spend has several pipelines: sum_up \(env a\), other \(env b\)"):
         service.commit(CommitRequest(message="both", graph=Graph(datasets=(clicks(), several))))
     assert world.deeds == []
+
+
+def test_a_rollback_is_a_commit_that_finds_its_assets(world: World, service: CommitService) -> None:
+    first = service.commit(CommitRequest(message="first", graph=FIRST))
+    _lines(service, Graph(datasets=(spend(version=2, above=5.0),)), incremental=True)
+    assert first.commit_id is not None
+    looked = service.roll_back(first.commit_id, preview=True)
+    assert looked.commit_id is None
+    assert len(world.commits) == 2
+    back = service.roll_back(first.commit_id, author="me@example.com")
+    last = world.commits[-1]
+    assert (last.id, last.message, last.author) == (back.commit_id, f"roll back to {first.commit_id}", "me@example.com")
+    assert last.graph == world.commits[0].graph
+    text = "\n".join(back.summary)
+    assert "create" not in text
+    assert "job share: Spend." in text
+
+
+def test_what_another_branch_has_computed_needs_no_backfill(world: World, service: CommitService) -> None:
+    _lines(service, FIRST)
+    world.commits.clear()
+    assert "job share: Spend." in _lines(service, FIRST, backfill=False)

@@ -1,0 +1,98 @@
+"""The real world of the ledger: topics are in Kafka, jobs in engines, indexes in servers."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from caraway.state import AssetKind, DesiredState, JobRecord, JobState, wall_clock
+
+# An engine that runs stops a job within seconds and says so. One that doesn't say anything any more has ended.
+SILENT = timedelta(seconds=60)
+
+
+class Jobs(Protocol):
+    """Where engines report (`caraway.state.StateReader`)."""
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        """Give all jobs."""
+
+
+class Deployed:
+    """Topics through Kafka, jobs by what their engines report, indexes by what this server sees of them."""
+
+    def __init__(
+        self,
+        *,
+        make_topics: Callable[[Iterable[str]], None],
+        drop_topics: Callable[[Iterable[str]], None],
+        jobs: Jobs,
+        index_lag: Callable[[str], str],
+        clock: Callable[[], datetime] = wall_clock,
+    ) -> None:
+        """Put it together.
+
+        Args:
+            make_topics: Makes those that aren't there.
+            drop_topics: Removes those that are there.
+            jobs: Tells how jobs are.
+            index_lag: Tells what an index waits for, "" if it is level with its topic.
+            clock: Tells the time.
+        """
+        self._make_topics = make_topics
+        self._drop_topics = drop_topics
+        self._jobs = jobs
+        self._index_lag = index_lag
+        self._clock = clock
+
+    def create(self, kind: AssetKind, name: str) -> str:
+        """Make a topic; for the rest, see how far engines and servers are."""
+        match kind:
+            case AssetKind.TOPIC:
+                self._make_topics([name])
+                return ""
+            case AssetKind.JOB:
+                return unready(self._job(name))
+            case AssetKind.INDEX:
+                return self._index_lag(name)
+            case AssetKind.INGEST:
+                return ""
+
+    def destroy(self, kind: AssetKind, name: str) -> str:
+        """Remove a topic; wait for the engine of a job. The rest goes where it is: `sweep` of server and engine."""
+        match kind:
+            case AssetKind.TOPIC:
+                self._drop_topics([name])
+                return ""
+            case AssetKind.JOB:
+                return unstopped(self._job(name), self._clock())
+            case AssetKind.INDEX | AssetKind.INGEST:
+                return ""
+
+    def _job(self, name: str) -> JobRecord | None:
+        return next((job for job in self._jobs.jobs() if job.job_id == name), None)
+
+
+def unready(job: JobRecord | None) -> str:
+    """Tell what a job that was started still waits for, "" if it is level with its inputs."""
+    if job is None:
+        return "the job isn't registered"
+    match job.state:
+        case JobState.RUNNING:
+            lag = job.progress.get("lag_records")
+            if lag is None:
+                return "the job hasn't told yet how far it is"
+            return f"the job is {lag} records behind" if lag else ""
+        case JobState.FAILING:
+            return f"the job fails: {job.error}"
+        case JobState.PENDING | JobState.STARTING | JobState.STOPPED:
+            return f"the job is {job.state}; an engine has to run it"
+
+
+def unstopped(job: JobRecord | None, now: datetime) -> str:
+    """Tell whether a job that is to end may still write; "" if it doesn't."""
+    never_began = job is None or (job.state is JobState.PENDING and job.attempts == 0)
+    if never_began or job is None or job.state is JobState.STOPPED:
+        return ""
+    if job.desired is DesiredState.STOPPED and now - job.updated_at > SILENT:
+        return ""
+    return f"the job is {job.state}; its engine has to stop it"

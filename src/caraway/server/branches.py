@@ -1,0 +1,187 @@
+"""The handlers of the control plane: branches, history, ledger."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from caraway.control.history import differences
+from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.wire import decode_graph
+from caraway.ingest.table import json_type
+from caraway.server.deployment import Deployment
+from caraway.server.http import Request, Response, json_response
+from caraway.state import AssetState, CommitRecord, LedgerEntry
+
+# The client checks the same before it asks.
+BRANCH_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,200}")
+COMMIT_ID = re.compile(r"[0-9a-f]{32}")
+COMMITS_SHOWN = 50
+CLOSED_SHOWN = 20
+
+
+class BranchRoutes:
+    """Answers requests about branches and about what becomes of commits."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        """Work on `deployment`."""
+        self._deployment = deployment
+
+    async def init(self, request: Request) -> Response:
+        """`POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
+        self._deployment.require_live()
+        source = _text(_object(request), "clone_from")
+        name = _branch_name(request.branch)
+        if source is None:
+            await asyncio.to_thread(self._deployment.control.branches.create, name)
+        else:
+            await asyncio.to_thread(self._deployment.control.branches.clone, name, _branch_name(source))
+        await asyncio.to_thread(self._deployment.reload)
+        return json_response({"branch": name, "clone_from": source})
+
+    async def delete(self, request: Request) -> Response:
+        """`POST /delete`: delete the branch in the header."""
+        self._deployment.require_live()
+        await asyncio.to_thread(self._deployment.control.branches.delete, request.branch)
+        await asyncio.to_thread(self._deployment.reload)
+        return json_response({"branch": request.branch})
+
+    async def list(self, request: Request) -> Response:
+        """`GET /branch/list`: all branches."""
+        del request
+        standing = await asyncio.to_thread(self._deployment.state.standing)
+        return json_response(
+            {
+                "branches": [
+                    {
+                        "name": branch.name,
+                        "head": branch.head,
+                        "serving": branch.serving,
+                        "created_at": branch.created_at.isoformat(),
+                    }
+                    for branch in standing.branches
+                ]
+            }
+        )
+
+    async def history(self, request: Request) -> Response:
+        """`GET /branch/log`: the newest commits of the branch, newest first; `?limit=` says how many."""
+        limit = _number(request, "limit", COMMITS_SHOWN)
+        records = await asyncio.to_thread(self._deployment.state.history, request.branch, limit=limit)
+        return json_response({"branch": request.branch, "commits": [_commit(record) for record in records]})
+
+    async def diff(self, request: Request) -> Response:
+        """`GET /branch/diff?from=&to=`: what differs between two commits."""
+        asked = request.parameters()
+        if "from" not in asked or "to" not in asked:
+            raise InvalidInputError("from and to are expected in the query string: the ids of two commits")
+        ends = [_commit_id(asked[end]) for end in ("from", "to")]
+        before, after = [decode_graph(await asyncio.to_thread(self._deployment.state.graph, end)) for end in ends]
+        found = differences(before, after)
+        return json_response(
+            {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
+        )
+
+    async def roll_back(self, request: Request) -> Response:
+        """`POST /branch/rollback`: commit again what the branch held at `commit_id`."""
+        self._deployment.require_live(request.branch)
+        commit_id = _text(_object(request), "commit_id")
+        if commit_id is None:
+            raise InvalidInputError("commit_id is missing; GET /branch/log lists the commits")
+        preview = request.flag("preview", default=False)
+        result = await asyncio.to_thread(
+            self._deployment.control.commits.roll_back,
+            _commit_id(commit_id),
+            branch=request.branch,
+            preview=preview,
+        )
+        await asyncio.to_thread(self._deployment.reload)
+        return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+
+    async def ledger(self, request: Request) -> Response:
+        """`GET /ledger`: what is still to be done and why it isn't, and the last `?closed=` things that were."""
+        entries = await asyncio.to_thread(
+            self._deployment.state.ledger, closed=_number(request, "closed", CLOSED_SHOWN)
+        )
+        assets = await asyncio.to_thread(self._deployment.state.assets)
+        references = await asyncio.to_thread(self._deployment.state.references)
+        return json_response(
+            {
+                "entries": [_entry(entry) for entry in entries],
+                "assets": [
+                    {
+                        "id": asset.id,
+                        "dataset": asset.dataset,
+                        "state": asset.state,
+                        "branches": sorted(references.get(asset.id, ())),
+                    }
+                    for asset in assets
+                    if asset.state is not AssetState.GONE
+                ],
+            }
+        )
+
+
+def _commit_id(text: str) -> str:
+    if COMMIT_ID.fullmatch(text) is None:
+        raise UnknownEntityError(f"there is no commit {text[:100]!r}; GET /branch/log lists the commits")
+    return text
+
+
+def _branch_name(name: str) -> str:
+    if BRANCH_NAME.fullmatch(name) is None:
+        raise InvalidInputError(
+            f"{name[:100]!r} can't be the name of a branch; letters, digits, _ . - and / are possible"
+        )
+    return name
+
+
+def _object(request: Request) -> Mapping[str, Any]:
+    body = request.json() if request.body else {}
+    if not isinstance(body, dict):
+        raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
+    return body
+
+
+def _text(body: Mapping[str, Any], name: str) -> str | None:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise InvalidInputError(f"{name} is {json_type(value)}; a string is expected")
+    return value
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    text = request.parameters().get(name)
+    if text is None:
+        return default
+    if not text.isdecimal() or len(text) > 5:
+        raise InvalidInputError(f"query parameter {name} is {text[:40]!r}; a number below 100000 is expected")
+    return int(text)
+
+
+def _commit(record: CommitRecord) -> dict[str, object]:
+    return {
+        "id": record.id,
+        "branch": record.branch,
+        "parent": record.parent,
+        "message": record.message,
+        "author": record.author,
+        "created_at": record.created_at.isoformat(),
+        "fingerprint": record.fingerprint,
+        "summary": list(record.summary),
+    }
+
+
+def _entry(entry: LedgerEntry) -> dict[str, object]:
+    return {
+        "asset": entry.asset_id,
+        "asset_state": entry.asset_state,
+        "dataset": entry.dataset,
+        "deed": entry.deed,
+        "state": entry.state,
+        "reason": entry.reason,
+        "attempts": entry.attempts,
+        "due_at": entry.due_at.isoformat(),
+        "opened_at": entry.opened_at.isoformat(),
+        "closed_at": None if entry.closed_at is None else entry.closed_at.isoformat(),
+    }

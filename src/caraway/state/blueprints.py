@@ -1,0 +1,176 @@
+"""What a plan needs of the world, piece by piece: each piece by its content, with what it stands on.
+
+Names of a plan carry the hash of their content, so the same piece in two branches, or in two commits, is one asset.
+Of an asset that was destroyed and is wanted again there is a further *generation* under a name of its own: whatever is
+still under way for the old one (a worker that was delayed, a checkpoint, an index that knows offsets) can't meet it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from graphlib import TopologicalSorter
+
+from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, TopicPlan
+
+FIRST_GENERATION = 1
+# In the name of an index, between its hash and the topic that it writes.
+EMITS = ">"
+
+
+class AssetKind(StrEnum):
+    """What kinds of assets there are."""
+
+    TOPIC = "topic"
+    JOB = "job"
+    INDEX = "index"
+    INGEST = "ingest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blueprint:
+    """An asset that is wanted.
+
+    `content` is its identity, `requires` the contents that must be there first and must not go before it, `writes`
+    those of them that it fills.
+    """
+
+    kind: AssetKind
+    content: str
+    dataset: str
+    requires: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name in the plan."""
+        return self.content.partition(":")[2]
+
+
+def blueprints(plan: GraphPlan) -> tuple[Blueprint, ...]:
+    """Take a plan to pieces; each comes after those that it requires."""
+    writers = {job.output.name: content_of(job) for job in plan.jobs} | {
+        index.emits.name: content_of(index) for index in plan.indexes if index.emits is not None
+    }
+    found = [_topic(topic) for topic in _topics(plan)]
+    found += [_job(job, writers) for job in plan.jobs]
+    found += [_index(index, writers) for index in plan.indexes]
+    found += [
+        Blueprint(
+            kind=AssetKind.INGEST,
+            content=content_of(ingest),
+            dataset=ingest.topic.dataset,
+            requires=(content_of(ingest.topic),),
+        )
+        for ingest in plan.ingests
+    ]
+    by_content = {blueprint.content: blueprint for blueprint in found}
+    order = TopologicalSorter({content: blueprint.requires for content, blueprint in by_content.items()})
+    return tuple(by_content[content] for content in order.static_order())
+
+
+def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
+    """Return the identity of a piece of a plan."""
+    match piece:
+        case TopicPlan():
+            return f"{AssetKind.TOPIC}:{piece.name}"
+        case JobPlan():
+            return f"{AssetKind.JOB}:{piece.job_id}"
+        case IndexPlan():
+            # One that also writes its rows to a topic isn't the same as one that doesn't.
+            emits = "" if piece.emits is None else f"{EMITS}{piece.emits.name}"
+            return f"{AssetKind.INDEX}:{piece.asset.hex()}{emits}"
+        case IngestPlan():
+            digest = hashlib.sha256(repr(piece.source).encode()).hexdigest()[:12]
+            return f"{AssetKind.INGEST}:{piece.topic.name}.{digest}"
+
+
+def id_of(kind: AssetKind, name: str, generation: int) -> str:
+    """Return the name of a generation of an asset, with its kind before it."""
+    if generation == FIRST_GENERATION:
+        return f"{kind}:{name}"
+    if kind is AssetKind.INDEX:
+        asset, emits, topic = name.partition(EMITS)
+        return f"{kind}:{_further(bytes.fromhex(asset), generation).hex()}{emits}{topic}"
+    return f"{kind}:{name}.{generation}"
+
+
+def incarnate(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
+    """Give the pieces of a plan the names of their generations: the first, if `generations` says nothing else."""
+    if not generations:
+        return plan
+
+    def named(kind: AssetKind, name: str) -> str:
+        return id_of(kind, name, generations.get(f"{kind}:{name}", FIRST_GENERATION)).partition(":")[2]
+
+    def topic(given: TopicPlan) -> TopicPlan:
+        return replace(given, name=named(AssetKind.TOPIC, given.name))
+
+    def job(given: JobPlan) -> JobPlan:
+        return replace(
+            given,
+            job_id=named(AssetKind.JOB, given.job_id),
+            inputs=tuple(topic(read) for read in given.inputs),
+            output=topic(given.output),
+        )
+
+    def index(given: IndexPlan) -> IndexPlan:
+        return replace(
+            given,
+            asset=bytes.fromhex(named(AssetKind.INDEX, content_of(given).partition(":")[2]).partition(EMITS)[0]),
+            topic=named(AssetKind.TOPIC, given.topic),
+            emits=None if given.emits is None else topic(given.emits),
+        )
+
+    return replace(
+        plan,
+        topics=tuple(topic(given) for given in plan.topics),
+        jobs=tuple(job(given) for given in plan.jobs),
+        indexes=tuple(index(given) for given in plan.indexes),
+        ingests=tuple(replace(given, topic=topic(given.topic)) for given in plan.ingests),
+    )
+
+
+def _further(asset: bytes, generation: int) -> bytes:
+    return hashlib.sha256(asset + generation.to_bytes(4)).digest()[: len(asset)]
+
+
+def _topics(plan: GraphPlan) -> Iterable[TopicPlan]:
+    """Give all topics of a plan, those within a dataset too."""
+    yield from plan.topics
+    for job in plan.jobs:
+        yield from (*job.inputs, job.output)
+    yield from (index.emits for index in plan.indexes if index.emits is not None)
+
+
+def _topic(topic: TopicPlan) -> Blueprint:
+    return Blueprint(kind=AssetKind.TOPIC, content=content_of(topic), dataset=topic.dataset)
+
+
+def _job(job: JobPlan, writers: Mapping[str, str]) -> Blueprint:
+    output = content_of(job.output)
+    before = _with_writers([topic.name for topic in job.inputs], writers)
+    return Blueprint(
+        kind=AssetKind.JOB,
+        content=content_of(job),
+        dataset=job.dataset,
+        requires=(*before, output),
+        writes=(output,),
+    )
+
+
+def _index(index: IndexPlan, writers: Mapping[str, str]) -> Blueprint:
+    written = () if index.emits is None else (content_of(index.emits),)
+    return Blueprint(
+        kind=AssetKind.INDEX,
+        content=content_of(index),
+        dataset=index.dataset,
+        requires=(*_with_writers([index.topic], writers), *written),
+        writes=written,
+    )
+
+
+def _with_writers(topics: Sequence[str], writers: Mapping[str, str]) -> tuple[str, ...]:
+    """Topics, each with what fills it: who reads a topic is level only when its writer is."""
+    found = [f"{AssetKind.TOPIC}:{name}" for name in topics]
+    return tuple(dict.fromkeys([*found, *(writers[name] for name in topics if name in writers)]))

@@ -1,0 +1,99 @@
+"""Making and deleting branches. A clone refers to what its source refers to: it costs some rows, and no data."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+
+from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
+from caraway.state.accounts import Moment, balance, copy_references, lock_bank
+from caraway.state.clock import KEEP, wall_clock
+from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.model import MAIN, Role
+from caraway.state.tables import asset_references, branches
+
+
+class Branches:
+    """The branches, to be changed."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        patience_seconds: float = PATIENCE_SECONDS,
+        clock: Callable[[], datetime] = wall_clock,
+        keep: timedelta = KEEP,
+    ) -> None:
+        """Write through `engine` (`caraway.state.connect`); what no branch needs any more is kept for `keep`."""
+        self._engine = engine
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._keep = keep
+
+    def create(self, name: str) -> None:
+        """Make an empty branch.
+
+        Raises:
+            ConflictError: There is one of this name.
+            UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
+        """
+        self._patiently(lambda: self._create(name), what=f"make branch {name}")
+
+    def clone(self, name: str, source: str) -> None:
+        """Make a branch that stands where another one stands, with all of its data.
+
+        Raises:
+            ConflictError: There is one of this name.
+            UnknownEntityError: There is no branch `source`.
+            UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
+        """
+        self._patiently(lambda: self._clone(name, source), what=f"clone branch {source}")
+
+    def delete(self, name: str) -> None:
+        """Delete a branch. Its commits are kept; what no other branch needs goes after a while.
+
+        Raises:
+            InvalidInputError: It is main.
+            UnknownEntityError: There is none.
+            UnavailableError: Postgres doesn't answer; whether the branch was deleted is then unknown.
+        """
+        if name == MAIN:
+            raise InvalidInputError(f"branch {MAIN!r} can't be deleted; commit what it shall hold instead")
+        self._patiently(lambda: self._delete(name), what=f"delete branch {name}")
+
+    def _patiently(self, operation: Callable[[], None], *, what: str) -> None:
+        patiently(operation, what=what, patience_seconds=self._patience_seconds)
+
+    def _create(self, name: str) -> None:
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            _require_new(connection, name)
+            connection.execute(sa.insert(branches).values(name=name, created_at=self._clock()))
+
+    def _clone(self, name: str, source: str) -> None:
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            _require_new(connection, name)
+            row = connection.execute(
+                sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
+            ).first()
+            if row is None:
+                raise UnknownEntityError(f"there is no branch {source!r} to clone")
+            connection.execute(
+                sa.insert(branches).values(name=name, head=row.head, serving=row.serving, created_at=self._clock())
+            )
+            for role in Role:
+                copy_references(connection, (source, role), (name, role))
+
+    def _delete(self, name: str) -> None:
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            connection.execute(sa.delete(asset_references).where(asset_references.c.branch == name))
+            if connection.execute(sa.delete(branches).where(branches.c.name == name)).rowcount == 0:
+                raise UnknownEntityError(f"there is no branch {name!r}")
+            balance(connection, Moment(self._clock(), self._keep))
+
+
+def _require_new(connection: sa.Connection, name: str) -> None:
+    if connection.execute(sa.select(branches.c.name).where(branches.c.name == name)).first() is not None:
+        raise ConflictError(f"there is a branch {name!r} already; choose another name, or check it out")

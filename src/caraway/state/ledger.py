@@ -1,0 +1,226 @@
+"""Working off the ledger: claim an entry, do it, say how it went.
+
+A claim is a lease with a token that grows. Whoever lost it (a crash, a pause) can't report on it any more, and what it
+may still do is harmless: each deed can be done twice, and a name that was destroyed is never used again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from caraway.state.accounts import Moment, balance, lock_bank, serve, set_state
+from caraway.state.bank import AssetState, Deed
+from caraway.state.blueprints import AssetKind
+from caraway.state.clock import KEEP, wall_clock
+from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.model import Role
+from caraway.state.tables import asset_references, assets, branches, ledger
+
+# Longer than any deed takes; a worker that has died is replaced after this time.
+LEASE = timedelta(seconds=30)
+# What only waits for an engine or an index is looked at so often.
+PAUSE = timedelta(milliseconds=250)
+FIRST_BACKOFF = timedelta(milliseconds=500)
+LAST_BACKOFF = timedelta(seconds=60)
+
+
+class Outcome(StrEnum):
+    """How it went with a deed."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """An entry that a worker works on until `until`."""
+
+    entry: int
+    token: int
+    deed: Deed
+    asset_id: str
+    kind: AssetKind
+    attempts: int
+    until: datetime
+
+    @property
+    def name(self) -> str:
+        """The name of the topic, job or index."""
+        return self.asset_id.partition(":")[2]
+
+
+class Ledger:
+    """The open entries, for workers. Any number of them may work at once, in any number of processes."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        *,
+        clock: Callable[[], datetime] = wall_clock,
+        keep: timedelta = KEEP,
+        lease: timedelta = LEASE,
+        patience_seconds: float = PATIENCE_SECONDS,
+    ) -> None:
+        """Work through `engine` (`caraway.state.connect`), by `clock`."""
+        self._engine = engine
+        self._clock = clock
+        self._keep = keep
+        self._lease = lease
+        self._patience_seconds = patience_seconds
+
+    def claim(self) -> Claim | None:
+        """Take an entry whose time has come and on whose asset nothing holds it up; None if there is none.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return patiently(self._claim, what="look into the ledger", patience_seconds=self._patience_seconds)
+
+    def close(self, claim: Claim, outcome: Outcome, reason: str = "") -> bool:
+        """Say how it went; False (and nothing changes) if the claim was lost meanwhile.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return patiently(
+            lambda: self._close(claim, outcome, reason),
+            what="write into the ledger",
+            patience_seconds=self._patience_seconds,
+        )
+
+    def promote(self) -> tuple[str, ...]:
+        """Let branches serve their head if all that it needs is ready, and return which ones began to.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return patiently(self._promote, what="promote branches", patience_seconds=self._patience_seconds)
+
+    def gone(self, kind: AssetKind) -> frozenset[str]:
+        """Return the names of assets that are gone: whatever is found of them may be removed, again if need be.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        query = sa.select(assets.c.id).where(assets.c.kind == kind, assets.c.state == AssetState.GONE)
+
+        def read() -> frozenset[str]:
+            with self._engine.connect() as connection:
+                return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
+
+        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+
+    def _claim(self) -> Claim | None:
+        at = self._moment()
+        other = assets.alias("other")
+        # Created from the bottom up, destroyed from the top down.
+        below = sa.select(other.c.id).where(other.c.id == sa.any_(assets.c.requires), other.c.state != AssetState.READY)
+        above = sa.select(other.c.id).where(assets.c.id == sa.any_(other.c.requires), other.c.state != AssetState.GONE)
+        query = (
+            sa.select(ledger.c.id, ledger.c.deed, ledger.c.asset_id, ledger.c.attempts, ledger.c.token, assets.c.kind)
+            .join_from(ledger, assets)
+            .where(
+                ledger.c.state == "open",
+                ledger.c.due_at <= at.now,
+                sa.or_(ledger.c.leased_until.is_(None), ledger.c.leased_until <= at.now),
+                sa.or_(
+                    sa.and_(ledger.c.deed == Deed.CREATE, ~below.exists()),
+                    sa.and_(ledger.c.deed == Deed.DESTROY, ~above.exists()),
+                ),
+            )
+            .order_by(ledger.c.due_at, ledger.c.id)
+            .limit(1)
+        )
+        with self._engine.connect() as connection:
+            # Nearly always there is nothing to do, and to see that takes no lock.
+            if connection.execute(query).first() is None:
+                return None
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            row = connection.execute(query).first()
+            if row is None:
+                return None
+            until = at.now + self._lease
+            connection.execute(
+                sa.update(ledger).where(ledger.c.id == row.id).values(token=row.token + 1, leased_until=until)
+            )
+            if row.deed == Deed.DESTROY:
+                set_state(connection, [row.asset_id], AssetState.DESTROYING, at)
+            else:
+                connection.execute(
+                    sa.update(assets)
+                    .where(assets.c.id == row.asset_id, assets.c.state == AssetState.PLANNED)
+                    .values(state=AssetState.CREATING, updated_at=at.now)
+                )
+            return Claim(
+                entry=row.id,
+                token=row.token + 1,
+                deed=Deed(row.deed),
+                asset_id=row.asset_id,
+                kind=AssetKind(row.kind),
+                attempts=row.attempts,
+                until=until,
+            )
+
+    def _close(self, claim: Claim, outcome: Outcome, reason: str) -> bool:
+        at = self._moment()
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            held = sa.and_(ledger.c.id == claim.entry, ledger.c.token == claim.token, ledger.c.state == "open")
+            row = connection.execute(sa.select(ledger.c.leased_until).where(held)).first()
+            if row is None or row.leased_until is None:
+                return False
+            match outcome:
+                case Outcome.DONE:
+                    values: dict[str, object] = {"state": "done", "reason": "", "closed_at": at.now}
+                    state = AssetState.READY if claim.deed is Deed.CREATE else AssetState.GONE
+                case Outcome.WAITING:
+                    values = {"due_at": at.now + PAUSE, "reason": reason}
+                    state = AssetState.BACKFILLING if claim.deed is Deed.CREATE else AssetState.DESTROYING
+                case Outcome.FAILED:
+                    values = {
+                        "due_at": at.now + backoff(claim.attempts),
+                        "reason": reason,
+                        "attempts": claim.attempts + 1,
+                    }
+                    state = AssetState.FAILING if claim.deed is Deed.CREATE else AssetState.DESTROYING
+            connection.execute(sa.update(ledger).where(held).values(leased_until=None, **values))
+            set_state(connection, [claim.asset_id], state, at)
+            return True
+
+    def _promote(self) -> tuple[str, ...]:
+        behind = sa.select(branches.c.name, branches.c.head).where(branches.c.head.is_distinct_from(branches.c.serving))
+        unready = (
+            sa.select(asset_references.c.branch)
+            .join_from(asset_references, assets)
+            .where(
+                asset_references.c.branch == branches.c.name,
+                asset_references.c.role == Role.HEAD,
+                assets.c.state != AssetState.READY,
+            )
+        )
+        query = behind.where(~unready.exists()).order_by(branches.c.name)
+        with self._engine.connect() as connection:
+            if connection.execute(query).first() is None:
+                return ()
+        at = self._moment()
+        with self._engine.begin() as connection:
+            lock_bank(connection)
+            ready = connection.execute(query).all()
+            for name, head in ready:
+                serve(connection, name, head)
+            balance(connection, at)
+            return tuple(name for name, _ in ready)
+
+    def _moment(self) -> Moment:
+        return Moment(self._clock(), self._keep)
+
+
+def backoff(attempts: int) -> timedelta:
+    """Return how long to wait after that many failures, and the next one."""
+    doublings = min(attempts, (LAST_BACKOFF // FIRST_BACKOFF).bit_length())
+    return min(FIRST_BACKOFF * (1 << doublings), LAST_BACKOFF)

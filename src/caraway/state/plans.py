@@ -1,0 +1,83 @@
+"""The plans of all commits that some branch needs, with the names that their pieces have."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from caraway.graph.specs import Graph
+from caraway.graph.wire import decode_graph
+from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
+from caraway.plan.planner import plan_graph
+from caraway.state.blueprints import content_of, incarnate
+from caraway.state.model import Standing
+
+T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
+
+
+class Source(Protocol):
+    """Where branches and graphs are read (`caraway.state.StateReader`)."""
+
+    def standing(self) -> Standing:
+        """Give all branches."""
+
+    def graph(self, commit_id: str) -> bytes:
+        """Give the graph of a commit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A commit's graph and its plan."""
+
+    graph: Graph
+    plan: GraphPlan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needed:
+    """All that the branches need at one moment; what several of them share is there once."""
+
+    standing: Standing
+    commits: Mapping[str, Planned]
+    jobs: tuple[JobPlan, ...] = ()
+    indexes: tuple[IndexPlan, ...] = ()
+    ingests: tuple[IngestPlan, ...] = ()
+
+
+class Plans:
+    """Keeps the plans of the commits in use. Not thread safe."""
+
+    def __init__(self, source: Source) -> None:
+        """Read from `source`; nothing is read yet."""
+        self._source = source
+        self._needed: Needed | None = None
+
+    def refresh(self) -> Needed:
+        """Return what is needed now: the very same object as long as no branch has moved.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        standing = self._source.standing()
+        if self._needed is None or standing != self._needed.standing:
+            self._needed = self._plan(standing, self._needed)
+        return self._needed
+
+    def _plan(self, standing: Standing, last: Needed | None) -> Needed:
+        known = {} if last is None or last.standing.generations != standing.generations else last.commits
+        commits = {name: known.get(name) or self._planned(name, standing.generations) for name in standing.commits}
+        plans = [planned.plan for planned in commits.values()]
+        return Needed(
+            standing=standing,
+            commits=commits,
+            jobs=_once(job for plan in plans for job in plan.jobs),
+            indexes=_once(index for plan in plans for index in plan.indexes),
+            ingests=_once(ingest for plan in plans for ingest in plan.ingests),
+        )
+
+    def _planned(self, commit_id: str, generations: Mapping[str, int]) -> Planned:
+        graph = decode_graph(self._source.graph(commit_id))
+        return Planned(graph=graph, plan=incarnate(plan_graph(graph), generations))
+
+
+def _once(pieces: Iterable[T]) -> tuple[T, ...]:
+    return tuple({content_of(piece): piece for piece in pieces}.values())

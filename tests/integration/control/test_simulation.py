@@ -1,0 +1,370 @@
+"""Branches, assets and ledger on a real Postgres and an invented clock, with workers that crash, double and lag.
+
+The world is in memory: what exists in it, and what became of each name. Each rule is something that a user, a worker or
+bad luck does; the laws are checked after every one of them, and once more when all has become quiet.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+
+from caraway.control.worker import perform, sweep, work
+from caraway.errors import ConflictError, UnavailableError, UnknownEntityError
+from caraway.graph.specs import DatasetSpec, Graph
+from caraway.graph.wire import encode_graph
+from caraway.plan.planner import plan_graph
+from caraway.state import (
+    MAIN,
+    AssetKind,
+    AssetState,
+    Branches,
+    Claim,
+    Deed,
+    Ledger,
+    NewCommit,
+    Outcome,
+    StateReader,
+    StateWriter,
+    blueprints,
+    connect,
+    migrate,
+)
+from caraway.state.bank import ENDING, settle
+from caraway.state.tables import metadata
+from tests.effort import examples
+from tests.integration.control.crashing import CrashError, Crashes
+from tests.unit.control.graphs import clicks, spend, users
+
+KEEP = timedelta(hours=1)
+STEPS = 60
+# 170 runs of 60 steps: the ten thousand that CI takes.
+RUNS = 170
+
+_CHOICES: tuple[tuple[DatasetSpec, ...], ...] = (
+    (),
+    (clicks(),),
+    (users(),),
+    (clicks(), spend()),
+    (clicks(), spend(version=2, above=5.0)),
+    (clicks(version=2, history_us=5), spend(version=3)),
+    (clicks(), users(), spend()),
+)
+GRAPHS = tuple(Graph(datasets=datasets) for datasets in _CHOICES)
+PLANS = {graph: plan_graph(graph) for graph in GRAPHS}
+WANTED = {graph: {blueprint.content for blueprint in blueprints(PLANS[graph])} for graph in GRAPHS}
+ENCODED = {graph: encode_graph(graph) for graph in GRAPHS}
+
+graphs = st.sampled_from(GRAPHS)
+# A commit takes some twenty statements.
+crashes = st.none() | st.integers(0, 24)
+names = st.sampled_from(["a", "b", "c/d"])
+
+
+@dataclass
+class World:
+    """What exists. Some deeds fail, some must be asked for several times before they are done."""
+
+    there: set[str] = field(default_factory=set)
+    made: Counter[str] = field(default_factory=Counter)
+    broken: bool = False
+    waiting: bool = False
+
+    def create(self, kind: AssetKind, name: str) -> str:
+        if self.broken:
+            raise UnavailableError("the broker is away")
+        if self.waiting and kind in {AssetKind.JOB, AssetKind.INDEX}:
+            return "it reads history"
+        identity = f"{kind}:{name}"
+        if identity not in self.there:
+            self.there.add(identity)
+            self.made[identity] += 1
+        return ""
+
+    def destroy(self, kind: AssetKind, name: str) -> str:
+        if self.broken:
+            raise UnavailableError("the broker is away")
+        self.there.discard(f"{kind}:{name}")
+        return ""
+
+    @property
+    def topics(self) -> set[str]:
+        return {name.partition(":")[2] for name in self.there if name.startswith(AssetKind.TOPIC)}
+
+
+@dataclass
+class Line:
+    """A branch as its users know it."""
+
+    head: str | None
+    graph: Graph
+
+
+@dataclass
+class Hand:
+    """What a worker has in hand: a claim, and how it went with it once it has done it."""
+
+    claim: Claim
+    outcome: Outcome | None = None
+
+
+class Simulation(RuleBasedStateMachine):
+    """A deployment."""
+
+    engine: sa.Engine
+
+    def __init__(self) -> None:
+        super().__init__()
+        with self.engine.begin() as connection:
+            tables = ", ".join(table.name for table in metadata.sorted_tables if table.name != "alembic_version")
+            connection.execute(sa.text(f"TRUNCATE {tables} RESTART IDENTITY CASCADE"))
+            connection.execute(sa.text("INSERT INTO branches (name) VALUES ('main')"))
+        self.now = datetime(2030, 1, 1, tzinfo=UTC)
+        self.world = World()
+        self.reader = StateReader(self.engine)
+        self.writer = StateWriter(self.engine, clock=self.clock, keep=KEEP)
+        self.branches = Branches(self.engine, clock=self.clock, keep=KEEP)
+        self.ledger = Ledger(self.engine, clock=self.clock, keep=KEEP)
+        self.lines = {MAIN: Line(None, Graph())}
+        self.hands: list[Hand] = []
+        self.claims: set[tuple[int, int]] = set()
+        self.numbers = itertools.count()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def _name(self, data: st.DataObject) -> str:
+        return data.draw(st.sampled_from(sorted(self.lines)))
+
+    def _crashing(self, after: int | None, deed: Callable[[], None]) -> None:
+        """Do something in a process that may die over it, and be told nothing if it does."""
+        with suppress(CrashError), CRASHES[self.engine].after(after):
+            deed()
+
+    # What users do
+
+    @rule(data=st.data(), graph=graphs, crash=crashes)
+    def commit(self, data: st.DataObject, graph: Graph, crash: int | None) -> None:
+        name = self._name(data)
+        line = self.lines[name]
+        commit = self._new(name, line.head, graph)
+        done = False
+
+        def publish() -> None:
+            nonlocal done
+            self.writer.publish(commit)
+            done = True
+
+        self._crashing(crash, publish)
+        # Whoever wasn't told looks: it is there as a whole or not at all.
+        if done or self.reader.head_id(name) == commit.id:
+            self.lines[name] = Line(commit.id, graph)
+            self.writer.publish(commit)
+
+    @rule(data=st.data(), graph=graphs)
+    def commit_too_late(self, data: st.DataObject, graph: Graph) -> None:
+        name = self._name(data)
+        with pytest.raises(ConflictError):
+            self.writer.publish(self._new(name, "another head", graph))
+
+    @rule(data=st.data(), name=names, crash=crashes)
+    def clone(self, data: st.DataObject, name: str, crash: int | None) -> None:
+        source = self._name(data)
+        if name in self.lines:
+            with pytest.raises(ConflictError):
+                self.branches.clone(name, source)
+            return
+        before = self.reader.assets()
+        self._crashing(crash, lambda: self.branches.clone(name, source))
+        assert self.reader.assets() == before, "a clone makes nothing"
+        if self._exists(name):
+            self.lines[name] = Line(self.lines[source].head, self.lines[source].graph)
+
+    @rule(name=names, crash=crashes)
+    def create(self, name: str, crash: int | None) -> None:
+        if name in self.lines:
+            with pytest.raises(ConflictError):
+                self.branches.create(name)
+            return
+        self._crashing(crash, lambda: self.branches.create(name))
+        if self._exists(name):
+            self.lines[name] = Line(None, Graph())
+
+    @rule(name=names, crash=crashes)
+    def delete(self, name: str, crash: int | None) -> None:
+        if name not in self.lines:
+            with pytest.raises(UnknownEntityError):
+                self.branches.delete(name)
+            return
+        self._crashing(crash, lambda: self.branches.delete(name))
+        if not self._exists(name):
+            del self.lines[name]
+
+    # What workers do
+
+    @rule(crash=crashes)
+    def claim(self, crash: int | None) -> None:
+        def claim() -> None:
+            found = self.ledger.claim()
+            if found is not None:
+                assert (found.entry, found.token) not in self.claims, "no two leases with one token"
+                self.claims.add((found.entry, found.token))
+                self.hands.append(Hand(found))
+
+        self._crashing(crash, claim)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def perform(self, data: st.DataObject) -> None:
+        hand = data.draw(st.sampled_from(self.hands))
+        hand.outcome, _ = perform(hand.claim, self.world)
+
+    @precondition(lambda self: any(hand.outcome for hand in self.hands))
+    @rule(data=st.data(), crash=crashes, forgets=st.booleans())
+    def close(self, data: st.DataObject, crash: int | None, forgets: bool) -> None:  # noqa: FBT001
+        hand = data.draw(st.sampled_from([hand for hand in self.hands if hand.outcome is not None]))
+        outcome = hand.outcome
+        assert outcome is not None
+        self._crashing(crash, lambda: _ignore(self.ledger.close(hand.claim, outcome, "as told")))
+        if forgets:
+            self.hands.remove(hand)
+
+    @precondition(lambda self: self.hands)
+    @rule(data=st.data())
+    def die(self, data: st.DataObject) -> None:
+        self.hands.remove(data.draw(st.sampled_from(self.hands)))
+
+    @rule(crash=crashes)
+    def work(self, crash: int | None) -> None:
+        self._crashing(crash, lambda: _ignore(work(self.ledger, self.world, limit=20)))
+
+    @rule(crash=crashes)
+    def promote(self, crash: int | None) -> None:
+        self._crashing(crash, lambda: _ignore(self.ledger.promote()))
+
+    # What happens
+
+    @rule(seconds=st.sampled_from([0.3, 5, 31, 600, 4000, -5, -600]))
+    def jump(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(broken=st.booleans(), waiting=st.booleans())
+    def change(self, broken: bool, waiting: bool) -> None:  # noqa: FBT001
+        self.world.broken, self.world.waiting = broken, waiting
+
+    # The laws
+
+    @invariant()
+    def branches_stand_where_their_last_commits_left_them(self) -> None:
+        standing = self.reader.standing()
+        assert {branch.name: branch.head for branch in standing.branches} == {
+            name: line.head for name, line in self.lines.items()
+        }
+
+    @invariant()
+    def assets_are_those_that_branches_need(self) -> None:
+        assets = {asset.id: asset for asset in self.reader.assets()}
+        references = self.reader.references()
+        for name, line in self.lines.items():
+            own = {assets[asset_id].content for asset_id, branches in references.items() if name in branches}
+            assert own >= WANTED[line.graph]
+        for asset_id in references:
+            asset = assets[asset_id]
+            assert asset.state not in ENDING, "nothing is destroyed that anybody refers to"
+            assert all(below in references for below in asset.requires)
+            if asset.state is AssetState.READY:
+                assert asset.id in self.world.there
+        live = Counter(asset.content for asset in assets.values() if asset.state not in ENDING)
+        assert set(live.values()) <= {1}
+
+    @invariant()
+    def the_ledger_asks_for_what_is_missing(self) -> None:
+        entries = {entry.asset_id: Deed(entry.deed) for entry in self.reader.ledger()}
+        settlement = settle(self.reader.assets(), self.reader.references().keys(), entries)
+        assert not settlement.cancel
+        assert not settlement.open
+
+    def teardown(self) -> None:
+        """Let all come to rest: no more commits, nothing broken, workers that lag do their last."""
+        self.world.broken = self.world.waiting = False
+        for _ in range(200):
+            self.now += timedelta(minutes=40)
+            work(self.ledger, self.world, limit=1000)
+            for hand in self.hands:
+                perform(hand.claim, self.world)
+            self.hands = self.hands[1:]
+            if not self.hands and not self.reader.ledger():
+                break
+        work(self.ledger, self.world, limit=1000)
+        sweep(self.ledger, self.world.topics, lambda names: self._drop(names))
+        assets = self.reader.assets()
+        live = {asset.id for asset in assets if asset.state is not AssetState.GONE}
+        needed = set().union(*(WANTED[line.graph] for line in self.lines.values()))
+        assert {asset.content for asset in assets if asset.id in live} == needed
+        assert set(self.reader.references()) == live
+        assert not self.reader.ledger()
+        topics = {asset.name for asset in assets if asset.id in live and asset.kind is AssetKind.TOPIC}
+        assert self.world.topics == topics
+        assert live <= self.world.there
+        assert {self.world.made[name] for name in live} <= {1}, "the effect of a step is there once"
+        assert all(branch.serving == branch.head for branch in self.reader.standing().branches)
+
+    def _drop(self, names: object) -> None:
+        assert isinstance(names, frozenset)
+        for name in names:
+            self.world.destroy(AssetKind.TOPIC, name)
+
+    def _exists(self, name: str) -> bool:
+        return name in {branch.name for branch in self.reader.standing().branches}
+
+    def _new(self, branch: str, parent: str | None, graph: Graph) -> NewCommit:
+        return NewCommit(
+            id=f"commit {next(self.numbers)}",
+            branch=branch,
+            parent=parent,
+            message="",
+            author="",
+            graph=ENCODED[graph],
+            fingerprint="",
+            summary=(),
+            plan=PLANS[graph],
+        )
+
+
+CRASHES: dict[sa.Engine, Crashes] = {}
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+@pytest.fixture
+def engine(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    engine = connect(postgres)
+    CRASHES[engine] = Crashes(engine)
+    yield engine
+    del CRASHES[engine]
+    engine.dispose()
+
+
+@pytest.mark.timeout(900)
+def test_whatever_happens_all_ends_well(engine: sa.Engine) -> None:
+    Simulation.engine = engine
+    run_state_machine_as_test(
+        Simulation,
+        settings=settings(
+            max_examples=examples(RUNS),
+            stateful_step_count=STEPS,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

@@ -1,0 +1,130 @@
+"""The laws of the bank: what is allotted fits together, what is settled stays settled."""
+
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caraway.graph.specs import Graph
+from caraway.plan.planner import plan_graph
+from caraway.state.bank import ENDING, Asset, AssetState, Deed, allot, settle
+from caraway.state.blueprints import AssetKind, Blueprint, blueprints, content_of, incarnate
+from tests.effort import examples
+from tests.unit.control.graphs import clicks, spend, users
+
+GRAPH = Graph(datasets=(clicks(), users(), spend()))
+WANTED = blueprints(plan_graph(GRAPH))
+
+states = st.sampled_from(list(AssetState))
+
+
+@st.composite
+def banks(draw: st.DrawFn) -> tuple[Asset, ...]:
+    """A bank that knew all of the graph, each asset in any state."""
+    first = allot(WANTED, ()).assets
+    return tuple(replace(asset, state=draw(states)) for asset in first)
+
+
+def test_a_plan_in_pieces_has_each_after_what_it_requires() -> None:
+    assert [blueprint.kind for blueprint in WANTED].count(AssetKind.TOPIC) == 3
+    seen: set[str] = set()
+    for blueprint in WANTED:
+        assert set(blueprint.requires) <= seen
+        assert set(blueprint.writes) <= set(blueprint.requires)
+        seen.add(blueprint.content)
+    plan = plan_graph(GRAPH)
+    pieces = (plan.topics, plan.jobs, plan.indexes, plan.ingests)
+    assert {content_of(piece) for kind in pieces for piece in kind} == seen
+
+
+def test_the_first_time_all_is_made() -> None:
+    allotment = allot(WANTED, ())
+    assert allotment.created == allotment.assets
+    assert not allotment.condemned
+    assert not allotment.generations
+
+
+def test_the_second_time_all_is_there() -> None:
+    first = allot(WANTED, ()).assets
+    again = allot(WANTED, first)
+    assert again.assets == first
+    assert not again.created
+
+
+@given(banks())
+@settings(max_examples=examples(200))
+def test_what_is_allotted_fits_together(bank: tuple[Asset, ...]) -> None:
+    allotment = allot(WANTED, bank)
+    by_id = {asset.id: asset for asset in allotment.assets}
+    assert [asset.content for asset in allotment.assets] == [blueprint.content for blueprint in WANTED]
+    for asset in allotment.assets:
+        assert asset.state not in ENDING
+        assert set(asset.requires) <= set(by_id), "stands on an asset of the same allotment"
+    reused = {asset.id for asset in bank} & set(by_id)
+    assert {asset.id for asset in allotment.created} == set(by_id) - reused
+    for asset in allotment.created:
+        assert not {asset.id for asset in bank} & {asset.id}
+    # A live asset either serves on or is condemned: no content is there twice.
+    for asset in bank:
+        assert asset.state in ENDING or (asset.id in reused) is not (asset in allotment.condemned)
+
+
+@given(banks())
+@settings(max_examples=examples(100))
+def test_a_topic_is_not_filled_by_another_job_than_before(bank: tuple[Asset, ...]) -> None:
+    assets = {asset.content: asset for asset in allot(WANTED, bank).assets}
+    for blueprint in WANTED:
+        for written in blueprint.writes:
+            assert (assets[written].generation == 1) is (assets[blueprint.content].generation == 1)
+
+
+@given(banks(), st.sets(st.sampled_from([blueprint.content for blueprint in WANTED])))
+@settings(max_examples=examples(200))
+def test_settling_twice_is_settling_once(bank: tuple[Asset, ...], referenced: set[str]) -> None:
+    first = settle(bank, referenced, {})
+    assert not first.cancel
+    again = settle(bank, referenced, first.open)
+    assert not again.cancel
+    assert not again.open
+    for asset in bank:
+        deed = first.open.get(asset.id)
+        if asset.id in referenced and asset.state is not AssetState.DESTROYING:
+            assert deed is not Deed.DESTROY, "nothing is destroyed that anybody refers to"
+        elif asset.state is not AssetState.GONE:
+            assert deed is Deed.DESTROY
+
+
+def test_who_refers_again_in_time_takes_the_death_sentence_back() -> None:
+    bank = [replace(asset, state=AssetState.READY) for asset in allot(WANTED, ()).assets]
+    sentenced = settle(bank, (), {}).open
+    back = settle(bank, [asset.id for asset in bank], sentenced)
+    assert back.cancel == frozenset(asset.id for asset in bank)
+    assert not back.open
+
+
+def test_a_further_generation_has_names_of_its_own() -> None:
+    plan = plan_graph(GRAPH)
+    gone = [replace(asset, state=AssetState.GONE) for asset in allot(WANTED, ()).assets]
+    allotment = allot(WANTED, gone)
+    assert set(allotment.generations.values()) == {2}
+    further = incarnate(plan, allotment.generations)
+    assert [topic.name for topic in further.topics] == [f"{topic.name}.2" for topic in plan.topics]
+    assert [job.job_id for job in further.jobs] == [f"{job.job_id}.2" for job in plan.jobs]
+    names = {f"{AssetKind.INDEX}:{index.asset.hex()}" for index in further.indexes}
+    assert names == {asset.id for asset in allotment.assets if asset.kind is AssetKind.INDEX}
+    topics = {topic.name for topic in further.topics}
+    read = {topic.name for job in further.jobs for topic in (*job.inputs, job.output)}
+    assert read | {index.topic for index in further.indexes} | {i.topic.name for i in further.ingests} == topics
+    assert incarnate(plan, {}) is plan
+
+
+def test_an_index_that_emits_is_another_one() -> None:
+    plan = plan_graph(GRAPH)
+    (index,) = [index for index in plan.indexes if index.dataset == "Spend"]
+    emission = replace(plan.topics[0], name="caraway.Spend.emitted")
+    emitting = replace(index, emits=emission)
+    assert content_of(emitting) != content_of(index)
+    (found,) = [b for b in blueprints(replace(plan, indexes=(emitting,))) if b.kind is AssetKind.INDEX]
+    assert found.writes == (content_of(emission),)
+    assert isinstance(found, Blueprint)
+    assert incarnate(replace(plan, indexes=(emitting,)), {found.content: 3}).indexes[0].asset != index.asset
