@@ -1,9 +1,12 @@
 """Freshness: from HTTP log to served value, at a steady rate, through all pipelines of the flights.
 
-    python bench/freshness.py [--url URL] [--rate 200] [--seconds 30] [--json FILE]
+    python bench/freshness.py [--url URL] [--rate 500] [--seconds 30] [--jobs 20] [--joined] [--json FILE]
 
 Events are logged one a request, on the clock whatever the answers do (open loop). A second connection asks the query
 endpoint for the value of each event until it is there. Without --url a stack is started for the run.
+
+With --jobs there are so many jobs in all; half of the further ones join, and all read the same topic. With --joined the
+value is that of an aggregate behind a join.
 """
 
 import argparse
@@ -11,13 +14,15 @@ import json
 import os
 import platform
 import sys
+import time
 from pathlib import Path
 
+from more_jobs import JOINED_INPUT, JOINED_OUTPUT, by_maker, spread
 from rich.table import Table
 
 from caraway.cli.demo.embedded import server
 from caraway.cli.demo.example import load_example
-from caraway.cli.demo.freshness import Freshness, measure_freshness
+from caraway.cli.demo.freshness import INPUT, OUTPUT, Freshness, measure_freshness
 from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
@@ -30,22 +35,33 @@ def main() -> int:
     """Run the benchmark; return 1 if events got lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="a server that runs already")
-    parser.add_argument("--rate", type=float, default=200.0, help="events a second")
+    parser.add_argument("--rate", type=float, default=500.0, help="events a second")
     parser.add_argument("--seconds", type=float, default=30.0, help="how long to measure")
+    parser.add_argument("--jobs", type=int, default=0, help="jobs in all; the flights themselves have five")
+    parser.add_argument("--joined", action="store_true", help="through a join and an aggregate")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
     flights = load_example()
+    joined, featuresets = by_maker(flights) if options.joined else ([], [])
+    own = 5 + len(joined)
+    datasets = [*flights.datasets, *joined, *spread(flights, max(0, options.jobs - own))]
+    watched = (JOINED_INPUT, JOINED_OUTPUT) if options.joined else (INPUT, OUTPUT)
     with server(options.url) as url:
         client = Client(url)
-        client.commit("Flights out of New York", flights.datasets, flights.featuresets)
+        client.commit("Flights out of New York", datasets, [*flights.featuresets, *featuresets])
         client.close()
+        started = time.monotonic()
         wait_for_jobs(url, told=print)
-        measure_freshness(url, rate=options.rate, seconds=WARM_UP_SECONDS)
-        result = measure_freshness(url, rate=options.rate, seconds=options.seconds)
+        start_seconds = time.monotonic() - started
+        measure_freshness(url, rate=options.rate, seconds=WARM_UP_SECONDS, watched=watched)
+        result = measure_freshness(url, rate=options.rate, seconds=options.seconds, watched=watched)
     report = {
         "bench": "freshness",
         "rate": result.rate,
         "seconds": options.seconds,
+        "jobs": max(own, options.jobs),
+        "joined": options.joined,
+        "jobs_started_after": round(start_seconds, 1),
         "lost": result.lost,
         "log_to_durable": result.log.as_json(),
         "log_to_served": result.served.as_json(),

@@ -32,12 +32,20 @@ class Freshness:
     lost: int
 
 
-def measure_freshness(url: str, *, rate: float, seconds: float) -> Freshness:
+def measure_freshness(
+    url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT)
+) -> Freshness:
     """Log `rate` events a second, one a request, and watch a second connection for the value of each.
 
     The senders keep to the clock whatever the answers do (open loop), and times count from when an event was due, so
     that a stall of the server shows in full. The events flow through all pipelines of the flights and are read from a
     windowed aggregate.
+
+    Args:
+        url: The server.
+        rate: Events a second.
+        seconds: How long.
+        watched: The feature that takes an airport, and the one that gives its greatest delay.
 
     Raises:
         CarawayError: The server refused.
@@ -46,7 +54,7 @@ def measure_freshness(url: str, *, rate: float, seconds: float) -> Freshness:
     count = int(rate * seconds)
     started = time.perf_counter() + 0.2
     with ThreadPoolExecutor(SENDERS + 1) as pool:
-        watching = pool.submit(_watch, url, run)
+        watching = pool.submit(_watch, url, run, watched)
         turn = iter(range(count))
         turns = threading.Lock()
 
@@ -108,15 +116,16 @@ class Run:
         return not self.due or time.perf_counter() > self.finished_at + PATIENCE_SECONDS
 
 
-def _watch(url: str, run: Run) -> None:
+def _watch(url: str, run: Run, watched: tuple[str, str]) -> None:
+    given, wanted = watched
     with Connection(url) as connection:
         while not run.over():
             time.sleep(IDLE_SECONDS)
             waiting = list(run.due)
             if not waiting:
                 continue
-            answer = connection.post("/query", {"inputs": [INPUT], "outputs": [OUTPUT], "data": {INPUT: waiting}})
+            answer = connection.post("/query", {"inputs": [given], "outputs": [wanted], "data": {given: waiting}})
             now = time.perf_counter()
-            for key, value in zip(waiting, answer[OUTPUT], strict=True):
+            for key, value in zip(waiting, answer[wanted], strict=True):
                 if value is not None:
                     run.served.append(now - run.due.pop(key))
