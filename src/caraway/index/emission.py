@@ -6,7 +6,7 @@ note that it was emitted, and from there to the topic. So a crash at any moment 
 what is sent again is the same record (docs/records.md, section 2, Emission).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -52,19 +52,37 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
 
     `revision` is that of the records sent last. Rows of times up to `closed_low` are there, and those beyond
     `closed_high` aren't; in between it isn't known, while the frontier's move is worked off. `ingested` is the greatest
-    ingestion time of what the rows were made of.
+    ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's topic were
+    reached.
     """
 
     revision: int
     closed_low: int
     closed_high: int
     ingested: int
+    held: dict[int, int] = {}
 
 
 NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US, 0)
 _ENCODE = msgspec.msgpack.Encoder().encode
 _PROGRESS = msgspec.msgpack.Decoder(Progress).decode
 _LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
+_SENT = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """Encode how far an index has emitted."""
+    return _ENCODE(progress)
+
+
+def pack_sent(sent: tuple[bytes, bytes, int]) -> bytes:
+    """Encode what was emitted for a time: Kafka's key, the row as a record without identity, the revision."""
+    return _ENCODE(sent)
+
+
+def unpack_sent(data: bytes) -> tuple[bytes, bytes, int]:
+    """Decode what was emitted for a time."""
+    return _SENT(data)
 
 
 class _Change(NamedTuple):
@@ -89,11 +107,12 @@ class Emission:
             (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
         )
 
-    def run(self, send: Send, *, ingested_us: int = 0) -> int:
+    def run(self, send: Send, offsets: Mapping[int, int], *, ingested_us: int = 0) -> int:
         """Emit what has changed since the last time, and what was to be sent then; return how many records.
 
         Args:
             send: Writes to the topic.
+            offsets: How far the index has read its topic, by partition.
             ingested_us: The greatest ingestion time of what was applied meanwhile.
 
         Raises:
@@ -101,7 +120,9 @@ class Emission:
         """
         self._deliver(send)
         progress = self._progress()
-        progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us))
+        if any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items()):
+            return 0
+        progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us), held={})
         sent = 0
         while (count := self._freshen(progress)) is not None:
             progress = self._progress()
@@ -190,7 +211,7 @@ class Emission:
         while row is not None or was is not None:
             was_us = None if was is None else time_of(was[0], len(entries))
             time_us = min(t for t in (None if row is None else row.time_us, was_us) if t is not None)
-            sent = _LETTER(was[1]) if was is not None and was_us == time_us else None
+            sent = unpack_sent(was[1])[:2] if was is not None and was_us == time_us else None
             now = self._encoded(row) if row is not None and row.time_us == time_us else None
             if sent != now:
                 yield _Change(time_us, sent, now)
@@ -267,7 +288,7 @@ class _Writer:
             self._batch.delete(entry)
         else:
             self._put(PUT, time_us, row)
-            self._batch.put(entry, _ENCODE(row))
+            self._batch.put(entry, pack_sent((*row, self._progress.revision)))
 
     def finish(self, progress: Progress) -> None:
         """Write it all, with what is known of the frontier."""

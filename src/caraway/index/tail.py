@@ -4,7 +4,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -15,6 +15,7 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.delivery import Applied
 from caraway.index.emission import Emission, Send
+from caraway.index.recovery import recover
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.writer import IndexWriter, Message
 from caraway.plan.model import IndexPlan
@@ -218,7 +219,7 @@ class Tail:
         """Read a topic for an index from where that stands."""
         self._emissions.pop(subscription.plan.asset, None)
         # What it was about to send when it ended.
-        self._emit(subscription)
+        self._emit(subscription, subscription.next)
         topic = subscription.plan.topic
         reading = self._positions.get(topic)
         if reading is not None:
@@ -320,21 +321,22 @@ class Tail:
                 self._stopping.wait(RETRY_S)
         else:
             return
-        self._emit(subscription)
-        for _, _, partition, offset in messages:
-            subscription.next[partition] = offset + 1
+        reached = subscription.next | {partition: offset + 1 for _, _, partition, offset in messages}
+        self._emit(subscription, reached)
+        subscription.next = reached
 
-    def _emit(self, subscription: Subscription) -> None:
+    def _emit(self, subscription: Subscription, offsets: Mapping[int, int]) -> None:
         """Write the rows that changed, if others read them; go on trying while the broker or the database refuses."""
         plan = subscription.plan
         if plan.emits is None:
             return
-        emission = self._emissions.get(plan.asset)
-        if emission is None:
-            emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
         while not self._stopping.is_set():
             try:
-                subscription.emitted += emission.run(self._send, ingested_us=subscription.newest_ingested_us)
+                emission = self._emissions.get(plan.asset)
+                if emission is None:
+                    recover(plan, plan.emits, self._store, self._bootstrap_servers)
+                    emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
+                subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             except Exception as error:

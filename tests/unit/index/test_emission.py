@@ -116,16 +116,16 @@ class Process:
             self._start()
             return
         try:
-            self._emission.run(self.arrived.send)
+            self._emission.run(self.arrived.send, {})
         except KilledError:
             self._start()
 
     def settle(self) -> None:
         self.arrived.kills = 0.0
         self._start()
-        self._emission.run(self.arrived.send)
+        self._emission.run(self.arrived.send, {})
         sent = len(self.arrived.records)
-        self._emission.run(self.arrived.send)
+        self._emission.run(self.arrived.send, {})
         assert len(self.arrived.records) == sent
 
     def _start(self) -> None:
