@@ -1,12 +1,14 @@
 """`python -m caraway.engine`: run the jobs of the registry in Postgres."""
 
 import logging
+import socket
 import sys
 
 from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
 from caraway.state import JobRegistry, connect
+from caraway.state.leases import Lease
 
 
 def main() -> int:
@@ -21,7 +23,9 @@ def main() -> int:
         logging.getLogger("py4j").setLevel(logging.ERROR)
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
-        engine = Engine(settings, JobRegistry(connect(settings.postgres.url)))
+        database = connect(settings.postgres.url)
+        lease = Lease(engine=database, name="engine", holder=f"{socket.gethostname()}:{settings.data_dir}")
+        engine = Engine(settings, JobRegistry(database), lease)
         stop_on_signals(engine)
         return engine.run()
     except CarawayError as error:

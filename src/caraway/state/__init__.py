@@ -9,6 +9,7 @@ from caraway.state.blueprints import AssetKind, blueprints, incarnate
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
+from caraway.state.leases import Lease
 from caraway.state.ledger import Claim, Ledger, Outcome
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
 from caraway.state.model import (
@@ -45,6 +46,7 @@ __all__ = [
     "JobRecord",
     "JobRegistry",
     "JobState",
+    "Lease",
     "Ledger",
     "LedgerEntry",
     "Needed",

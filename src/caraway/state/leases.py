@@ -1,0 +1,107 @@
+"""Leases: who may do a thing now, and a token by which what earlier holders do is told apart.
+
+Time is Postgres's alone: clocks of machines that compete needn't agree.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.errors import UnavailableError
+from caraway.state.database import patiently
+from caraway.state.tables import metadata
+
+# Whoever asks does so again and again.
+PATIENCE_SECONDS = 2.0
+
+leases = sa.Table(
+    "leases",
+    metadata,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("holder", sa.Text, nullable=False),
+    sa.Column("expires_at", sa.DateTime(timezone=True), nullable=False),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """The right of one holder at a time to something.
+
+    Attributes:
+        engine: The database (`caraway.state.connect`).
+        name: What it is about.
+        holder: Who asks, in words for people.
+    """
+
+    engine: sa.Engine
+    name: str
+    holder: str
+
+    def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
+        """Take the lease if nobody holds it, and return its token, which no holder before had; None if somebody does.
+
+        Args:
+            lasting: How long it lasts without being renewed.
+            succeeds: Whether the last holder, if it was this one, is known to be gone: then its time isn't waited for.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        until = sa.func.clock_timestamp() + lasting
+        free = leases.c.expires_at < sa.func.clock_timestamp()
+        if succeeds:
+            free = free | (leases.c.holder == self.holder)
+        take = (
+            insert(leases)
+            .values(name=self.name, token=1, holder=self.holder, expires_at=until)
+            .on_conflict_do_update(
+                index_elements=[leases.c.name],
+                set_={"token": leases.c.token + 1, "holder": self.holder, "expires_at": until},
+                where=free,
+            )
+            .returning(leases.c.token)
+        )
+        return self._changed(take, what=f"claim the lease {self.name}")
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        """Hold the lease for longer; false if somebody else has claimed it since. It may have run out in between.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        renewed = (
+            sa.update(leases)
+            .where(leases.c.name == self.name, leases.c.token == token)
+            .values(expires_at=sa.func.clock_timestamp() + lasting)
+            .returning(leases.c.token)
+        )
+        return self._changed(renewed, what=f"renew the lease {self.name}") is not None
+
+    def release(self, token: int) -> None:
+        """Let the next one have the lease at once.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        ended = (
+            sa.update(leases)
+            .where(leases.c.name == self.name, leases.c.token == token)
+            .values(expires_at=sa.func.clock_timestamp() - sa.text("interval '1 second'"))
+            .returning(leases.c.token)
+        )
+        self._changed(ended, what=f"release the lease {self.name}")
+
+    def _changed(self, statement: sa.Executable, *, what: str) -> int | None:
+        def change() -> int | None:
+            with self.engine.begin() as connection:
+                token: int | None = connection.execute(statement).scalar()
+            return token
+
+        try:
+            # A claim that has succeeded unnoticed is in its own way until it runs out.
+            return patiently(change, what=what, patience_seconds=PATIENCE_SECONDS)
+        except sa.exc.ProgrammingError as error:
+            raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
