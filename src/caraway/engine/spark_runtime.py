@@ -74,9 +74,9 @@ class SparkRuntime:
         )
 
     def _phase(self, plan: JobPlan, checkpoint: Path, was: Phase | None) -> Phase:
-        position = position_of(checkpoint)
         if plan.mode is JobMode.MICRO_BATCH:
             return Phase.LIVE
+        position = position_of(checkpoint)
         topics = TopicEnds(self.bootstrap_servers)
         names = [topic.name for topic in plan.inputs]
         lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))

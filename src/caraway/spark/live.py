@@ -13,7 +13,9 @@ from caraway.spark.java import java_session, jvm_of
 
 def live_rows(session: SparkSession) -> Mapping[str, int]:
     """Return rows by the id of a query's run."""
-    running = jvm_of(session).java.util.Arrays.asList([jvm_of(session).org.apache.spark.JobExecutionStatus.RUNNING])
+    jvm = jvm_of(session)
+    running = jvm.java.util.ArrayList()
+    running.add(jvm.org.apache.spark.JobExecutionStatus.RUNNING)
     store = java_session(session).sparkContext().statusStore()
     jobs = store.jobsList(running)
     rows: dict[str, int] = {}
