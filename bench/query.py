@@ -1,108 +1,77 @@
-"""Queries: latency and requests a second of one row and of 100 rows with ten features, one server worker.
+"""Queries: latency and requests a second on one server worker, loaded by wrk (apt-get install wrk).
 
-    python bench/query.py [--url URL] [--feast] [--seconds 5] [--json FILE]
+    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--json FILE]
 
-Latency is measured over one kept connection, each request after the answer to the one before; requests a second with
-eight connections. With --feast the same is asked of `feast serve` (its own environment, sqlite, one worker) in the same
-run, and the ratio is shown. Without --url a stack is started for the run.
+Latency is that of one kept connection, requests a second those of eight. With --feast the same is asked of `feast
+serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an index
+that is filled without Kafka (`alone.py`); with it the server must have the definitions and rows of `drivers.py`.
 """
 
 import argparse
 import json
 import os
 import platform
+import shutil
+import subprocess
 import sys
-import time
-from collections.abc import Callable
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
+import httpx
 import orjson
-import pandas as pd
+from alone import alone
+from drivers import ENTITIES, SEVENTY, TEN, THIRTY
 from feast.rival import VERSION, feast_server
-from load import Figures, ask, connect, one_by_one, post, together
 from rich.table import Table
 
-from caraway import Client, F, connectors, dataset, featureset, field, meta
-from caraway.cli.demo.embedded import server
 from caraway.cli.output import out
 
-ENTITIES = 1_000
-FEATURES = 10
 CONNECTIONS = 8
 MANY = 100
 # Distinct requests, so that no cache of one answer can help.
 VARIANTS = 50
 WARM_UP_SECONDS = 1.0
-PATIENCE_SECONDS = 60.0
-NAMES = [f"f{number}" for number in range(FEATURES)]
-
-webhook = connectors.Webhook(name="bench")
-
-
-@meta(owner="bench@caraway.example")
-@connectors.source(webhook.endpoint("drivers"), disorder="1h", cdc="upsert")
-@dataset(index=True)
-class Drivers:
-    """Ten numbers of a driver."""
-
-    driver: int = field(key=True)
-    f0: float
-    f1: float
-    f2: float
-    f3: float
-    f4: float
-    f5: float
-    f6: float
-    f7: float
-    f8: float
-    f9: float
-    at: datetime = field(timestamp=True)
-
-
-@meta(owner="bench@caraway.example")
-@featureset
-class Driver:
-    """The same as features."""
-
-    driver: int
-    f0: float = F(Drivers.f0, default=-1.0)
-    f1: float = F(Drivers.f1, default=-1.0)
-    f2: float = F(Drivers.f2, default=-1.0)
-    f3: float = F(Drivers.f3, default=-1.0)
-    f4: float = F(Drivers.f4, default=-1.0)
-    f5: float = F(Drivers.f5, default=-1.0)
-    f6: float = F(Drivers.f6, default=-1.0)
-    f7: float = F(Drivers.f7, default=-1.0)
-    f8: float = F(Drivers.f8, default=-1.0)
-    f9: float = F(Drivers.f9, default=-1.0)
+SCRIPT = Path(__file__).with_name("wrk.lua")
+Figures = Mapping[str, float]
 
 
 def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--url", default="", help="a server that runs already, with an empty branch")
+    parser.add_argument("--url", default="", help="a server that runs already")
     parser.add_argument("--feast", action="store_true", help="measure Feast too")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
+    parser.add_argument("--events", type=int, default=100_000, help="the most events in a window")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
+    if shutil.which("wrk") is None:
+        raise SystemExit("wrk makes the load: apt-get install wrk")
     with ExitStack() as running:
-        url = running.enter_context(server(options.url))
-        fill(url)
-        figures = {"caraway": measure(f"{url}/api/v1/query", caraway_body, options.seconds)}
+        url = options.url or running.enter_context(alone(options.events))
+        figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds)
+        figures |= measure(
+            f"{url}/get-online-features",
+            {"1 x 10, as Feast": (feast_bodies("Driver", 1), CONNECTIONS)},
+            options.seconds,
+        )
         if options.feast:
-            rival = f"{running.enter_context(feast_server(ENTITIES, FEATURES))}/get-online-features"
+            rival = f"{running.enter_context(feast_server(ENTITIES, len(TEN)))}/get-online-features"
             check_feast(rival)
-            figures["feast"] = measure(rival, feast_body, options.seconds)
+            requests = {
+                "1 x 10": (feast_bodies("drivers", 1), CONNECTIONS),
+                "100 x 10": (feast_bodies("drivers", MANY), 1),
+            }
+            figures |= {f"Feast: {what}": f for what, f in measure(rival, requests, options.seconds).items()}
     report = {
         "bench": "query",
-        "features": FEATURES,
-        "entities": ENTITIES,
         "connections": CONNECTIONS,
-        "figures": {who: {what: f.as_json() for what, f in each.items()} for who, each in figures.items()},
+        "figures": figures,
         "feast_version": VERSION if options.feast else None,
         "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
         "python": platform.python_version(),
     }
     show(figures)
@@ -112,70 +81,93 @@ def main() -> int:
     return 0
 
 
-def fill(url: str) -> None:
-    """Commit the definitions, log a row for each driver, and wait until the last one is served."""
-    client = Client(url)
-    client.commit("Ten numbers of a driver", [Drivers], [Driver])
-    at = datetime.now(tz=UTC) - timedelta(minutes=1)
-    rows: dict[str, object] = {"driver": range(ENTITIES), "at": [at] * ENTITIES}
-    rows |= {name: [entity + number / 8 for entity in range(ENTITIES)] for number, name in enumerate(NAMES)}
-    client.log("bench", "drivers", pd.DataFrame(rows))
-    client.close()
-    request = post(f"{url}/api/v1/query", caraway_body(list(range(ENTITIES))))
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    wanted = [entity + 1 / 8 for entity in range(ENTITIES)]
-    with connect(url) as connection:
-        while orjson.loads(ask(connection, request).partition(b"\r\n\r\n")[2])["Driver.f1"] != wanted:
-            if time.monotonic() > deadline:
-                raise SystemExit("the rows that were logged aren't served")
-            time.sleep(0.1)
+Requests = Mapping[str, tuple[Sequence[bytes], int]]
 
 
-def caraway_body(drivers: list[int]) -> bytes:
-    """Ask Caraway for all features of some drivers."""
-    outputs = [f"Driver.{name}" for name in NAMES]
-    return orjson.dumps({"inputs": ["Driver.driver"], "outputs": outputs, "data": {"Driver.driver": drivers}})
+def caraway_requests(events: int) -> Requests:
+    """Return what is asked: bodies, and on how many connections for the rate."""
+    ten, hundred = [f"Driver.{name}" for name in TEN], [f"Hundred.{name}" for name in (*SEVENTY, *THIRTY)]
+    found: dict[str, tuple[Sequence[bytes], int]] = {
+        "1 x 10": (bodies("Driver.driver", ten, 1), CONNECTIONS),
+        "1 x 100, 30 windows": (bodies("Hundred.driver", hundred, 1), CONNECTIONS),
+        "100 x 10": (bodies("Driver.driver", ten, MANY), CONNECTIONS),
+        "1 x 1": (bodies("Coded.driver", ["Coded.base"], 1), 1),
+        "1 x 1 and user code": (bodies("Coded.driver", ["Coded.base", "Coded.doubled"], 1), 1),
+    }
+    windows, size = [f"Hundred.{name}" for name in THIRTY if not name.endswith("forever")], 10
+    while size <= events:
+        body = orjson.dumps({"inputs": ["Hundred.driver"], "outputs": windows, "data": {"Hundred.driver": [size]}})
+        found[f"25 windows, {size:,} events"] = ([body], 1)
+        size *= 10
+    return found
 
 
-def feast_body(drivers: list[int]) -> bytes:
-    """Ask Feast for the same."""
-    return orjson.dumps({"features": [f"drivers:{name}" for name in NAMES], "entities": {"driver": drivers}})
+def drivers(rows: int, variant: int) -> list[int]:
+    """Choose entities, but for those with many events."""
+    chosen = [(37 * variant + 7 * row + 1) % ENTITIES for row in range(rows)]
+    return [driver + 1 if driver in (10, 100) else driver for driver in chosen]
+
+
+def bodies(key: str, outputs: Sequence[str], rows: int) -> list[bytes]:
+    """Ask Caraway."""
+    return [
+        orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: drivers(rows, variant)}})
+        for variant in range(VARIANTS)
+    ]
+
+
+def feast_bodies(view: str, rows: int) -> list[bytes]:
+    """Ask Feast for the same ten."""
+    return [
+        orjson.dumps({"features": [f"{view}:{name}" for name in TEN], "entities": {"driver": drivers(rows, variant)}})
+        for variant in range(VARIANTS)
+    ]
 
 
 def check_feast(url: str) -> None:
     """Make sure that the rival serves the same values."""
-    with connect(url) as connection:
-        body = orjson.loads(ask(connection, post(url, feast_body([7]))).partition(b"\r\n\r\n")[2])
+    body = httpx.post(url, json={"features": ["drivers:f1"], "entities": {"driver": [7]}}).json()
     served = dict(zip(body["metadata"]["feature_names"], (r["values"][0] for r in body["results"]), strict=True))
     if served["f1"] != 7 + 1 / 8:
         raise SystemExit(f"Feast serves something else: {served}")
 
 
-def measure(url: str, body: Callable[[list[int]], bytes], seconds: float) -> dict[str, Figures]:
+def measure(url: str, requests: Requests, seconds: float) -> dict[str, Figures]:
     """Measure a server."""
-    single = [post(url, body([37 * number % ENTITIES])) for number in range(VARIANTS)]
-    many = [post(url, body([(37 * number + 7 * row) % ENTITIES for row in range(MANY)])) for number in range(VARIANTS)]
-    one_by_one(url, single, WARM_UP_SECONDS)
-    return {
-        "1 row, 1 connection": one_by_one(url, single, seconds),
-        "1 row, 8 connections": together(url, single, seconds, CONNECTIONS),
-        "100 rows, 1 connection": one_by_one(url, many, seconds),
-        "100 rows, 8 connections": together(url, many, seconds, CONNECTIONS),
-    }
+    figures: dict[str, Figures] = {}
+    for what, (asked, connections) in requests.items():
+        answer = httpx.post(url, content=asked[0], headers={"content-type": "application/json"})
+        if answer.status_code != 200:
+            raise SystemExit(f"{what}: {answer.text[:1000]}")
+        load(url, asked, WARM_UP_SECONDS, 1)
+        found = load(url, asked, seconds, 1)
+        busy = found if connections == 1 else load(url, asked, seconds, connections)
+        if found["errors"] or busy["errors"]:
+            raise SystemExit(f"{what}: {found['errors'] + busy['errors']:.0f} requests failed")
+        rate = busy["requests"] / busy["seconds"]
+        figures[what] = {**found, "per_second": rate, "connections": connections, "busy_p99_ms": busy["p99_ms"]}
+    return figures
 
 
-def show(figures: dict[str, dict[str, Figures]]) -> None:
+def load(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> dict[str, float]:
+    """Let wrk ask for so long."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"\n".join(asked) + b"\n")
+        file.flush()
+        command = ["wrk", "-t1", f"-c{connections}", f"-d{max(1, round(seconds))}s", "-s", str(SCRIPT), url]
+        done = subprocess.run(
+            command, check=True, capture_output=True, text=True, env={**os.environ, "BODIES": file.name}
+        )
+    figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def show(figures: Mapping[str, Any]) -> None:
     """Print the figures."""
-    table = Table("", "server", "p50", "p99", "requests/s", title=f"{FEATURES} features of an entity")
-    for what in figures["caraway"]:
-        for who, each in figures.items():
-            f = each[what]
-            table.add_row(what, who, f"{f.percentile(50):.3f} ms", f"{f.percentile(99):.3f} ms", f"{f.rate:,.0f}")
-        if "feast" in figures:
-            ours, theirs = figures["caraway"][what], figures["feast"][what]
-            p50 = theirs.percentile(50) / ours.percentile(50)
-            p99 = theirs.percentile(99) / ours.percentile(99)
-            table.add_row("", "feast / caraway", f"{p50:.1f}", f"{p99:.1f}", f"{theirs.rate / ours.rate:.2f}")
+    table = Table("entities x features", "p50", "p99", "p99.9", "requests/s", "at connections")
+    for what, f in figures.items():
+        shown = [f"{f[name]:.3f} ms" for name in ("p50_ms", "p99_ms", "p999_ms")]
+        table.add_row(what, *shown, f"{f['per_second']:,.0f}", f"{f['connections']}")
     out.print(table)
 
 

@@ -17,11 +17,13 @@ from caraway.errors import CarawayError
 from caraway.server.admin import Admin
 from caraway.server.api import Api
 from caraway.server.app import App
+from caraway.server.branches import BranchRoutes
 from caraway.server.deployment import Deployment
 from caraway.server.feast import FeastDoor
 from caraway.server.logs import configure_logging
 from caraway.server.openapi import docs, openapi
 from caraway.server.queries import Queries
+from caraway.server.reads import Reads
 from caraway.server.routes import API, Route, Router
 
 LOG = structlog.get_logger(__name__)
@@ -36,13 +38,22 @@ BACKLOG = 1024
 def routes(deployment: Deployment) -> tuple[Route, ...]:
     """Return all routes."""
     queries = Queries()
-    api, admin, feast = Api(deployment, queries), Admin(deployment), FeastDoor(deployment, queries)
+    branches = BranchRoutes(deployment)
+    api, admin = Api(deployment), Admin(deployment)
+    reads, feast = Reads(deployment, queries), FeastDoor(deployment, queries)
     return (
-        Route("POST", f"{API}/query", api.query, "extract_features"),
+        Route("POST", f"{API}/query", reads.query, "extract_features"),
         Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
         Route("POST", f"{API}/commit", api.commit, "sync"),
-        Route("POST", f"{API}/dataset/{{name}}/lookup", api.lookup, "lookup"),
+        Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
+        Route("POST", f"{API}/init", branches.init, "init_branch"),
+        Route("POST", f"{API}/delete", branches.delete, "delete_branch"),
+        Route("GET", f"{API}/branch/list", branches.list, "list_branches"),
+        Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
+        Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
+        Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
+        Route("GET", f"{API}/ledger", branches.ledger, "ledger"),
         Route("GET", f"{API}/health", admin.health, "health"),
         Route("GET", f"{API}/status", admin.status, "status"),
         Route("GET", f"{API}/metrics", admin.metrics, "metrics"),

@@ -151,7 +151,7 @@ class Deployment:
                 return
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(needed.indexes)
-            self._lives = make_lives(needed, self.reader, self._lives)
+            self._lives = make_lives(needed, self.reader, self.functions, self._lives)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
 

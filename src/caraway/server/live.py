@@ -7,9 +7,9 @@ from typing import Protocol
 from caraway.graph.specs import Graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.query import Catalog, QueryEngine
+from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.reading import DatasetReader, Index
-from caraway.state import Needed, Planned
+from caraway.state import MAIN, Needed, Planned
 
 # The version of a branch without any commit.
 NO_COMMIT = ""
@@ -35,13 +35,23 @@ class Live:
     queries: QueryEngine
 
 
-def make_live(version: str, planned: Planned, endpoints: Endpoints, index: Index) -> Live:
-    """Compile the graph that a branch serves; `endpoints` are those of all branches."""
-    queries = QueryEngine(Catalog(version, planned.graph), DatasetReader(index, planned.plan.indexes))
+class Serving(Protocol):
+    """What has a graph to serve (`caraway.server.deployment.Deployment`)."""
+
+    def require_live(self, branch: str = MAIN) -> Live:
+        """Return what a branch serves now."""
+        ...
+
+
+def make_live(version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool) -> Live:
+    """Compile what a branch serves; `endpoints` are those of all branches, users' code runs in `functions`."""
+    queries = QueryEngine(
+        Catalog(version, planned.graph), DatasetReader(index, planned.plan.indexes), functions.compile
+    )
     return Live(version, planned.graph, planned.plan, endpoints, queries)
 
 
-def make_lives(needed: Needed, index: Index, known: Mapping[str, Live]) -> Mapping[str, Live]:
+def make_lives(needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, Live]) -> Mapping[str, Live]:
     """Compile what the branches serve, by name; what `known` has compiled of the same commit is taken over.
 
     Rows that are logged go to all branches, whether they serve their head already or not.
@@ -54,6 +64,6 @@ def make_lives(needed: Needed, index: Index, known: Mapping[str, Live]) -> Mappi
         planned = needed.commits[version] if version else EMPTY
         live = compiled.get(version)
         if live is None or live.plan != planned.plan:
-            live = compiled[version] = make_live(version, planned, endpoints, index)
+            live = compiled[version] = make_live(version, planned, endpoints, index, functions)
         lives[branch.name] = replace(live, endpoints=endpoints)
     return lives

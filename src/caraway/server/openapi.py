@@ -150,6 +150,7 @@ def document() -> Json:
                     ],
                 )
             },
+            **_branches(),
             f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
             f"{API}/status": {
                 "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
@@ -159,6 +160,48 @@ def document() -> Json:
             f"{API}/openapi.json": {"get": _operation("openapi", "This document", None, {"type": "object"})},
             f"{API}/docs": {"get": _operation("docs", "This document as a page", None, None)},
             "/": {"get": _operation("root", "What this is", None, None)},
+        },
+    }
+
+
+def _branches() -> Json:
+    """Describe branches, history and ledger. The branch is that of the header `X-Caraway-Branch`."""
+
+    def number(name: str, text: str) -> Json:
+        schema = {"type": "integer", "minimum": 0, "maximum": 99_999}
+        return {"name": name, "in": "query", "schema": schema, "description": text}
+
+    ends = [
+        {"name": name, "in": "query", "required": True, "schema": {"type": "string"}, "description": "Id of a commit."}
+        for name in ("from", "to")
+    ]
+    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    clone = _json_body({"clone_from": {"type": ["string", "null"]}}, [])
+    commit = _json_body({"commit_id": {"type": "string"}}, ["commit_id"])
+    answer = {"type": "object"}
+    return {
+        f"{API}/init": {"post": _operation("initBranch", "Make the branch, empty or as a clone", clone, answer)},
+        f"{API}/delete": {"post": _operation("deleteBranch", "Delete the branch", nothing, answer)},
+        f"{API}/branch/list": {"get": _operation("listBranches", "All branches", None, answer)},
+        f"{API}/branch/log": {
+            "get": _operation(
+                "branchLog", "Commits, newest first", None, answer, parameters=[number("limit", "How many.")]
+            )
+        },
+        f"{API}/branch/diff": {
+            "get": _operation("branchDiff", "What differs between two commits", None, answer, parameters=ends)
+        },
+        f"{API}/branch/rollback": {
+            "post": _operation("rollBack", "Commit again what the branch held at a commit", commit, answer)
+        },
+        f"{API}/ledger": {
+            "get": _operation(
+                "ledger",
+                "What is still to be done, and why it isn't",
+                None,
+                answer,
+                parameters=[number("closed", "How many entries that are over.")],
+            )
         },
     }
 

@@ -1,0 +1,148 @@
+"""The query server alone: its HTTP surface in one process, over an index that is filled without Kafka.
+
+    python bench/alone.py PORT EVENTS
+
+serves the definitions of `drivers.py` until it is ended. The driver with the number of a power of ten, from ten to
+EVENTS, has as many rides in its windows; every other one has twenty.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
+from granian.constants import HTTPModes, Interfaces
+from granian.server.embed import Server
+
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.writer import Message
+from caraway.ingest import Endpoints
+from caraway.plan.model import IndexPlan
+from caraway.plan.planner import plan_graph
+from caraway.query import Catalog, FunctionPool, QueryEngine
+from caraway.server.__main__ import SWITCH_INTERVAL_S
+from caraway.server.app import App
+from caraway.server.feast import FeastDoor
+from caraway.server.live import Live
+from caraway.server.queries import Queries
+from caraway.server.reading import DatasetReader
+from caraway.server.reads import Reads
+from caraway.server.routes import API, Route, Router
+from caraway.topics import PUT, RecordCodec, position_id
+
+BATCH = 4_000
+SECOND = 1_000_000
+START_SECONDS = 600.0
+# All rides lie in the hour before the server starts, which stays within the second shortest window and all longer ones.
+SPAN_US = 3_000 * SECOND
+
+
+@dataclass(frozen=True)
+class Served:
+    """A graph that stays as it is."""
+
+    live: Live
+
+    def require_live(self, branch: str = "main") -> Live:
+        """Return it, whatever the branch."""
+        del branch
+        return self.live
+
+
+def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int) -> None:
+    """Write the rows of all datasets."""
+    writer, now = IndexWriter(store), time.time_ns() // 1000
+    by_name = {plan.dataset: plan for plan in plans}
+    for name, numbers in (("Drivers", TEN), ("Profiles", SEVENTY)):
+        put(writer, by_name[name], ((row, now - SPAN_US) for row in rows(numbers)), now)
+    each = dict.fromkeys(range(ENTITIES), RIDES_EACH)
+    size = 10
+    while size <= events:
+        each[size] = size
+        size *= 10
+    rides = (
+        ([driver, float(place % 97)], now - SPAN_US + place * SPAN_US // count)
+        for driver, count in each.items()
+        for place in range(count)
+    )
+    put(writer, by_name["Stats"], rides, now)
+
+
+def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object], int]], now: int) -> None:
+    """Write rows with their times."""
+    codec, batch = RecordCodec(plan.schema), list[Message]()
+    keys = len(plan.schema.keys)
+    for place, (row, at_us) in enumerate(given):
+        value = codec.encode_value(op=PUT, time_us=at_us, ingested_us=now, record_id=position_id(0, place), row=row)
+        batch.append((codec.encode_key(row[:keys]), value, 0, place))
+        if len(batch) == BATCH:
+            writer.apply(plan, batch)
+            batch = []
+    writer.apply(plan, batch)
+
+
+def serve(port: int, events: int) -> None:
+    """Fill an index and serve it."""
+    with tempfile.TemporaryDirectory() as folder, IndexStore(Path(folder) / "index") as store:
+        definitions = graph()
+        plan = plan_graph(definitions)
+        fill(store, plan.indexes, events)
+        functions = FunctionPool(processes=2, seconds=10.0)
+        functions.start()
+        engine = QueryEngine(
+            Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
+        )
+        served = Served(Live("bench", definitions, plan, Endpoints(plan), engine))
+        queries = Queries()
+        reads, feast = Reads(served, queries), FeastDoor(served, queries)
+        routes = (
+            Route("POST", f"{API}/query", reads.query, "extract_features"),
+            Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
+        )
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        server = Server(
+            App(Router(routes)),
+            address="127.0.0.1",
+            port=port,
+            interface=Interfaces.RSGI,
+            http=HTTPModes.http1,
+            websockets=False,
+            log_enabled=False,
+        )
+        uvloop.run(server.serve())
+
+
+@contextmanager
+def alone(events: int) -> Iterator[str]:
+    """Start the server in a process of its own, give its address, and end it."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    process = subprocess.Popen([sys.executable, __file__, str(port), str(events)], env=os.environ)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and process.poll() is None:
+            with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+                break
+            time.sleep(0.1)
+        else:
+            raise SystemExit("the server didn't start")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        process.kill()
+        process.wait()
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]), int(sys.argv[2]))
