@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from caraway.engine.damage import is_damage, put_aside
 from caraway.engine.jobs import brief
 from caraway.engine.lag import Lag, totals
 from caraway.engine.observer import Observer
@@ -54,7 +55,9 @@ class SparkQuery:
             return None
         error = self.query.exception()
         if error is not None:
-            return brief(error)
+            told = brief(error)
+            # Spark's own text, since the sign may stand deep in it.
+            return put_aside(self.checkpoint, told) if is_damage(str(error)) else told
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:

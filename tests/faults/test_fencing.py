@@ -1,0 +1,102 @@
+"""Two engines that both believe they run the jobs: the one with the newest token does, and the other one stops."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from caraway.engine.engine import EXIT_FENCED
+from caraway.state.migrate import migrate
+from tests.faults.conftest import Traffic
+from tests.integration.engine.rig import Rig
+from tests.integration.spark.broker import Broker
+
+PROGRAM = Path(__file__).with_name("fenced_process.py")
+
+
+class FencedRig(Rig):
+    """An engine with a lease."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, postgres: str) -> None:
+        super().__init__(folder, bootstrap_servers)
+        self._environment["CARAWAY_POSTGRES__URL"] = postgres
+
+    def start(self) -> None:
+        with (self.folder / "engine.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, str(PROGRAM), str(self.folder)], env=self._environment, stdout=log, stderr=log
+            )
+
+    def wait_until_all_run(self, traffic: Traffic) -> None:
+        wanted = ["running"] * len(traffic.jobs)
+        self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == wanted, 180)
+
+    def tree(self) -> list[psutil.Process]:
+        process = psutil.Process(self.process.pid)
+        return [process, *process.children(recursive=True)]
+
+    def pause(self) -> None:
+        for process in self.tree():
+            process.suspend()
+
+    def resume(self) -> None:
+        for process in self.tree():
+            process.resume()
+
+
+@pytest.fixture
+def rigs(broker: Broker, tmp_path: Path, postgres: str) -> Iterator[tuple[FencedRig, FencedRig]]:
+    migrate(postgres)
+    both = (
+        FencedRig(tmp_path, broker.bootstrap_servers, postgres),
+        FencedRig(tmp_path, broker.bootstrap_servers, postgres),
+    )
+    yield both
+    for rig in both:
+        if rig._process is not None and rig.process.poll() is None:
+            rig.resume()
+        rig.close()
+
+
+def test_an_engine_that_comes_back_stops_and_has_harmed_nothing(
+    rigs: tuple[FencedRig, FencedRig], traffic: Traffic
+) -> None:
+    first, second = rigs
+    checkpoints = first.folder / "checkpoints"
+    first.want(traffic.jobs)
+    first.start()
+    first.wait_until_all_run(traffic)
+    traffic.send(0)
+    traffic.agree(first, 1)
+    # While it lives, nobody else gets in.
+    second.start()
+    second.process.wait(180)
+    assert "another engine runs in this data folder" in second.log()
+
+    first.pause()
+    second.start()
+    second.wait_until_all_run(traffic)
+    assert [folder.name for folder in checkpoints.iterdir()] == ["token-2"]
+    traffic.send(1)
+    traffic.agree(second, 2)
+    # Both work on what comes now, the first one as if nothing had been.
+    traffic.send(2)
+    first.resume()
+    assert first.process.wait(30) == EXIT_FENCED, first.log()
+    assert second.process.poll() is None
+    traffic.agree(second, 3)
+
+    # What the second one has left is whole: the third goes on from there.
+    os.kill(second.process.pid, signal.SIGKILL)
+    second.process.wait()
+    first.start()
+    first.wait_until_all_run(traffic)
+    assert [folder.name for folder in checkpoints.iterdir()] == ["token-3"]
+    assert all((checkpoints / "token-3" / job.job_id / "commits").is_dir() for job in traffic.jobs)
+    traffic.send(3)
+    traffic.agree(first)

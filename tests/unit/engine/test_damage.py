@@ -1,0 +1,33 @@
+from pathlib import Path
+
+import pytest
+
+from caraway.engine.damage import is_damage, put_aside
+
+
+@pytest.mark.parametrize(
+    ("error", "damaged"),
+    [
+        ("java.lang.IllegalStateException: Incomplete log file in the offset commit log", True),
+        ("[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030", True),
+        ("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/offsets/3 at 0 exp: 1 got: 2", True),
+        ("CANNOT_LOAD_STATE_STORE: java.io.IOException: No space left on device", False),
+        ("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired", False),
+        ("PythonException: ZeroDivisionError", False),
+    ],
+)
+def test_only_what_cannot_be_read_is_damage(error: str, *, damaged: bool) -> None:
+    assert is_damage(error) is damaged
+
+
+def test_the_last_damaged_checkpoint_is_kept(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for number in range(2):
+        job.mkdir()
+        (job / str(number)).touch()
+        told = put_aside(job, "torn")
+        assert "put aside" in told
+        assert "torn" in told
+        assert not job.exists()
+    assert [file.name for file in (tmp_path / "job.damaged").iterdir()] == ["1"]
+    assert "put aside" in put_aside(job, "torn")
