@@ -43,14 +43,13 @@ def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
         events = [Events(name, label, writer, kafka) for name in CASES]
         command = [sys.executable, "-m", "tests.integration.index.emitting_process", kafka, str(folder), label]
         for delay_s in (0.3, 0.1, 0.2):
-            process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE)
-            assert process.stdout is not None
-            assert process.stdout.readline()
-            for flow in events:
-                flow.send(60)
-            time.sleep(delay_s)
-            process.kill()
-            process.wait()
+            with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline()
+                for flow in events:
+                    flow.send(60)
+                time.sleep(delay_s)
+                process.kill()
         settle(kafka, folder, events)
         records = [flow.check() for flow in events]
         assert all(records)
