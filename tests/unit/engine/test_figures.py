@@ -1,0 +1,140 @@
+"""What a query tells of itself, from what Spark tells of it."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from caraway.engine.observer import Observer
+from caraway.engine.phases import LEFT_BEHIND_RECORDS, Phase
+from caraway.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
+from tests.unit.engine.test_jobs import plan
+
+TOLD: dict[str, Any] = {
+    "timestamp": "2026-01-01T00:00:00.000Z",
+    "batchId": 7,
+    "numInputRows": 90,
+    "processedRowsPerSecond": 9.0,
+    "durationMs": {"triggerExecution": 10_300, "walCommit": 40, "commitOffsets": 50, "addBatch": 10_100},
+    "stateOperators": [
+        {
+            "numRowsTotal": 5,
+            "memoryUsedBytes": 100,
+            "commitTimeMs": 70,
+            "customMetrics": {"rocksdbSstFileSize": 1000},
+        },
+        {"numRowsTotal": 2, "memoryUsedBytes": 10, "commitTimeMs": 30},
+    ],
+    "sources": [{"endOffset": {"d": {"0": 60, "1": 30}}}],
+}
+
+
+@dataclass
+class Progress:
+    json: str
+
+
+@dataclass
+class Running:
+    isActive: bool = True  # noqa: N815 (Spark's name)
+    lastProgress: Progress | None = None  # noqa: N815 (Spark's name)
+    runId: str = "run"  # noqa: N815 (Spark's name)
+    error: str | None = None
+
+    def exception(self) -> str | None:
+        return self.error
+
+
+@dataclass
+class Letters:
+    value: int = 3
+
+
+@dataclass
+class Rig:
+    now: float = 100.0
+    end: int = 0
+    live: int = 0
+    running: Running = field(default_factory=Running)
+
+    def query(self, phase: Phase, checkpoint: Path) -> SparkQuery:
+        self.observer = Observer(lambda _: {"d": {0: self.end}}, lambda: {"run": self.live}, lambda: self.now)
+        self.observer.watch(["d"])
+        return SparkQuery(
+            query=cast("Any", self.running),
+            plan=plan("a"),
+            phase=phase,
+            checkpoint=checkpoint,
+            interval_ms=10_000,
+            letters=cast("Any", Letters()),
+            observer=self.observer,
+            clock=lambda: self.now,
+        )
+
+    def look(self, *, end: int, live: int) -> None:
+        self.end, self.live, self.now = end, live, self.now + LOOK_SECONDS
+        self.observer.look()
+
+
+def test_the_pause_of_a_checkpoint_is_what_a_batch_takes_beyond_its_interval() -> None:
+    figures = checkpoint_figures(TOLD, 10_000)
+    assert figures["checkpoint_ms"] == 300
+    assert (figures["state_rows"], figures["state_bytes"]) == (7, 1110)
+    assert (figures["batch"], figures["rows"]) == (7, 90)
+
+
+def test_the_pause_of_a_batch_that_ends_with_its_input_is_what_it_takes_to_write_it_down() -> None:
+    assert checkpoint_figures(TOLD, 0)["checkpoint_ms"] == 40 + 50 + 70
+
+
+def test_position_rate_and_lag_go_on_between_checkpoints(tmp_path: Path) -> None:
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.running.lastProgress = Progress(json.dumps(TOLD))
+    rig.look(end=100, live=0)
+    rig.look(end=200, live=10)
+    first = query.progress()
+    assert (first["phase"], first["dead_letters"], first["lag_records"], first["lag_seconds"]) == ("live", 3, 0, 0.0)
+    assert query.progress() is first, "not looked at again so soon"
+    rig.look(end=300, live=60)
+    second = query.progress()
+    assert second["rows_per_second"] == (60 - 10) / LOOK_SECONDS
+    assert (second["lag_records"], second["lag_seconds"]) == (200 - (90 + 60), LOOK_SECONDS * 2)
+
+
+def test_a_query_without_progress_stands_where_its_checkpoint_does(tmp_path: Path) -> None:
+    for folder in ("offsets", "commits"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"d":{"0":25}}')
+    (tmp_path / "commits" / "0").write_text("v1\n{}")
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.look(end=40, live=5)
+    assert query.progress()["lag_records"] == 40 - 30
+
+
+def test_a_backfill_is_over_when_spark_ends_it(tmp_path: Path) -> None:
+    rig = Rig()
+    query = rig.query(Phase.BACKFILL, tmp_path)
+    assert not query.is_over()
+    rig.running.isActive = False
+    assert query.is_over()
+    assert query.failure() is None
+    rig.running.error = "broken"
+    assert query.failure() == "broken"
+
+
+def test_a_live_query_never_just_ends(tmp_path: Path) -> None:
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.running.isActive = False
+    assert query.failure() == "the query has ended without an error"
+
+
+def test_a_live_query_that_is_left_behind_is_over(tmp_path: Path) -> None:
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.look(end=LEFT_BEHIND_RECORDS + 1, live=0)
+    assert not query.is_over(), "nothing is known before the first look"
+    query.progress()
+    assert query.is_over()
