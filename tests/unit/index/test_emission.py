@@ -4,6 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +52,14 @@ CASES = [
     case("sessions alone", (), groupby=SESSION, bare=True),
 ]
 FICKLE = [found for found in CASES if not found.keyed]
+
+
+def some(cases: Sequence[Case], first: int) -> list[Any]:
+    """Leave most cases to the slow tier."""
+    return [
+        pytest.param(found, id=found.name, marks=[] if n % 4 == first else [pytest.mark.slow])
+        for n, found in enumerate(cases)
+    ]
 
 
 class KilledError(Exception):
@@ -226,7 +235,8 @@ def check_fickle(found: Case, seed: int, tmp_path: Path, rows: int) -> None:
         check_rows(found, process.arrived, fickle.engine())
 
 
-@pytest.mark.parametrize("found", CASES, ids=lambda c: c.name)
+# A third of a second each: the fast tier takes some of them.
+@pytest.mark.parametrize("found", some(CASES, 0))
 def test_what_is_emitted_are_the_rows_of_the_engine(found: Case, tmp_path: Path) -> None:
     check(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret
 
@@ -238,7 +248,7 @@ def test_many_traces(found: Case, seed: int, tmp_path: Path) -> None:
     check(found, seed, tmp_path, rows=30)
 
 
-@pytest.mark.parametrize("found", FICKLE, ids=lambda c: c.name)
+@pytest.mark.parametrize("found", some(FICKLE, 2))
 def test_what_is_taken_back_is_taken_back_downstream(found: Case, tmp_path: Path) -> None:
     check_fickle(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret
 

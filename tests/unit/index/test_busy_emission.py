@@ -1,0 +1,109 @@
+"""Many contributions of one group: what a further one costs, whether it comes in order, late, or goes again."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rocksdict import RdictIter
+
+from caraway.dtypes.types import DATETIME
+from caraway.graph.operators import AggregateFunction
+from caraway.graph.schemas import WINDOW_KEY
+from caraway.graph.windows import HoppingWindow, SessionWindow
+from caraway.index import IndexStore, IndexWriter
+from caraway.index.emission import Emission
+from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
+from caraway.topics import PUT, VOID, position_id
+from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan
+
+MANY = 5000
+# A row is a read of some ten tiles and, at the edges of its window, of at most 64 contributions twice.
+FEW = 500
+SPECS = (aggregate(AggregateFunction.COUNT, None, None), aggregate(AggregateFunction.SUM, "x", None))
+
+
+class CountingIterator:
+    """Passes everything on and counts steps and seeks."""
+
+    def __init__(self, inner: RdictIter, count: Callable[[], None]) -> None:
+        self._inner = inner
+        self._count = count
+
+    def __getattr__(self, name: str) -> Any:
+        if name in {"next", "prev", "seek", "seek_for_prev"}:
+            self._count()
+        return getattr(self._inner, name)
+
+
+class CountingStore(IndexStore):
+    """Counts what is looked at."""
+
+    touched = 0
+
+    def _count(self) -> None:
+        self.touched += 1
+
+    def iterator(self) -> RdictIter:
+        return CountingIterator(super().iterator(), self._count)  # type: ignore[return-value]
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        for entry in super().scan(first, end):
+            self._count()
+            yield entry
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        self.touched += len(keys)
+        return super().get_many(keys)
+
+
+def emitting(window: HoppingWindow | None, groupby: SessionWindow | None) -> IndexPlan:
+    specs = tuple(replace(spec, window=window) for spec in SPECS)
+    plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=specs)
+    keys = (KEY, Column(name=WINDOW_KEY, dtype=DATETIME)) if groupby else (KEY,)
+    columns = (*keys, *(Column(name=spec.into, dtype=spec.dtype) for spec in specs))
+    schema = RecordSchema(keys=keys, columns=columns, timestamp="t", fingerprint=7)
+    rows = TopicPlan(dataset="D", name="rows", kind=TopicKind.VERSIONS, schema=schema, disorder_us=0, revised=True)
+    return replace(plan, window=groupby, fields=(*columns, plan.fields[-1]), emits=rows)
+
+
+PLANS = {
+    "buckets": emitting(HoppingWindow(length_us=600 * SECOND, stride_us=600 * SECOND), None),
+    "forever": emitting(HoppingWindow(length_us=None, stride_us=600 * SECOND), None),
+    "sessions": emitting(None, SessionWindow(gap_us=10 * SECOND)),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("buckets", "forever")), "sessions"]
+)
+def test_a_further_contribution_costs_what_it_changes(name: str, tmp_path: Path) -> None:
+    plan = PLANS[name]
+    assert plan.emits is not None
+    with CountingStore(tmp_path / "index") as store:
+        writer, emission = IndexWriter(store), Emission(plan, plan.emits, store)
+        sent: list[tuple[bytes, bytes]] = []
+
+        def apply(*records: Sent) -> int:
+            """Apply records and emit; return how many records that makes."""
+            store.touched = 0
+            before = len(sent)
+            assert not writer.apply(plan, [record.message(0) for record in records]).refused
+            emission.run(lambda _, letters: sent.extend(letters), {})
+            return len(sent) - before
+
+        def event(number: int, at: float, rev: int = 1, op: int = PUT) -> Sent:
+            return Sent("a", position_id(number, 0), bytes([rev]), op, round(at * SECOND), (1, 1.0, None))
+
+        apply(*(event(n, n) for n in range(MANY)))
+        further: Sequence[Sent] = [
+            event(MANY, MANY),
+            event(MANY + 1, MANY - 700.5),
+            event(MANY - 900, MANY - 900, 2, VOID),
+            event(MANY + 2, MANY + 20),
+        ]
+        for record in further:
+            # The row of the session before it grew and the one after; a bucket or two.
+            assert apply(record) <= 2
+            assert store.touched < FEW
