@@ -2,11 +2,14 @@
 
 import typer
 
+from caraway.cli.branch import branch
 from caraway.cli.demo import demo
 from caraway.cli.down import down
 from caraway.cli.explain import explain
 from caraway.cli.jars import jars
 from caraway.cli.jobs import jobs
+from caraway.cli.ledger import ledger
+from caraway.cli.log import diff, log, rollback
 from caraway.cli.status import status
 from caraway.cli.up import up
 
@@ -23,4 +26,9 @@ app.command()(status)
 app.command()(jars)
 app.command()(jobs)
 app.command()(explain)
+app.add_typer(branch, name="branch")
+app.command()(log)
+app.command()(diff)
+app.command()(rollback)
+app.command()(ledger)
 app.command()(demo)

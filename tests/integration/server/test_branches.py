@@ -1,0 +1,152 @@
+"""Branches, history and rollback through a real server, by the client's methods and by the commands."""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.client import Client
+from caraway.errors import RemoteError
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, encode_commit
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_api import pot
+from tests.unit.control.graphs import clicks, users
+from tests.unit.query import garden
+
+
+@pytest.fixture
+def own(own_server: Callable[[], ServerProcess]) -> ServerProcess:
+    return own_server()
+
+
+def on(branch: str) -> dict[str, str]:
+    return {"X-Caraway-Branch": branch}
+
+
+def commit_on(server: ServerProcess, branch: str, graph: Graph) -> str:
+    content = encode_commit(CommitRequest(message=f"on {branch}", graph=graph, incremental=True))
+    answer = server.http.post("/commit", content=content, headers=on(branch))
+    assert answer.status_code == 200, answer.text
+    commit_id: str = answer.json()["commit_id"]
+    return commit_id
+
+
+def run(server: ServerProcess, *arguments: str) -> Any:
+    result = CliRunner().invoke(app, [*arguments, "--url", str(server.settings.server.url)])
+    return result.exit_code, result.stdout
+
+
+@pytest.fixture
+def client(own: ServerProcess) -> Iterator[Client]:
+    with closing(Client(str(own.settings.server.url), token="")) as client:
+        yield client
+
+
+def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: Client) -> None:
+    own.commit(garden.graph())
+    own.log("pots", [pot(1, "oak")])
+    assets = own.http.get("/ledger").json()["assets"]
+    client.clone_branch("dev/me", "main")
+    assert client.branch() == "dev/me"
+    assert client.list_branches() == ["dev/me", "main"]
+    cloned = own.http.get("/ledger").json()["assets"]
+    assert [asset["id"] for asset in cloned] == [asset["id"] for asset in assets]
+    assert {tuple(asset["branches"]) for asset in cloned} == {("dev/me", "main")}
+
+    def species(branch: str, number: int) -> object:
+        body = {"inputs": ["Tap.pot"], "outputs": ["State.species"], "data": [{"Tap.pot": number}]}
+        return own.http.post("/query", json=body, headers=on(branch)).json()
+
+    def has_elm(branch: str) -> bool:
+        return species(branch, 2) == {"State.species": ["elm"]}
+
+    eventually(lambda: species("dev/me", 1) == {"State.species": ["oak"]}, own.said)
+    # What is logged reaches all branches, and a commit on one changes nothing on the other.
+    commit_on(own, "dev/me", Graph(datasets=(users(),)))
+    assert own.log("pots", [pot(2, "elm")]).status_code == 200
+    for branch in ("main", "dev/me"):
+        eventually(partial(has_elm, branch), own.said)
+    lookup = {"keys": [{"user": "a"}], "fields": ["age"]}
+    there = own.http.post("/dataset/Users/lookup", json=lookup, headers=on("dev/me"))
+    assert there.json() == {"found": [False], "data": {"age": [None]}}
+    assert own.http.post("/dataset/Users/lookup", json=lookup).status_code == 404
+    client.delete_branch("dev/me")
+    assert client.branch() == "main"
+    assert own.http.post("/query", json={}, headers=on("dev/me")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("deed", "status"),
+    [
+        (lambda client: client.init_branch("main"), 409),
+        (lambda client: client.clone_branch("x", "nowhere"), 404),
+        (lambda client: client.delete_branch("nowhere"), 404),
+        (lambda client: client.delete_branch("main"), 400),
+    ],
+)
+def test_refusals(server: ServerProcess, deed: Callable[[Client], object], status: int) -> None:
+    with closing(Client(str(server.settings.server.url), token="")) as client:
+        with pytest.raises(RemoteError) as caught:
+            deed(client)
+        assert caught.value.status == status
+        assert client.branch() == "main"
+
+
+def test_history_by_commands(own: ServerProcess) -> None:
+    first = commit_on(own, "main", Graph(datasets=(users(),)))
+    second = commit_on(own, "main", Graph(datasets=(clicks(),)))
+    code, printed = run(own, "log", "--json")
+    assert (code, [commit["id"] for commit in json.loads(printed)["commits"]]) == (0, [second, first])
+    code, printed = run(own, "diff", first, second)
+    assert (code, printed) == (1, "+ dataset Clicks\n")
+    assert run(own, "diff", first, first) == (0, "")
+    code, printed = run(own, "rollback", first, "--preview")
+    assert code == 0
+    assert "datasets removed: Clicks" in printed
+    code, printed = run(own, "rollback", first)
+    assert (code, own.http.get("/status").json()["datasets"]) == (0, ["Users"])
+    code, printed = run(own, "rollback", second, "--json")
+    assert code == 0
+    assert "create" not in "".join(json.loads(printed)["summary"]), "what was kept is used again"
+    code, printed = run(own, "log", "-n", "2")
+    assert f"roll back to {second}" in printed
+    assert f"roll back to {first}" in printed
+    assert run(own, "diff", first, "0" * 32)[0] == 1
+    assert run(own, "rollback", "no commit")[0] == 1
+
+
+def test_branches_and_ledger_by_commands(own: ServerProcess) -> None:
+    assert run(own, "branch", "create", "empty")[0] == 0
+    commit_on(own, "main", Graph(datasets=(users(),)))
+    assert run(own, "branch", "clone", "copy")[0] == 0
+    code, printed = run(own, "branch", "list", "--json")
+    heads = {branch["name"]: branch["head"] for branch in json.loads(printed)["branches"]}
+    assert (code, heads["empty"]) == (0, None)
+    assert heads["copy"] == heads["main"] is not None
+    assert "copy" in run(own, "branch", "list")[1]
+    eventually(lambda: run(own, "ledger") == (0, "Nothing is pending.\n"), lambda: str(run(own, "ledger")))
+    closed = json.loads(run(own, "ledger", "--json", "--closed", "99")[1])["entries"]
+    assert {(entry["deed"], entry["state"]) for entry in closed} == {("create", "done")}
+    assert run(own, "branch", "delete", "copy")[0] == 0
+    assert run(own, "branch", "delete", "copy")[0] == 1
+
+
+def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_is_level(own: ServerProcess) -> None:
+    commit_on(own, "main", Graph(datasets=(users(),)))
+    eventually(lambda: run(own, "ledger")[0] == 0)
+    commit_on(own, "main", Graph(datasets=(replace(users(version=2), history_us=5),)))
+
+    def serves_its_head() -> bool:
+        (main,) = own.http.get("/branch/list").json()["branches"]
+        return bool(main["serving"] == main["head"])
+
+    eventually(serves_its_head, own.said)
+    states = {asset["state"] for asset in own.http.get("/ledger").json()["assets"] if asset["branches"]}
+    assert states == {"ready"}
