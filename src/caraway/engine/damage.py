@@ -6,19 +6,43 @@ records again, with the same ids and revisions. Only the time that it takes is.
 
 import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from caraway.engine.jobs import brief
+from caraway.errors import UnavailableError
 
 # What Spark says of torn files: its logs' JSON and versions, checksums of Hadoop's local files, RocksDB's own checks,
 # archives of state without an end.
 _SIGNS = re.compile(
-    r"Incomplete log file|malformed|Log file was malformed|ChecksumException|Checksum error|Corruption|EOFException"
-    r"|Unexpected end|CANNOT_LOAD_STATE_STORE|FAILED_TO_READ|JsonParseException|JsonEOFException|MismatchedInput"
-    r"|No content to map|ZipException|Failed to read log file|UnsupportedLogVersion|Cannot find or open file"
-    r"|Failed to read streaming state|SCHEMA_FILES?_|INVALID_CHANGE_LOG"
+    r"Incomplete log file|Failed to read log file|MALFORMED_LOG_FILE|Invalid OffsetMap format"
+    r"|ChecksumException|CHECKSUM_VERIFICATION_FAILED|UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|MISSING_METADATA_FILE"
+    r"|CANNOT_LOAD_STATE_STORE|EOFException|ZipException|Corruption:"
+    r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
-# A disk that is full, or a broker that is away, may show in the same places.
-_OTHER = re.compile(r"No space left on device|Disk quota exceeded|TimeoutException|KafkaException")
+# What may show in the same places and goes away by itself.
+_OTHER = re.compile(
+    r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
+    r"|apache.kafka.*Exception"
+)
 _ASIDE = ".damaged"
+
+
+@contextmanager
+def repairing(checkpoint: Path) -> Iterator[None]:
+    """Put a checkpoint aside if what is done here fails because it can't be read.
+
+    Raises:
+        UnavailableError: It was so.
+    """
+    try:
+        yield
+    except Exception as error:
+        text = str(error)
+        if not is_damage(text):
+            raise
+        raise UnavailableError(put_aside(checkpoint, brief(text))) from error
 
 
 def is_damage(error: str) -> bool:

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from caraway.engine.damage import put_aside, repairing
 from caraway.engine.lag import records_between
 from caraway.engine.observer import Observer
 from caraway.engine.phases import Phase, phase_at_start
 from caraway.engine.spark_query import SparkQuery
+from caraway.errors import UnavailableError
 from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.checkpoints import position_of
 from caraway.spark.jobs import Trigger, start_job, trigger_of
@@ -44,7 +46,11 @@ class SparkRuntime:
     observer: Observer
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> SparkQuery:
-        """Start a job; its topics are made if a commit that was cut short has left one out."""
+        """Start a job; its topics are made if a commit that was cut short has left one out.
+
+        Raises:
+            UnavailableError: Its checkpoint can't be read; the next start begins anew.
+        """
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
         self.observer.watch(inputs)
@@ -53,15 +59,16 @@ class SparkRuntime:
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
-        query = start_job(
-            self.session,
-            plan,
-            bootstrap_servers=self.bootstrap_servers,
-            checkpoint=checkpoint,
-            checkpoint_interval_seconds=interval,
-            letters=letters,
-            trigger=trigger,
-        )
+        with repairing(checkpoint):
+            query = start_job(
+                self.session,
+                plan,
+                bootstrap_servers=self.bootstrap_servers,
+                checkpoint=checkpoint,
+                checkpoint_interval_seconds=interval,
+                letters=letters,
+                trigger=trigger,
+            )
         return SparkQuery(
             query=query,
             plan=plan,
@@ -76,7 +83,10 @@ class SparkRuntime:
     def _phase(self, plan: JobPlan, checkpoint: Path, was: Phase | None) -> Phase:
         if plan.mode is JobMode.MICRO_BATCH:
             return Phase.LIVE
-        position = position_of(checkpoint)
+        try:
+            position = position_of(checkpoint)
+        except ValueError as error:
+            raise UnavailableError(put_aside(checkpoint, f"its offsets can't be read ({error})")) from error
         topics = TopicEnds(self.bootstrap_servers)
         names = [topic.name for topic in plan.inputs]
         lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))

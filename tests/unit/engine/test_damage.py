@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from caraway.engine.damage import is_damage, put_aside
+from caraway.engine.damage import is_damage, put_aside, repairing
+from caraway.errors import UnavailableError
 
 
 @pytest.mark.parametrize(
@@ -13,6 +14,7 @@ from caraway.engine.damage import is_damage, put_aside
         ("org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/offsets/3 at 0 exp: 1 got: 2", True),
         ("CANNOT_LOAD_STATE_STORE: java.io.IOException: No space left on device", False),
         ("org.apache.kafka.common.errors.TimeoutException: Timeout of 60000ms expired", False),
+        ("CANNOT_LOAD_STATE_STORE.ROCKSDB_STORE_PROVIDER_OUT_OF_MEMORY", False),
         ("PythonException: ZeroDivisionError", False),
     ],
 )
@@ -31,3 +33,14 @@ def test_the_last_damaged_checkpoint_is_kept(tmp_path: Path) -> None:
         assert not job.exists()
     assert [file.name for file in (tmp_path / "job.damaged").iterdir()] == ["1"]
     assert "put aside" in put_aside(job, "torn")
+
+
+def test_a_start_that_fails_for_damage_puts_the_checkpoint_aside(tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    job.mkdir()
+    with pytest.raises(ValueError, match="else"), repairing(job):
+        raise ValueError("something else")
+    assert job.exists()
+    with pytest.raises(UnavailableError, match="begins at the beginning of its topics"), repairing(job):
+        raise ValueError("Incomplete log file")
+    assert not job.exists()
