@@ -7,18 +7,18 @@ They are forked from a server process that Python starts for this (`forkserver`)
 with threads and an open database.
 """
 
-import ctypes
 import itertools
 import multiprocessing
+import os
 import queue
 import signal
-import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, Final
+from typing import Any
 
 import pandas as pd
 
@@ -28,8 +28,6 @@ from caraway.query.batch import Batch, Run
 from caraway.query.functions import MakeProvider, compile_function
 from caraway.query.model import Instants, PythonStep
 
-# Linux: the signal that a process gets when its parent ends (linux/prctl.h).
-_PR_SET_PDEATHSIG: Final = 1
 # Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
 MAX_KNOWN = 200
 JOIN_S = 1.0
@@ -175,9 +173,7 @@ def serve(pipe: Connection) -> None:
     """Answer calls until the other end is closed; runs in the process."""
     # Whoever stops the server by Ctrl-C stops the server, which ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        # With the process that forked us, which ends with the server: also when a function never does.
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    threading.Thread(target=_end_with_the_server, daemon=True).start()
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(pipe)
     while True:
@@ -190,6 +186,14 @@ def serve(pipe: Connection) -> None:
         if step is not None:
             functions[number] = step, compile_function(step, lambda _step, _past: lookups)
         pipe.send(_answer(*functions[number], columns, rows, at, past=past))
+
+
+def _end_with_the_server() -> None:
+    """End this process when the server has ended, also while a function never does."""
+    server = multiprocessing.parent_process()
+    if server is not None:
+        server.join()
+    os._exit(1)
 
 
 def _answer(

@@ -1,9 +1,13 @@
 """Users' functions in processes of their own give what they give here, and hurt nobody else."""
 
 import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -122,3 +126,27 @@ def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, funct
     # Both processes work, the new one too.
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+
+ORPHANED = """
+import os, signal, threading, time
+from tests.unit.query.test_isolation import loop_if_odd, run, step
+from caraway.query import FunctionPool
+
+if __name__ == "__main__":
+    pool = FunctionPool(1, 60.0)
+    pool.start()
+    run(pool, step(loop_if_odd), 2)
+    threading.Thread(target=run, args=(pool, step(loop_if_odd), 1), daemon=True).start()
+    time.sleep(0.5)  # until it hangs
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
+    script = tmp_path / "server.py"
+    script.write_text(ORPHANED)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # Whoever lives on holds the other end of its output.
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGKILL, done.stderr
