@@ -68,8 +68,9 @@ class Site:
             work(self._ledger, self._world, limit=BATCH)
             now = self._clock()
             if self._swept_at is None or now - self._swept_at > SWEEP_S:
-                sweep(self._ledger, self._list_topics(), self._drop)
+                # Not again at once if it fails: while Kafka is away, that takes long.
                 self._swept_at = now
+                sweep(self._ledger, self._list_topics(), self._drop)
 
 
 class Control:

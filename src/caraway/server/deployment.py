@@ -117,15 +117,12 @@ class Deployment:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        live = self._lives.get(branch)
-        if live is None and self._lives:
-            # It may have been made through another server a moment ago.
-            self.reload()
-            live = self._lives.get(branch)
+        lives = self._lives
+        live = lives.get(branch)
         if live is not None:
             return live
-        if self._lives:
-            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(self._lives)}")
+        if lives:
+            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
         reason = self._watches["postgres"].problem() or "it is being read"
         raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
 
