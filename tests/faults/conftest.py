@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from caraway.graph.operators import JoinKind
 from caraway.plan import JobPlan
 from tests.integration.conftest import postgres, postgres_server
 from tests.integration.engine.rig import Rig
@@ -59,7 +60,7 @@ def traffic(broker: Broker, request: pytest.FixtureRequest) -> Traffic:
     # Topics of its own for each test.
     shop = Shop(f"-{request.node.name.removeprefix('test_')[:40]}")
     orders, prices = model.traffic(seed=7, count=600)
-    jobs = [shop.doubled(), shop.priced(model.JoinKind.LEFT), shop.stock()]
+    jobs = [shop.doubled(), shop.priced(JoinKind.LEFT), shop.stock()]
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
     return Traffic(shop, broker, jobs, orders, prices)
 
