@@ -146,6 +146,9 @@ class Emission:
         batch = self._store.batch()
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
+        if self._closes and progress.closed_low == progress.closed_high:
+            # Beyond, nothing was emitted, and all is looked at when the frontier's move is worked off.
+            closed_us = min(closed_us, progress.closed_low)
         entries = self._asset + STALE
         any_stale = False
         for key, data in self._store.scan(entries, after(entries)):

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from caraway.errors import UnavailableError
 from caraway.index.consumption import connect
-from caraway.index.emission import NOTHING_YET, Progress, pack_progress, pack_sent, unpack_sent
+from caraway.index.emission import Progress, pack_progress, pack_sent, unpack_sent
 from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US, SENT, emission_key, key_prefix, timed_key
 from caraway.index.store import IndexStore
 from caraway.index.turns import Turns
@@ -43,7 +43,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         for messages in _batches(consumer, topic.name, ends):
             sent.add(messages)
         batch = store.batch()
-        progress = Progress(sent.revision, NOTHING_YET.closed_low, NOTHING_YET.closed_high, 0, held)
+        progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, 0, held)
         batch.put(emission_key(plan.asset), pack_progress(progress))
         store.write(batch)
     except KafkaException as error:
