@@ -120,6 +120,21 @@ def test_a_token_has_the_last_ones_checkpoints_and_writes_to_its_own(tmp_path: P
     assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
 
 
+def test_paths_in_metadata_follow_the_copy(tmp_path: Path) -> None:
+    """Found with two real engines: Spark names the files of a state's schema by their whole paths."""
+    job = claimed_checkpoints(tmp_path, 1) / "job"
+    _checkpoint(job, 1)
+    metadata = job / "state" / "left" / "_metadata" / "v2" / "0"
+    metadata.parent.mkdir(parents=True)
+    metadata.write_text(f'v2\n{{"stateSchemaFilePath":"file:{job}/state/0/_stateSchema/0_x"}}')
+    (metadata.parent / ".0.crc").write_text("sum")
+    copied = claimed_checkpoints(tmp_path, 2) / "job"
+    text = (copied / metadata.relative_to(job)).read_text()
+    assert f"file:{copied}/state/0/_stateSchema/0_x" in text
+    assert "token-1" not in text
+    assert not (copied / (metadata.parent / ".0.crc").relative_to(job)).exists()
+
+
 def test_checkpoints_of_engines_without_a_lease_are_taken_over(tmp_path: Path) -> None:
     _checkpoint(tmp_path / "job", 1)
     assert len(_files(claimed_checkpoints(tmp_path, 1) / "job")) == 3
