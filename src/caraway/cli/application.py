@@ -3,6 +3,7 @@
 import typer
 
 from caraway.cli.branch import branch
+from caraway.cli.commit import commit, preview
 from caraway.cli.demo import demo
 from caraway.cli.down import down
 from caraway.cli.explain import explain
@@ -26,6 +27,8 @@ app.command()(status)
 app.command()(jars)
 app.command()(jobs)
 app.command()(explain)
+app.command()(commit)
+app.command()(preview)
 app.add_typer(branch, name="branch")
 app.command()(log)
 app.command()(diff)

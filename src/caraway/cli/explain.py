@@ -1,10 +1,5 @@
 """`caraway explain`."""
 
-import importlib
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Annotated
 
 import msgspec
@@ -13,12 +8,11 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from caraway.cli.definitions import find_definitions
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.client import Client
 from caraway.config import Settings, load_settings
-from caraway.datasets import Dataset
-from caraway.errors import CarawayError, InvalidInputError, UnavailableError
-from caraway.featuresets import Featureset
+from caraway.errors import CarawayError, UnavailableError
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.graph.wire import decode_graph
@@ -56,27 +50,10 @@ def _defined(name: str, env: str) -> Graph:
     Raises:
         CarawayError: They don't fit together, or there are none.
     """
-    found = [value for value in vars(_module(name)).values() if isinstance(value, (Dataset, Featureset))]
-    unique = list({id(value): value for value in found}.values())
-    datasets = [value for value in unique if isinstance(value, Dataset)]
-    featuresets = [value for value in unique if isinstance(value, Featureset)]
-    if not unique:
-        raise InvalidInputError(f"there are no datasets and featuresets in {name}")
-    request = Client.build_commit("explain", datasets, featuresets, env=env or None)
+    found = find_definitions(name)
+    request = Client.build_commit("explain", found.datasets, found.featuresets, env=env or None)
     validate(request.graph)
     return request.graph
-
-
-def _module(name: str) -> ModuleType:
-    path = Path(name)
-    try:
-        if path.suffix != ".py":
-            sys.path.insert(0, str(Path.cwd()))
-            return importlib.import_module(name)
-        sys.path.insert(0, str(path.resolve().parent))
-        return importlib.import_module(path.stem)
-    except ModuleNotFoundError as error:
-        raise InvalidInputError(f"{name} can't be imported: {error}; give a file or the name of a module") from error
 
 
 def _committed(settings: Settings, branch: str) -> Graph:

@@ -1,0 +1,47 @@
+"""Finding the definitions of a module."""
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from caraway.datasets import Dataset
+from caraway.errors import InvalidInputError
+from caraway.featuresets import Featureset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Definitions:
+    """The datasets and featuresets of a module, imported ones included, in the order in which it has them."""
+
+    datasets: tuple[Dataset, ...]
+    featuresets: tuple[Featureset, ...]
+
+
+def find_definitions(name: str) -> Definitions:
+    """Import a module, given by its name or as a file, and gather its definitions.
+
+    Raises:
+        InvalidInputError: It can't be imported, or has none.
+    """
+    unique = list({id(value): value for value in vars(_module(name)).values()}.values())
+    found = Definitions(
+        datasets=tuple(value for value in unique if isinstance(value, Dataset)),
+        featuresets=tuple(value for value in unique if isinstance(value, Featureset)),
+    )
+    if not found.datasets and not found.featuresets:
+        raise InvalidInputError(f"there are no datasets and featuresets in {name}")
+    return found
+
+
+def _module(name: str) -> ModuleType:
+    path = Path(name)
+    try:
+        if path.suffix != ".py":
+            sys.path.insert(0, str(Path.cwd()))
+            return importlib.import_module(name)
+        sys.path.insert(0, str(path.resolve().parent))
+        return importlib.import_module(path.stem)
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(f"{name} can't be imported: {error}; give a file or the name of a module") from error

@@ -1,0 +1,127 @@
+"""What jobs wait for, and what a worker makes of errors."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from caraway.control.history import Differences, differences
+from caraway.control.worker import perform
+from caraway.control.world import Deployed, unready, unstopped
+from caraway.errors import UnavailableError
+from caraway.graph.specs import Graph
+from caraway.state import AssetKind, Claim, Deed, DesiredState, JobRecord, JobState, Outcome
+from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, backoff
+from tests.unit.control.graphs import clicks, shopper, spend, users
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+JOB = JobRecord(
+    job_id="Spend.1",
+    commit_id="c",
+    dataset="Spend",
+    pipeline="sum_up",
+    mode="real-time",
+    mode_reason="",
+    desired=DesiredState.RUNNING,
+    state=JobState.RUNNING,
+    error="",
+    attempts=1,
+    updated_at=NOW,
+    progress={"lag_records": 0},
+)
+
+
+def test_a_job_is_ready_when_it_has_told_that_it_is_level() -> None:
+    assert not unready(JOB)
+    assert unready(replace(JOB, progress={"lag_records": 5})) == "the job is 5 records behind"
+    assert "hasn't told" in unready(replace(JOB, progress={}))
+    assert "out of memory" in unready(replace(JOB, state=JobState.FAILING, error="out of memory"))
+    assert "an engine has to run it" in unready(replace(JOB, state=JobState.PENDING))
+    assert "isn't registered" in unready(None)
+
+
+def test_a_job_may_go_when_nobody_runs_it() -> None:
+    stopping = replace(JOB, desired=DesiredState.STOPPED)
+    assert "its engine has to stop it" in unstopped(stopping, NOW)
+    assert not unstopped(stopping, NOW + timedelta(minutes=2)), "an engine that is silent for so long has ended"
+    assert unstopped(JOB, NOW + timedelta(minutes=2)), "it is wanted"
+    assert not unstopped(replace(stopping, state=JobState.STOPPED), NOW)
+    assert not unstopped(replace(stopping, state=JobState.PENDING, attempts=0), NOW)
+    assert unstopped(replace(stopping, state=JobState.PENDING, attempts=3), NOW)
+    assert not unstopped(None, NOW)
+
+
+class World:
+    """Records what is asked for; topics fail as they are told to."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self._error = error
+
+    def deployed(self) -> Deployed:
+        return Deployed(
+            make_topics=lambda names: self._ask("make", *names),
+            drop_topics=lambda names: self._ask("drop", *names),
+            jobs=self,
+            index_lag=lambda asset: f"{asset} is behind",
+            clock=lambda: NOW,
+        )
+
+    def jobs(self) -> tuple[JobRecord, ...]:
+        return (JOB,)
+
+    def _ask(self, deed: str, name: str) -> None:
+        self.asked.append((deed, name))
+        if self._error is not None:
+            raise self._error
+
+
+def _claim(deed: Deed, kind: AssetKind, name: str) -> Claim:
+    return Claim(entry=1, token=1, deed=deed, asset_id=f"{kind}:{name}", kind=kind, attempts=0, until=NOW)
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind", "name", "outcome"),
+    [
+        (Deed.CREATE, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
+        (Deed.DESTROY, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
+        (Deed.CREATE, AssetKind.JOB, "Spend.1", (Outcome.DONE, "")),
+        (Deed.CREATE, AssetKind.JOB, "Spend.2", (Outcome.WAITING, "the job isn't registered")),
+        (Deed.DESTROY, AssetKind.JOB, "Spend.1", (Outcome.WAITING, "the job is running; its engine has to stop it")),
+        (Deed.DESTROY, AssetKind.JOB, "Spend.2", (Outcome.DONE, "")),
+        (Deed.CREATE, AssetKind.INDEX, "ab", (Outcome.WAITING, "ab is behind")),
+        (Deed.DESTROY, AssetKind.INDEX, "ab", (Outcome.DONE, "")),
+        (Deed.CREATE, AssetKind.INGEST, "i", (Outcome.DONE, "")),
+        (Deed.DESTROY, AssetKind.INGEST, "i", (Outcome.DONE, "")),
+    ],
+)
+def test_deeds(deed: Deed, kind: AssetKind, name: str, outcome: tuple[Outcome, str]) -> None:
+    world = World()
+    assert perform(_claim(deed, kind, name), world.deployed()) == outcome
+    if kind is AssetKind.TOPIC:
+        assert world.asked == [("make" if deed is Deed.CREATE else "drop", "t")]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"), [(UnavailableError("no broker"), "no broker"), (OSError("disk"), "OSError: disk")]
+)
+def test_an_error_is_told_and_ends_nothing(error: Exception, reason: str) -> None:
+    claim = _claim(Deed.CREATE, AssetKind.TOPIC, "t")
+    assert perform(claim, World(error).deployed()) == (Outcome.FAILED, reason)
+
+
+def test_pauses_grow_to_a_bound() -> None:
+    pauses = [backoff(attempts) for attempts in range(60)]
+    assert pauses[0] == FIRST_BACKOFF
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == LAST_BACKOFF
+
+
+def test_differences_between_graphs() -> None:
+    before = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"),))
+    after = Graph(datasets=(clicks(), spend(version=2, above=5.0), users()), featuresets=(shopper("user"),))
+    assert differences(before, before) == Differences(added=(), removed=(), changed=())
+    found = differences(before, after)
+    assert found.added == ("dataset Users",)
+    assert found.removed == ("feature Shopper.spent",)
+    assert found.changed == ("dataset Spend", "featureset Shopper")
