@@ -22,6 +22,10 @@ from caraway.spark.codec import ID, KEY, META, OFFSET, OWN, PACKED, PASSENGER, S
 from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import row_type
 
+# How long a time must have been reached before what lies a horizon behind it is forgotten: while a backlog is read, one
+# topic or partition may run ahead of another.
+SETTLE_MS = 600_000
+
 # Sides of rows that wait for the other branch of a union; each has one of its own.
 _PARKED = -2
 
@@ -52,6 +56,11 @@ class Inputs:
     def horizon_us(self) -> int:
         """How late a record may come and still correct what depends on it, in microseconds."""
         return self.plan.horizon_us
+
+    @property
+    def settle_ms(self) -> int:
+        """How long ago a time must have been reached before it counts for the horizon."""
+        return SETTLE_MS
 
     @property
     def topics(self) -> Mapping[str, TopicPlan]:

@@ -26,47 +26,51 @@ _FOREVER = -1
 _BEGIN = 0
 
 
-def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
+def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
     """Join each row of `left` with the version of `right` that holds at its time, and correct it when that changes.
 
+    If `left` is keyed, it is joined at every time.
+
     Args:
-        left: Keyless stream, with the versions of `right` as passengers. They come straight from their topic, where all
-            versions of a key are in one partition.
+        left: Stream with the versions of `right` as passengers. They come straight from their topic, where all versions
+            of a key are in one partition.
         right: The topic of the right-hand dataset.
         join: What to join on, how, and which columns of the right side to add.
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
+    rows = _events(left, inputs) if left.keys else left
     added = added_columns(join, right)
     left_of = dict(zip(join.right_on, join.left_on, strict=True))
     left_row, right_row = row_type(left.columns.items()), row_type(added.items())
     # The key that the right-hand records have on Kafka.
     key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
     # A left row may be joined by its time stamp, which stands in no column of its own.
-    at = left.scope().columns
+    at = rows.scope().columns
     key = codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
     own = name(SIDE) == OWN
-    joined = from_java(
-        jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
-            to_java(
-                _packed(
-                    left.frame,
-                    name(SIDE),
-                    F.when(own, key).otherwise(name(KEY)),
-                    F.when(own, _row(codec, left, left_row)).otherwise(name(PACKED)),
-                )
-            ),
-            inputs.new_operator(),
-            left.leaves,
-            inputs.horizon_us,
-            _FOREVER if join.within_low_us is None else join.within_low_us,
-            join.within_high_us,
-            join.how is JoinKind.INNER,
-        ),
-        inputs.session,
+    packed = _packed(
+        rows.frame,
+        name(SIDE),
+        F.when(own, key).otherwise(name(KEY)),
+        F.when(own, _row(codec, rows, left_row)).otherwise(name(PACKED)),
+        *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table")] if rows.keys else []),
+    )
+    # A table is joined as of its own time, whatever the window.
+    low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
+    java = jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
+        to_java(packed),
+        inputs.new_operator(),
+        rows.leaves,
+        inputs.horizon_us,
+        low_us,
+        0 if rows.keys else join.within_high_us,
+        join.how is JoinKind.INNER,
+        bool(rows.keys),
+        inputs.settle_ms,
     )
     meta = [name(column) for column in META]
-    parts = joined.select(
+    parts = from_java(java, inputs.session).select(
         *meta,
         *_riding(own),
         codec.decode_row(F.when(own, F.col("row")), left_row).alias("l"),
@@ -81,12 +85,21 @@ def as_of_join(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> St
     outer = join.how is JoinKind.LEFT
     types = {column: optional(dtype) if outer else dtype for column, dtype in added.items()}
     return replace(
-        left,
+        rows,
         frame=frame,
         columns={**left.columns, **types},
         revised=True,
         leaves=left.leaves + 1,
     )
+
+
+def _events(keyed: Stream, inputs: Inputs) -> Stream:
+    """Turn the versions of a keyed stream into a put where each begins and a delete where it ends.
+
+    Each stands on its own then, so that it can go to its own join key: versions of a key may have different ones.
+    """
+    changed, columns = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs)
+    return replace(keyed, frame=changed.select(*_own_meta(), *columns), revised=True, passengers=True)
 
 
 def contributions(keyed: Stream, inputs: Inputs) -> Stream:
@@ -139,9 +152,7 @@ def _with_neighbours(
     codec = Codec(inputs.session)
     rows = rows.taking_passengers()
     row = row_type(rows.columns.items())
-    # Rows of a group must have equal bytes here, as they are equal values.
-    key_row = row_type((column, rows.types[column]) for column in by)
-    key = codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
+    key = _group_key(codec, rows, by)
     own = name(SIDE) == OWN
     packed = _packed(
         rows.frame,
@@ -150,7 +161,9 @@ def _with_neighbours(
         F.when(own, _row(codec, rows, row)).otherwise(name(PACKED)),
     )
     neighbours = jvm_of(inputs.session).io.caraway.Neighbours
-    java = neighbours.apply(to_java(packed), inputs.new_operator(), kind, window_us, inputs.horizon_us)
+    java = neighbours.apply(
+        to_java(packed), inputs.new_operator(), kind, window_us, inputs.horizon_us, inputs.settle_ms
+    )
     parts = from_java(java, inputs.session).select(
         *(name(column) for column in META),
         *_riding(own),
@@ -158,6 +171,12 @@ def _with_neighbours(
         codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
     )
     return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns]
+
+
+def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:
+    """Return what tells groups apart: rows of one must have equal bytes here, as they are equal values."""
+    key_row = row_type((column, rows.types[column]) for column in by)
+    return codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
 
 
 def _own_meta() -> list[Column]:
@@ -184,6 +203,7 @@ def _row(codec: Codec, stream: Stream, row: spark.StructType) -> Column:
     return codec.encode_row(row, [name(column) for column in stream.columns])
 
 
-def _packed(frame: DataFrame, side: Column, key: Column, row: Column) -> DataFrame:
+def _packed(frame: DataFrame, side: Column, key: Column, row: Column, *further: Column) -> DataFrame:
     """Give a frame the columns that the operators read, in their order."""
-    return frame.select(side.alias("side"), key.alias("key"), *(name(column) for column in META), row.alias("row"))
+    meta = [name(column) for column in META]
+    return frame.select(side.alias("side"), key.alias("key"), *meta, row.alias("row"), *further)

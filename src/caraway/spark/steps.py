@@ -38,7 +38,7 @@ from caraway.spark.failing import can_fail
 from caraway.spark.functions import assigned, transformed, verdict
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import Reason, evaluate
-from caraway.spark.stateful import as_of_join, changelog, contributions, deduplicated, first
+from caraway.spark.stateful import changelog, contributions, deduplicated, first, joined
 from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import spark_type
 
@@ -236,7 +236,7 @@ def _(step: Rename, inputs: Inputs, waiting: Waiting) -> Stream:
 @compile_step.register
 def _(step: Join, inputs: Inputs, waiting: Waiting) -> Stream:
     left = compile_step(step.left, inputs, waiting)
-    return as_of_join(left, inputs.topics[step.right], step, inputs)
+    return joined(left, inputs.topics[step.right], step, inputs)
 
 
 @compile_step.register

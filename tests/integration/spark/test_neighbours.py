@@ -1,12 +1,10 @@
 """Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.dtypes.types import INT
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
@@ -23,15 +21,12 @@ from caraway.graph.operators import (
     Select,
 )
 from caraway.graph.windows import HoppingWindow, SessionWindow
-from caraway.plan import JobPlan
-from caraway.spark.jobs import start_job
-from caraway.topics import DEAD_LETTERS, ensure_topics
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
-from tests.integration.spark.pipelines import SOURCES, Arrival, Case
+from tests.integration.spark.pipelines import Arrival, Case
+from tests.integration.spark.runs import Run, running
 
 SECOND = 1_000_000
-BURSTS = 6
 # Windows are of whole seconds.
 ARRIVALS = {
     name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
@@ -87,43 +82,20 @@ TOGETHER = 5
 GROUPS = [ALL[start : start + TOGETHER] for start in range(0, len(ALL), TOGETHER)]
 
 
-@dataclass(frozen=True)
-class Run:
-    """Jobs under way."""
-
-    broker: Broker
-    jobs: dict[str, JobPlan]
-    queries: dict[str, StreamingQuery]
-
-
 @pytest.fixture(scope="module", params=range(len(GROUPS)))
 def run(
     request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Run]:
     """Run the jobs of a group while rows come in, late ones among them, in small lots."""
     folder: Path = tmp_path_factory.mktemp("checkpoints")
-    jobs = {case.name: model.plan(case, f"neighbours-{request.param}")[1] for case in GROUPS[request.param]}
-    sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
-    names = [topic.name for topic in (*sources.values(), *(job.output for job in jobs.values()))]
-    ensure_topics(broker.bootstrap_servers, [*names, DEAD_LETTERS], 1)
-    queries = {}
-    for burst in range(BURSTS):
-        for dataset, topic in sources.items():
-            sent = model.sent(SOURCES[dataset], topic, ARRIVALS[dataset])
-            size = -(-len(sent) // BURSTS)
-            broker.send(topic, sent[burst * size : (burst + 1) * size])
-        for name, job in jobs.items():
-            if burst == 0:
-                queries[name] = start_job(
-                    spark,
-                    job,
-                    bootstrap_servers=broker.bootstrap_servers,
-                    checkpoint=folder / job.job_id,
-                    checkpoint_interval_seconds=5,
-                )
-    yield Run(broker, jobs, queries)
-    for query in queries.values():
-        query.stop()
+    yield from running(
+        GROUPS[request.param],
+        ARRIVALS,
+        broker=broker,
+        spark=spark,
+        folder=folder,
+        suffix=f"neighbours-{request.param}",
+    )
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ package io.caraway;
 
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.api.java.function.MapFunction;
+import java.util.function.Consumer;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -16,39 +16,47 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * {@link AsOfState} as a Spark operator.
+ * {@link AsOfState} as a Spark operator, and {@link TableState} beside it if the left side is a table.
  *
  * <p>Left rows have side 0, right rows the number of this join. Rows of other sides pass: they are the right rows of joins further on, since
  * Spark's real-time mode takes no union behind a stateful operator.
  */
-public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
+public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
   private final int number;
   private final AsOfState.Rule rule;
+  private final boolean keyed;
+  private final long settleMs;
   private transient MapState<Long, byte[]> lefts;
   private transient MapState<Long, byte[]> rights;
+  private transient MapState<Long, byte[]> tables;
 
-  private AsOfJoin(String operator, int number, AsOfState.Rule rule) {
+  private AsOfJoin(String operator, int number, AsOfState.Rule rule, boolean keyed, long settleMs) {
     this.operator = operator;
     this.number = number;
     this.rule = rule;
+    this.keyed = keyed;
+    this.settleMs = settleMs;
   }
 
   /**
-   * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row).
+   * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; key of the left table, if {@code keyed}).
    *
    * @param operator a name that no other operator of this JVM has
    * @param number the side of this join's right rows
    * @param horizon how late a record may come and still correct results, in microseconds
    * @param low how much older than the left row a match may be, in microseconds; negative: any
    * @param high how much younger, in microseconds
+   * @param keyed whether the left rows are begins and ends of the rows of a table
+   * @param settleMs see {@link Frontier}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
   public static Dataset<Row> apply(
-      Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner) {
-    return in.groupByKey((MapFunction<Row, byte[]>) row -> row.getAs(Operators.KEY), Encoders.BINARY())
+      Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner, boolean keyed,
+      long settleMs) {
+    return Operators.grouped(in)
         .transformWithState(
-            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner)),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
             Encoders.row(Operators.passengers().add("right", "binary")));
@@ -58,28 +66,53 @@ public final class AsOfJoin extends StatefulProcessor<byte[], Row, Row> {
   public void init(OutputMode outputMode, TimeMode timeMode) {
     lefts = Operators.pages(getHandle(), "lefts");
     rights = Operators.pages(getHandle(), "rights");
+    tables = keyed ? Operators.pages(getHandle(), "tables") : null;
   }
 
   @Override
-  public Iterator<Row> handleInputRows(byte[] key, Iterator<Row> rows, TimerValues timers) {
-    SortedPages left = Operators.open(lefts);
-    SortedPages right = Operators.open(rights);
-    AsOfState state =
-        new AsOfState(rule, left, right, Frontier.named(operator + "/left"), Frontier.named(operator + "/right"));
+  public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
+    Frontier leftFrontier = Frontier.named(operator + "/left", settleMs);
+    Frontier rightFrontier = Frontier.named(operator + "/right", settleMs);
+    SortedPages left = Operators.open(
+        lefts, new Pruning(1, Pruning.Needed.NOTHING, () -> AsOfState.leftBound(rule, leftFrontier, rightFrontier)));
+    SortedPages right = Operators.open(
+        rights, new Pruning(1, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, leftFrontier)));
+    SortedPages table = keyed
+        ? Operators.open(tables, new Pruning(2, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, leftFrontier)))
+        : null;
     List<Row> out = new ArrayList<>();
+    Consumer<AsOfState.Joined> sink = joined -> out.add(row(joined));
     while (rows.hasNext()) {
       Row row = rows.next();
       int side = row.getInt(Operators.SIDE);
-      if (side == Operators.OWN) {
-        state.left(Operators.version(row), joined -> out.add(row(joined)));
-      } else if (side == number) {
-        state.right(Operators.version(row), row.getLong(Operators.OFFSET), joined -> out.add(row(joined)));
-      } else {
+      if (side != Operators.OWN && side != number) {
         out.add(Operators.passing(row, 1));
+        continue;
+      }
+      byte[] key = row.getAs(Operators.KEY);
+      Version version = Operators.version(row);
+      Slice ownRights = Slice.of(right, key);
+      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier);
+      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier) : null;
+      if (side == Operators.OWN) {
+        if (!keyed || NeighbourState.begins(version.id())) {
+          state.left(version, sink);
+        } else {
+          // Where a row ends its key has none, if no other one begins there.
+          sink.accept(new AsOfState.Joined(version.op(), version, version.rev(), null));
+        }
+        if (keyed) {
+          tableState.left(row.getAs(Operators.TABLE), version, sink);
+        }
+      } else if (state.right(version, row.getLong(Operators.OFFSET), sink) && keyed) {
+        tableState.right(version, sink);
       }
     }
     left.flush();
     right.flush();
+    if (keyed) {
+      table.flush();
+    }
     return CollectionConverters.asScala(out.iterator());
   }
 

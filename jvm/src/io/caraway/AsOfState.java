@@ -19,12 +19,12 @@ final class AsOfState {
   record Joined(int op, Version left, byte[] rev, byte[] right) {}
 
   private final Rule rule;
-  private final SortedPages lefts;
-  private final SortedPages rights;
+  private final Slice lefts;
+  private final Slice rights;
   private final Frontier leftFrontier;
   private final Frontier rightFrontier;
 
-  AsOfState(Rule rule, SortedPages lefts, SortedPages rights, Frontier leftFrontier, Frontier rightFrontier) {
+  AsOfState(Rule rule, Slice lefts, Slice rights, Frontier leftFrontier, Frontier rightFrontier) {
     this.rule = rule;
     this.lefts = lefts;
     this.rights = rights;
@@ -34,8 +34,7 @@ final class AsOfState {
 
   void left(Version row, Consumer<Joined> out) {
     byte[] key = row.key();
-    byte[] known = lefts.get(key);
-    Version replaced = known == null ? null : Version.decode(key, known);
+    Version replaced = row.known(lefts);
     if (!row.replaces(replaced)) {
       return;
     }
@@ -53,21 +52,19 @@ final class AsOfState {
     }
     leftFrontier.advance(row.time());
     if (trim) {
-      // Both sides' frontiers count: a table that rarely changes must not keep all rows of a stream for ever.
-      long margin = rule.horizon + rule.high;
-      long bound = Math.max(leftFrontier.settledBefore(margin), rightFrontier.settledBefore(margin));
+      long bound = leftBound(rule, leftFrontier, rightFrontier);
       if (bound > Long.MIN_VALUE) {
         lefts.removeBelow(Version.at(bound));
       }
     }
   }
 
-  void right(Version row, long offset, Consumer<Joined> out) {
+  /** Takes a right row, and tells whether it was news. */
+  boolean right(Version row, long offset, Consumer<Joined> out) {
     byte[] key = row.key();
-    byte[] known = rights.get(key);
-    Version replaced = known == null ? null : Version.decode(key, known);
+    Version replaced = row.known(rights);
     if (!row.replaces(replaced)) {
-      return;
+      return false;
     }
     boolean trim = rights.put(key, row.arrived(offset + 1).encode());
     Version previous = Version.before(rights, key);
@@ -75,23 +72,35 @@ final class AsOfState {
     correct(row.time(), offset + 1, old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
     rightFrontier.advance(row.time());
     if (trim) {
-      long bound = leftFrontier.settledBefore(rule.horizon + rule.high);
+      long bound = rightBound(rule, leftFrontier);
       if (bound > Long.MIN_VALUE) {
         Version.trim(rights, bound);
       }
     }
+    return true;
+  }
+
+  /** Returns the time before which no left row is needed. A table that rarely changes must not keep all rows of a stream for ever. */
+  static long leftBound(Rule rule, Frontier left, Frontier right) {
+    long margin = rule.horizon + rule.high;
+    return Math.max(left.settledBefore(margin), right.settledBefore(margin));
+  }
+
+  /** Returns the time at which the oldest right version that is needed holds. */
+  static long rightBound(Rule rule, Frontier left) {
+    return left.settledBefore(rule.horizon + rule.high);
   }
 
   /** Corrects the left rows that see the right side from {@code time} to the next version: {@code old} gives way to {@code now}. */
   private void correct(
       long time, long arrival, Version old, Version now, Version next, Consumer<Joined> out) {
     byte[] from = Version.at(time - rule.high);
-    byte[] to = next == null ? new byte[] {-1, -1, -1, -1, -1, -1, -1, -1, -1} : Version.at(next.time() - rule.high);
+    byte[] to = next == null ? null : Version.at(next.time() - rule.high);
     if (rule.low >= 0) {
       // Rows that are too young for both are not touched.
       long youngest = Math.max(old == null ? Long.MIN_VALUE : old.time(), now == null ? Long.MIN_VALUE : now.time());
       byte[] end = youngest == Long.MIN_VALUE ? from : Version.at(youngest + rule.low + 1);
-      to = Arrays.compareUnsigned(end, to) < 0 ? end : to;
+      to = to == null || Arrays.compareUnsigned(end, to) < 0 ? end : to;
     }
     for (SortedPages.Entry entry : lefts.range(from, to)) {
       Version left = Version.decode(entry);

@@ -7,33 +7,33 @@ import java.util.function.LongSupplier;
  * The greatest event time that an operator has seen, with a delay: what is behind it may be forgotten.
  *
  * <p>While a backlog is read, one topic or partition may run far ahead of another in event time. So a time counts only when it was reached
- * {@link #SETTLE_MS} ago. It is kept in memory: after a restart nothing is forgotten until it has settled again.
+ * some minutes ago. It is kept in memory: after a restart nothing is forgotten until it has settled again.
  */
 final class Frontier {
-  static final long SETTLE_MS = 600_000;
-
   private static final ConcurrentHashMap<String, Frontier> ALL = new ConcurrentHashMap<>();
 
   private final LongSupplier clockMs;
+  private final long settleMs;
   private long settled = Long.MIN_VALUE;
   private long pending = Long.MIN_VALUE;
   private long greatest = Long.MIN_VALUE;
   private long since;
 
-  Frontier(LongSupplier clockMs) {
+  Frontier(LongSupplier clockMs, long settleMs) {
     this.clockMs = clockMs;
+    this.settleMs = settleMs;
     since = clockMs.getAsLong();
   }
 
   /** Returns the frontier of this name in this JVM, which the tasks of an operator share. */
-  static Frontier named(String name) {
-    return ALL.computeIfAbsent(name, n -> new Frontier(System::currentTimeMillis));
+  static Frontier named(String name, long settleMs) {
+    return ALL.computeIfAbsent(name, n -> new Frontier(System::currentTimeMillis, settleMs));
   }
 
   synchronized void advance(long time) {
     greatest = Math.max(greatest, time);
     long now = clockMs.getAsLong();
-    if (now - since >= SETTLE_MS) {
+    if (now - since >= settleMs) {
       settled = pending;
       pending = greatest;
       since = now;

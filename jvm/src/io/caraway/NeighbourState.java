@@ -18,6 +18,8 @@ final class NeighbourState {
     CONTRIBUTIONS,
     /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
     CHANGES,
+    /** The record, and a delete at the time of the next; nothing if both are the same: what the record says of its key and when. */
+    TABLE,
     /** The record, if the next one is of another time. */
     INSTANT,
     /** The record, if the next one is in another bucket. */
@@ -25,7 +27,12 @@ final class NeighbourState {
     /** The record, if the next one is no less than the gap away, in whole seconds. */
     SESSION,
     /** The record, if there is none before it. */
-    FIRST
+    FIRST;
+
+    /** Tells whether two records are made of one. */
+    boolean twofold() {
+      return this == CONTRIBUTIONS || this == CHANGES || this == TABLE;
+    }
   }
 
   /**
@@ -43,16 +50,18 @@ final class NeighbourState {
   static final int BEGIN = 0;
   static final int END = 1;
 
+  private static final byte TABLE_ENDS = 0;
+  private static final byte TABLE_BEGINS = 1;
   private static final long SECOND = 1_000_000;
 
   private final Rule rule;
-  private final SortedPages versions;
+  private final Slice versions;
   private final Frontier frontier;
 
   /** An output record, and which of those that are made of one record. */
   record Part(int which, Version version) {}
 
-  NeighbourState(Rule rule, SortedPages versions, Frontier frontier) {
+  NeighbourState(Rule rule, Slice versions, Frontier frontier) {
     this.rule = rule;
     this.versions = versions;
     this.frontier = frontier;
@@ -60,8 +69,7 @@ final class NeighbourState {
 
   void version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
-    byte[] known = versions.get(key);
-    Version replaced = known == null ? null : Version.decode(key, known);
+    Version replaced = version.known(versions);
     // A void of the least revision was never anything else, in any run.
     if (!version.replaces(replaced) || (version.op() == Version.VOID && Version.isLeast(version.rev()))) {
       return;
@@ -77,6 +85,23 @@ final class NeighbourState {
     if (trim && bound > Long.MIN_VALUE) {
       trim(bound);
     }
+  }
+
+  /** Tells whether an identity of {@link Kind#TABLE} is that of a begin. */
+  static boolean begins(byte[] id) {
+    return id[0] == TABLE_BEGINS;
+  }
+
+  /** Returns what a full page is rid of. */
+  static SortedPages.Pruner pruner(Rule rule, Frontier frontier) {
+    Pruning.Needed needed = switch (rule.kind) {
+      case CONTRIBUTIONS, CHANGES, TABLE -> Pruning.Needed.HOLDING;
+      case INSTANT, TUMBLING, SESSION -> Pruning.Needed.NOTHING;
+      case FIRST -> Pruning.Needed.FIRST;
+    };
+    // A row is a duplicate only of one that is less than a window away, in whole seconds.
+    long window = rule.window == 0 ? 0 : rule.window + SECOND;
+    return new Pruning(1, needed, () -> frontier.settledBefore(rule.horizon + window));
   }
 
   private void trim(long bound) {
@@ -96,7 +121,7 @@ final class NeighbourState {
     if (of == null) {
       return List.of();
     }
-    boolean twofold = rule.kind == Kind.CONTRIBUTIONS || rule.kind == Kind.CHANGES;
+    boolean twofold = rule.kind.twofold();
     List<Part> parts = new ArrayList<>();
     if (of.op() != Version.PUT) {
       // It depends on no other record, and must not outweigh the same revision of the row under another key.
@@ -106,7 +131,7 @@ final class NeighbourState {
       }
       return parts;
     }
-    Stretch stretch = Stretch.of(versions, of, rule.forward());
+    Stretch stretch = Stretch.of(versions, of.key(), rule.forward());
     Version neighbour = stretch.neighbour();
     boolean ends = neighbour != null;
     if (rule.kind == Kind.CONTRIBUTIONS) {
@@ -130,7 +155,7 @@ final class NeighbourState {
     long next = neighbour.time();
     return switch (rule.kind) {
       case CONTRIBUTIONS -> true;
-      case CHANGES, INSTANT -> next != time;
+      case CHANGES, TABLE, INSTANT -> next != time;
       case TUMBLING -> Math.floorDiv(next, rule.window) != Math.floorDiv(time, rule.window);
       case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
       case FIRST -> false;
@@ -168,6 +193,8 @@ final class NeighbourState {
       case CONTRIBUTIONS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
       // Of one instant the begins come first, and the ends in the order of their begins.
       case CHANGES -> ByteBuffer.allocate(1 + of.key().length).put((byte) which).put(of.key()).array();
+      // A row that begins where another one ends comes behind it.
+      case TABLE -> ByteBuffer.allocate(1 + of.key().length).put(which == BEGIN ? TABLE_BEGINS : TABLE_ENDS).put(of.key()).array();
       default -> of.id();
     };
   }

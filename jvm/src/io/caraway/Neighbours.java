@@ -2,7 +2,6 @@ package io.caraway;
 
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.api.java.function.MapFunction;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
@@ -16,14 +15,16 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** {@link NeighbourState} as a Spark operator. Rows have side 0; those of other sides pass, for the joins further on. */
-public final class Neighbours extends StatefulProcessor<byte[], Row, Row> {
+public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
   private final NeighbourState.Rule rule;
+  private final long settleMs;
   private transient MapState<Long, byte[]> versions;
 
-  private Neighbours(String operator, NeighbourState.Rule rule) {
+  private Neighbours(String operator, NeighbourState.Rule rule, long settleMs) {
     this.operator = operator;
     this.rule = rule;
+    this.settleMs = settleMs;
   }
 
   /**
@@ -33,13 +34,14 @@ public final class Neighbours extends StatefulProcessor<byte[], Row, Row> {
    * @param kind name of a {@link NeighbourState.Kind}
    * @param window length of its buckets or of its gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
+   * @param settleMs see {@link Frontier}
    * @return meta columns, side, key, row, which of the records that are made of one
    */
-  public static Dataset<Row> apply(Dataset<Row> in, String operator, String kind, long window, long horizon) {
+  public static Dataset<Row> apply(Dataset<Row> in, String operator, String kind, long window, long horizon, long settleMs) {
     NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.valueOf(kind), window, horizon);
-    return in.groupByKey((MapFunction<Row, byte[]>) row -> row.getAs(Operators.KEY), Encoders.BINARY())
+    return Operators.grouped(in)
         .transformWithState(
-            new Neighbours(operator, rule),
+            new Neighbours(operator, rule, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
             Encoders.row(Operators.passengers().add("which", "int")));
@@ -51,14 +53,15 @@ public final class Neighbours extends StatefulProcessor<byte[], Row, Row> {
   }
 
   @Override
-  public Iterator<Row> handleInputRows(byte[] key, Iterator<Row> rows, TimerValues timers) {
-    SortedPages pages = Operators.open(versions);
-    NeighbourState state = new NeighbourState(rule, pages, Frontier.named(operator));
+  public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
+    Frontier frontier = Frontier.named(operator, settleMs);
+    SortedPages pages = Operators.open(versions, NeighbourState.pruner(rule, frontier));
     List<Row> out = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
       if (row.getInt(Operators.SIDE) == Operators.OWN) {
-        state.version(Operators.version(row), part -> out.add(row(part)));
+        Slice own = Slice.of(pages, row.getAs(Operators.KEY));
+        new NeighbourState(rule, own, frontier).version(Operators.version(row), part -> out.add(row(part)));
       } else {
         out.add(Operators.passing(row, 1));
       }

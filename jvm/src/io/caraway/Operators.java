@@ -1,12 +1,18 @@
 package io.caraway;
 
+import static org.apache.spark.sql.functions.udf;
+
 import java.util.Arrays;
+import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.KeyValueGroupedDataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.StatefulProcessorHandle;
 import org.apache.spark.sql.streaming.TTLConfig;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** What the stateful operators share: the columns that they read and write, and their state. */
@@ -15,6 +21,8 @@ final class Operators {
   static final int SIDE = 0;
   static final int KEY = 1;
   static final int OFFSET = 7;
+  // Of a join of tables: key of the left table.
+  static final int TABLE = 9;
 
   // The side of the rows that an operator is about.
   static final int OWN = 0;
@@ -58,13 +66,22 @@ final class Operators {
         .add("$offset", "long");
   }
 
+  /** Groups rows by the bucket of their key. */
+  static KeyValueGroupedDataset<Integer, Row> grouped(Dataset<Row> in) {
+    // Rows that only pass may have no key.
+    UDF1<byte[], Integer> bucket = key -> key == null ? 0 : Slice.bucket(key);
+    Dataset<Row> rows = in.withColumn("bucket", udf(bucket, DataTypes.IntegerType).apply(in.col("key")));
+    // By a column: Spark would make an object of each row twice otherwise, once for the key alone.
+    return rows.groupBy("bucket").as(Encoders.INT(), Encoders.row(rows.schema()));
+  }
+
   static MapState<Long, byte[]> pages(StatefulProcessorHandle handle, String name) {
     return handle.getMapState(name, Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
   }
 
-  /** Opens the tree of the current key. */
-  static SortedPages open(MapState<Long, byte[]> state) {
-    return new SortedPages(new SortedPages.Store() {
+  /** Opens the tree of the current bucket. */
+  static SortedPages open(MapState<Long, byte[]> state, SortedPages.Pruner pruner) {
+    SortedPages.Store store = new SortedPages.Store() {
       @Override
       public byte[] get(long page) {
         return state.getValue(page);
@@ -79,6 +96,7 @@ final class Operators {
       public void remove(long page) {
         state.removeKey(page);
       }
-    });
+    };
+    return new SortedPages(store, pruner);
   }
 }

@@ -1,19 +1,25 @@
 package io.caraway;
 
-import static org.apache.spark.sql.functions.udf;
-
+import java.io.Serializable;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.util.Arrays;
-import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
-import org.apache.spark.sql.Row;
-import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.api.java.UDF1;
-import org.apache.spark.sql.api.java.UDF3;
-import org.apache.spark.sql.api.java.UDF6;
-import org.apache.spark.sql.expressions.UserDefinedFunction;
+import org.apache.spark.sql.Column;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
+import org.apache.spark.sql.catalyst.expressions.objects.Invoke;
+import org.apache.spark.sql.catalyst.util.ArrayBasedMapData;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.GenericArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.types.AbstractDataType;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.BinaryType;
 import org.apache.spark.sql.types.BooleanType;
@@ -22,10 +28,13 @@ import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.ObjectType;
 import org.apache.spark.sql.types.StringType;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Records and rows between MessagePack and Spark (docs/records.md), as functions for columns.
@@ -44,24 +53,61 @@ public final class RowCodec {
    *
    * <p>The id is the position in the topic if the record has none. A record of another schema fails: reading on would misread it.
    */
-  public static UserDefinedFunction recordDecoder(String rowType, long schema) {
+  public static Function recordDecoder(String rowType, long schema) {
     StructType type = (StructType) DataType.fromJson(rowType);
     StructType result = new StructType()
         .add("op", "int").add("time", "long").add("ingested", "long").add("id", "binary").add("rev", "binary").add("row", type);
-    UDF3<byte[], Integer, Long, Row> decode = (value, partition, offset) -> {
+    return new Function(new RecordDecoder(type, schema), "decode", result);
+  }
+
+  /** Returns (op, time, ingested, id, rev, row) -> value. */
+  public static Function recordEncoder(String rowType, long schema) {
+    return new Function(new RecordEncoder((StructType) DataType.fromJson(rowType), schema), "encode", DataTypes.BinaryType);
+  }
+
+  /** Returns bytes -> row, for what {@link #rowEncoder} wrote. */
+  public static Function rowDecoder(String rowType) {
+    StructType type = (StructType) DataType.fromJson(rowType);
+    return new Function(new Rows(type), "decode", type);
+  }
+
+  /** Returns row -> MessagePack array of its columns: payloads of operators, and Kafka keys. */
+  public static Function rowEncoder(String rowType) {
+    return new Function(new Rows((StructType) DataType.fromJson(rowType)), "encode", DataTypes.BinaryType);
+  }
+
+  /**
+   * A method of an object as a function of columns.
+   *
+   * <p>It gets and gives Spark's own rows. Those of a UDF would be made into objects and back, all fields of each row.
+   */
+  public record Function(Serializable target, String method, DataType result) {
+    @SuppressWarnings("unchecked")
+    public Column apply(Seq<Column> columns) {
+      Seq<Expression> arguments = (Seq<Expression>) columns.map(column -> ExpressionUtils.expression((Column) column));
+      Expression object = Literal.fromObject(target, new ObjectType(target.getClass()));
+      Seq<AbstractDataType> anyTypes = CollectionConverters.asScala(List.<AbstractDataType>of()).toSeq();
+      return ExpressionUtils.column(new Invoke(object, method, result, arguments, anyTypes, false, true, false));
+    }
+  }
+
+  /** See {@link #recordDecoder}. Public, as the others are, for the code that Spark generates. */
+  public record RecordDecoder(StructType type, long schema) implements Serializable {
+    public InternalRow decode(byte[] value, int partition, long offset) {
+      if (value == null) {
+        return null;
+      }
       try {
         return decodeRecord(value, partition, offset, type, schema);
       } catch (RuntimeException e) {
         throw new IllegalArgumentException("record at partition " + partition + ", offset " + offset + ": " + e, e);
       }
-    };
-    return udf(decode, result).asNondeterministic();
+    }
   }
 
-  /** Returns (op, time, ingested, id, rev, row) -> record. A null row stays null. */
-  public static UserDefinedFunction recordEncoder(String rowType, long schema) {
-    StructType type = (StructType) DataType.fromJson(rowType);
-    UDF6<Integer, Long, Long, byte[], byte[], Row, byte[]> encode = (op, time, ingested, id, rev, row) -> {
+  /** See {@link #recordEncoder}. */
+  public record RecordEncoder(StructType type, long schema) implements Serializable {
+    public byte[] encode(int op, long time, long ingested, byte[] id, byte[] rev, InternalRow row) {
       MessagePack.Writer out = new MessagePack.Writer();
       out.array(ITEMS);
       out.integer(FORMAT);
@@ -71,34 +117,28 @@ public final class RowCodec {
       out.integer(ingested);
       writeBinary(out, id);
       writeBinary(out, rev);
-      write(out, row, type);
+      writeRow(out, row, type);
       return out.toBytes();
-    };
-    return udf(encode, DataTypes.BinaryType).asNondeterministic();
+    }
   }
 
-  /** Returns bytes -> row, for what {@link #rowEncoder} wrote. */
-  public static UserDefinedFunction rowDecoder(String rowType) {
-    StructType type = (StructType) DataType.fromJson(rowType);
-    UDF1<byte[], Row> decode = bytes -> bytes == null ? null : (Row) read(new MessagePack.Reader(bytes), type);
-    return udf(decode, type).asNondeterministic();
-  }
+  /** See {@link #rowDecoder} and {@link #rowEncoder}. */
+  public record Rows(StructType type) implements Serializable {
+    public InternalRow decode(byte[] bytes) {
+      return bytes == null ? null : (InternalRow) read(new MessagePack.Reader(bytes), type);
+    }
 
-  /** Returns row -> MessagePack array of its columns: payloads of operators, and Kafka keys. */
-  public static UserDefinedFunction rowEncoder(String rowType) {
-    StructType type = (StructType) DataType.fromJson(rowType);
-    UDF1<Row, byte[]> encode = row -> {
+    public byte[] encode(InternalRow row) {
       if (row == null) {
         return null;
       }
       MessagePack.Writer out = new MessagePack.Writer();
-      write(out, row, type);
+      writeRow(out, row, type);
       return out.toBytes();
-    };
-    return udf(encode, DataTypes.BinaryType).asNondeterministic();
+    }
   }
 
-  private static Row decodeRecord(byte[] value, int partition, long offset, StructType type, long schema) {
+  private static InternalRow decodeRecord(byte[] value, int partition, long offset, StructType type, long schema) {
     MessagePack.Reader in = new MessagePack.Reader(value);
     int items = in.array();
     long format = in.integer();
@@ -114,7 +154,7 @@ public final class RowCodec {
     long ingested = in.integer();
     byte[] id = in.nil() ? position(partition, offset) : in.binary();
     byte[] rev = in.nil() ? new byte[0] : in.binary();
-    return RowFactory.create(op, time, ingested, id, rev, read(in, type));
+    return new GenericInternalRow(new Object[] {op, time, ingested, id, rev, read(in, type)});
   }
 
   /** The identity of a source record. Big-endian, so that ids in byte order are positions in order. */
@@ -130,41 +170,51 @@ public final class RowCodec {
     }
   }
 
-  private static void write(MessagePack.Writer out, Object value, DataType type) {
-    if (value == null) {
+  private static void writeRow(MessagePack.Writer out, InternalRow row, StructType type) {
+    if (row == null) {
+      out.nil();
+      return;
+    }
+    StructField[] fields = type.fields();
+    out.array(fields.length);
+    for (int i = 0; i < fields.length; i++) {
+      write(out, row, i, fields[i].dataType());
+    }
+  }
+
+  private static void write(MessagePack.Writer out, SpecializedGetters values, int at, DataType type) {
+    if (values.isNullAt(at)) {
       out.nil();
     } else if (type instanceof LongType) {
-      out.integer((Long) value);
+      out.integer(values.getLong(at));
     } else if (type instanceof DoubleType) {
-      out.float64((Double) value);
+      out.float64(values.getDouble(at));
     } else if (type instanceof StringType) {
-      out.string(value.toString().getBytes(StandardCharsets.UTF_8));
+      out.string(values.getUTF8String(at).getBytes());
     } else if (type instanceof BooleanType) {
-      out.bool((Boolean) value);
+      out.bool(values.getBoolean(at));
     } else if (type instanceof BinaryType) {
-      out.binary((byte[]) value);
-    } else if (type instanceof StructType) {
-      StructField[] fields = ((StructType) type).fields();
-      out.array(fields.length);
-      for (int i = 0; i < fields.length; i++) {
-        write(out, ((Row) value).get(i), fields[i].dataType());
+      out.binary(values.getBinary(at));
+    } else if (type instanceof StructType struct) {
+      writeRow(out, values.getStruct(at, struct.length()), struct);
+    } else if (type instanceof ArrayType array) {
+      ArrayData items = values.getArray(at);
+      out.array(items.numElements());
+      for (int i = 0; i < items.numElements(); i++) {
+        write(out, items, i, array.elementType());
       }
-    } else if (type instanceof ArrayType) {
-      scala.collection.Seq<?> items = (scala.collection.Seq<?>) value;
-      out.array(items.size());
-      items.foreach(item -> {
-        write(out, item, ((ArrayType) type).elementType());
-        return null;
-      });
-    } else if (type instanceof MapType) {
+    } else if (type instanceof MapType map) {
+      MapData entries = values.getMap(at);
       // Sorted by code point, as Python sorts text, so that equal maps are equal bytes.
-      TreeMap<byte[], Object> sorted = new TreeMap<>(Arrays::compareUnsigned);
-      ((scala.collection.Map<?, ?>) value).foreachEntry((key, item) -> sorted.put(key.toString().getBytes(StandardCharsets.UTF_8), item));
-      out.map(sorted.size());
-      for (Map.Entry<byte[], Object> entry : sorted.entrySet()) {
-        out.string(entry.getKey());
-        write(out, entry.getValue(), ((MapType) type).valueType());
+      TreeMap<byte[], Integer> sorted = new TreeMap<>(Arrays::compareUnsigned);
+      for (int i = 0; i < entries.numElements(); i++) {
+        sorted.put(entries.keyArray().getUTF8String(i).getBytes(), i);
       }
+      out.map(sorted.size());
+      sorted.forEach((key, i) -> {
+        out.string(key);
+        write(out, entries.valueArray(), i, map.valueType());
+      });
     } else {
       throw new IllegalArgumentException("no encoding for " + type.simpleString());
     }
@@ -183,8 +233,8 @@ public final class RowCodec {
       return in.bool();
     } else if (type instanceof BinaryType) {
       return in.binary();
-    } else if (type instanceof StructType) {
-      StructField[] fields = ((StructType) type).fields();
+    } else if (type instanceof StructType struct) {
+      StructField[] fields = struct.fields();
       int items = in.array();
       if (items != fields.length) {
         throw new IllegalArgumentException("row has " + items + " columns, its schema " + fields.length);
@@ -193,21 +243,21 @@ public final class RowCodec {
       for (int i = 0; i < items; i++) {
         values[i] = read(in, fields[i].dataType());
       }
-      return RowFactory.create(values);
-    } else if (type instanceof ArrayType) {
+      return new GenericInternalRow(values);
+    } else if (type instanceof ArrayType array) {
       Object[] values = new Object[in.array()];
       for (int i = 0; i < values.length; i++) {
-        values[i] = read(in, ((ArrayType) type).elementType());
+        values[i] = read(in, array.elementType());
       }
-      return values;
-    } else if (type instanceof MapType) {
+      return new GenericArrayData(values);
+    } else if (type instanceof MapType map) {
+      // Of two entries with one key the last one counts.
+      Map<Object, Object> values = new LinkedHashMap<>();
       int entries = in.map();
-      Map<Object, Object> values = new HashMap<>();
       for (int i = 0; i < entries; i++) {
-        Object key = UTF8String.fromBytes(in.string());
-        values.put(key, read(in, ((MapType) type).valueType()));
+        values.put(UTF8String.fromBytes(in.string()), read(in, map.valueType()));
       }
-      return values;
+      return new ArrayBasedMapData(new GenericArrayData(values.keySet().toArray()), new GenericArrayData(values.values().toArray()));
     } else {
       throw new IllegalArgumentException("no decoding for " + type.simpleString());
     }

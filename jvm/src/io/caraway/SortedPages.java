@@ -28,6 +28,12 @@ final class SortedPages {
 
   record Entry(byte[] key, byte[] value) {}
 
+  /** Decides what of a full page is still needed. */
+  interface Pruner {
+    /** Returns the entries to be kept, which are adjacent ones of the tree in order; {@code added} is kept in any case. */
+    List<Entry> prune(List<Entry> entries, Entry added);
+  }
+
   private static final class Page {
     final boolean leaf;
     List<Entry> entries;
@@ -46,13 +52,19 @@ final class SortedPages {
   private static final long ROOT = 0;
 
   private final Store store;
+  private final Pruner pruner;
   private final Map<Long, Page> pages = new HashMap<>();
   private final Set<Long> dirty = new HashSet<>();
   // Lives in the root page.
   private long nextPage = ROOT + 1;
 
   SortedPages(Store store) {
+    this(store, (entries, added) -> entries);
+  }
+
+  SortedPages(Store store, Pruner pruner) {
     this.store = store;
+    this.pruner = pruner;
   }
 
   /** Returns the value of {@code key}, or null. */
@@ -78,13 +90,13 @@ final class SortedPages {
     return found;
   }
 
-  /** Sets the value of {@code key}, and tells whether it is time to remove what is old: the root is small, or a page was split. */
+  /** Sets the value of {@code key}, and tells whether a page was split, so that it is time to remove what is old. */
   boolean put(byte[] key, byte[] value) {
     page(ROOT);
     long pagesBefore = nextPage;
     Entry right = put(key, value, ROOT);
     if (right == null) {
-      return page(ROOT).leaf || nextPage != pagesBefore;
+      return nextPage != pagesBefore;
     }
     Page root = page(ROOT);
     long left = nextPage++;
@@ -94,9 +106,9 @@ final class SortedPages {
     return true;
   }
 
-  /** Removes all entries below {@code key}. */
-  void removeBelow(byte[] key) {
-    removeBelow(key, ROOT);
+  /** Removes the entries from {@code from} to below {@code to}. */
+  void remove(byte[] from, byte[] to) {
+    remove(from, to, ROOT);
     Page root = page(ROOT);
     while (!root.leaf && root.entries.size() <= 1) {
       if (root.entries.isEmpty()) {
@@ -192,6 +204,9 @@ final class SortedPages {
       page.entries.add(at + 1, added);
     }
     dirty.add(number);
+    if (size(page) > PAGE_BYTES && page.leaf) {
+      page.entries = pruner.prune(page.entries, added);
+    }
     if (size(page) <= PAGE_BYTES || page.entries.size() < 4) {
       return null;
     }
@@ -206,26 +221,33 @@ final class SortedPages {
     return new Entry(moved.get(0).key, number(right));
   }
 
-  private void removeBelow(byte[] key, long number) {
+  private void remove(byte[] from, byte[] to, long number) {
     Page page = page(number);
-    int below = page.leaf ? index(page, key, false) + 1 : Math.max(index(page, key, true), 0);
-    if (!page.leaf) {
-      for (int i = 0; i < below; i++) {
-        removeAll(child(page, i));
-      }
-    }
-    if (below > 0) {
-      page.entries = new ArrayList<>(page.entries.subList(below, page.entries.size()));
-      dirty.add(number);
-    }
-    if (!page.leaf) {
-      long boundary = child(page, 0);
-      removeBelow(key, boundary);
-      if (page(boundary).entries.isEmpty()) {
-        page.entries.remove(0);
+    if (page.leaf) {
+      int begin = index(page, from, false) + 1;
+      int end = index(page, to, false) + 1;
+      if (begin < end) {
+        page.entries.subList(begin, end).clear();
         dirty.add(number);
-        drop(boundary);
       }
+      return;
+    }
+    int begin = Math.max(index(page, from, true), 0);
+    int end = Math.max(index(page, to, false), begin);
+    for (int i = end; i >= begin; i--) {
+      long child = child(page, i);
+      // The first child may hold less than its separator, the last one what lies above.
+      if (i > begin && i < end) {
+        removeAll(child);
+      } else {
+        remove(from, to, child);
+        if (!page(child).entries.isEmpty()) {
+          continue;
+        }
+        drop(child);
+      }
+      page.entries.remove(i);
+      dirty.add(number);
     }
   }
 

@@ -16,9 +16,10 @@ record Stretch(Version neighbour, byte[] rank) {
 
   private static final int ENTRY = 1;
 
-  static Stretch of(SortedPages versions, Version record, boolean forward) {
+  /** Returns what lies on one side of a place, the place itself not included. */
+  static Stretch of(Slice versions, byte[] place, boolean forward) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
-    Version found = next(versions, record, forward);
+    Version found = next(versions, place, forward);
     while (found != null) {
       rank.write(ENTRY);
       // The nearer of two places is the greater rank.
@@ -32,18 +33,18 @@ record Stretch(Version neighbour, byte[] rank) {
       if (found.op() != Version.VOID) {
         break;
       }
-      found = next(versions, found, forward);
+      found = next(versions, found.key(), forward);
     }
     rank.write(0);
     return new Stretch(found, rank.toByteArray());
   }
 
-  private static Version next(SortedPages versions, Version from, boolean forward) {
-    return Version.decode(forward ? versions.higher(from.key()) : versions.lower(from.key()));
+  private static Version next(Slice versions, byte[] place, boolean forward) {
+    return Version.decode(forward ? versions.higher(place) : versions.lower(place));
   }
 
   /** Writes bytes with a mark at their end, in a form that keeps their order whatever follows. */
-  private static void write(ByteArrayOutputStream out, byte[] bytes, int flip) {
+  static void write(ByteArrayOutputStream out, byte[] bytes, int flip) {
     for (byte b : bytes) {
       out.write(b ^ flip);
       if (b == 0) {

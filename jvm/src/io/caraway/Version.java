@@ -39,12 +39,17 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return new Version(op, time, ingested, Arrays.copyOfRange(key, Long.BYTES, key.length), rev, row);
   }
 
+  /** Returns the op of an encoded version. */
+  static int opOf(byte[] value) {
+    return value[0];
+  }
+
   static Version decode(SortedPages.Entry entry) {
     return entry == null ? null : decode(entry.key(), entry.value());
   }
 
   /** Returns the newest version that is not void below {@code key}, or null. */
-  static Version before(SortedPages versions, byte[] key) {
+  static Version before(Slice versions, byte[] key) {
     Version found = decode(versions.lower(key));
     while (found != null && found.op == VOID) {
       found = decode(versions.lower(found.key()));
@@ -52,8 +57,15 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return found;
   }
 
+  /** Returns what is kept in the place of this record, or null. */
+  Version known(Slice versions) {
+    byte[] key = key();
+    byte[] value = versions.get(key);
+    return value == null ? null : decode(key, value);
+  }
+
   /** Returns the oldest version that is not void above {@code key}, or null. */
-  static Version after(SortedPages versions, byte[] key) {
+  static Version after(Slice versions, byte[] key) {
     Version found = decode(versions.higher(key));
     while (found != null && found.op == VOID) {
       found = decode(versions.higher(found.key()));
@@ -62,7 +74,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
   }
 
   /** Drops what can't hold at {@code bound} or later any more: all that is older than the version that holds there. */
-  static void trim(SortedPages versions, long bound) {
+  static void trim(Slice versions, long bound) {
     Version holds = before(versions, at(bound));
     if (holds != null) {
       versions.removeBelow(holds.key());

@@ -54,12 +54,12 @@ final class NeighboursTest {
     for (int i = 0; i < steps.length; i++) {
       boolean join = random.nextInt(4) == 0 && Arrays.stream(steps).noneMatch(step -> step == JOIN);
       steps[i] = join ? JOIN : random.nextInt(Kind.values().length);
-      if (i + 1 < steps.length && steps[i] == Kind.CONTRIBUTIONS.ordinal()) {
-        // Only the index reads contributions.
+      if (i + 1 < steps.length && (steps[i] == Kind.CONTRIBUTIONS.ordinal() || steps[i] == Kind.TABLE.ordinal())) {
+        // Only the index reads contributions, and only a join what a table says (TablesTest).
         steps[i] = Kind.CHANGES.ordinal();
       }
     }
-    boolean table = steps[0] == Kind.CHANGES.ordinal() || steps[0] == Kind.CONTRIBUTIONS.ordinal();
+    boolean table = steps[0] != JOIN && Kind.values()[steps[0]].twofold();
     int last = steps.length - 1;
     while (last > 0 && steps[last - 1] != Kind.CHANGES.ordinal()) {
       last--;
@@ -160,20 +160,22 @@ final class NeighboursTest {
       join(pages, chain.key(step, version), state -> state.left(version, joined -> joined(chain, step + 1, pages, joined, sent)));
     } else {
       Kind kind = Kind.values()[chain.steps[step]];
-      String name = step + "/" + chain.key(step, version);
-      SortedPages versions = new SortedPages(pages.computeIfAbsent(name, n -> new Traces.Memory()));
+      SortedPages versions = new SortedPages(pages.computeIfAbsent("" + step, n -> new Traces.Memory()));
+      // All keys in one bucket.
+      Slice own = Slice.of(versions, new byte[] {(byte) chain.key(step, version)});
       NeighbourState.Rule rule = new NeighbourState.Rule(kind, WINDOW, FOREVER);
       List<Version> out = new ArrayList<>();
-      new NeighbourState(rule, versions, new Frontier(() -> 0)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
+      new NeighbourState(rule, own, new Frontier(() -> 0, Traces.SETTLE_MS)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
       versions.flush();
       out.forEach(part -> left(chain, step + 1, pages, part, sent));
     }
   }
 
   private static void join(Map<String, Traces.Memory> pages, int key, Consumer<AsOfState> use) {
-    SortedPages lefts = new SortedPages(pages.computeIfAbsent("left" + key, n -> new Traces.Memory()));
-    SortedPages rights = new SortedPages(pages.computeIfAbsent("right" + key, n -> new Traces.Memory()));
-    use.accept(new AsOfState(RULE, lefts, rights, new Frontier(() -> 0), new Frontier(() -> 0)));
+    SortedPages lefts = new SortedPages(pages.computeIfAbsent("left", n -> new Traces.Memory()));
+    SortedPages rights = new SortedPages(pages.computeIfAbsent("right", n -> new Traces.Memory()));
+    byte[] bytes = {(byte) key};
+    use.accept(new AsOfState(RULE, Slice.of(lefts, bytes), Slice.of(rights, bytes), new Frontier(() -> 0, Traces.SETTLE_MS), new Frontier(() -> 0, Traces.SETTLE_MS)));
     lefts.flush();
     rights.flush();
   }
@@ -232,6 +234,14 @@ final class NeighboursTest {
           out.add(named(row, Version.PUT, row.time(), Traces.join(row.id(), (byte) 0)));
           if (next != null) {
             out.add(named(row, Version.DELETE, next.time(), Traces.join(row.id(), (byte) 1)));
+          }
+        }
+        case TABLE -> {
+          if (!zero) {
+            out.add(named(row, Version.PUT, row.time(), Traces.join(new byte[] {1}, row.key())));
+          }
+          if (!zero && next != null) {
+            out.add(named(row, Version.DELETE, next.time(), Traces.join(new byte[] {0}, row.key())));
           }
         }
         case CHANGES -> {

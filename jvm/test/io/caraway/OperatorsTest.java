@@ -17,6 +17,7 @@ import java.util.function.Consumer;
 /** Each operator beside a plain one, over generated traces. Run with a number of seeds; fails with the seed in its message. */
 public final class OperatorsTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
+  private static final byte[] KEY = {1, 2};
 
   private OperatorsTest() {}
 
@@ -31,6 +32,7 @@ public final class OperatorsTest {
         join(seed);
         joins(seed);
         NeighboursTest.run(seed);
+        TablesTest.run(seed);
       } catch (RuntimeException | AssertionError e) {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
       }
@@ -39,7 +41,9 @@ public final class OperatorsTest {
     for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
       hotNeighbours(kind);
     }
-    bounded();
+    bounded(1);
+    bounded(300);
+    bounded(0);
     System.out.println("ok " + seeds);
   }
 
@@ -54,9 +58,11 @@ public final class OperatorsTest {
       byte[] key = Version.at(random.nextInt(space) - space / 2);
       switch (random.nextInt(12)) {
         case 0 -> {
-          if (random.nextInt(20) == 0) {
-            pages.removeBelow(key);
-            plain.headMap(key).clear();
+          byte[] to = Version.at(random.nextInt(space));
+          if (random.nextInt(20) == 0 && Arrays.compareUnsigned(key, to) < 0) {
+            byte[] from = random.nextBoolean() ? new byte[0] : key;
+            pages.remove(from, to);
+            plain.subMap(from, to).clear();
           }
         }
         case 1 -> same(pages.lower(key), plain.lowerEntry(key));
@@ -85,7 +91,7 @@ public final class OperatorsTest {
         }
       }
     }
-    pages.removeBelow(Version.at(space));
+    pages.remove(new byte[0], Version.at(space));
     pages.flush();
     check(memory.pages.size() == 1, "%d pages of an empty tree", memory.pages.size());
   }
@@ -121,8 +127,8 @@ public final class OperatorsTest {
 
   private static void run(
       AsOfState.Rule rule, Traces.Memory leftPages, Traces.Memory rightPages, List<Traces.Arrival> arrivals, List<Out> sent) {
-    Frontier left = new Frontier(() -> 0);
-    Frontier right = new Frontier(() -> 0);
+    Frontier left = new Frontier(() -> 0, Traces.SETTLE_MS);
+    Frontier right = new Frontier(() -> 0, Traces.SETTLE_MS);
     Consumer<AsOfState.Joined> out = joined ->
         sent.add(
             new Out(
@@ -131,7 +137,7 @@ public final class OperatorsTest {
     for (Traces.Arrival arrival : arrivals) {
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      AsOfState state = new AsOfState(rule, lefts, rights, left, right);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), left, right);
       if (arrival.right()) {
         state.right(arrival.version(), arrival.offset(), out);
       } else {
@@ -190,17 +196,17 @@ public final class OperatorsTest {
                 text(joined.left().id()), joined.rev(), joined.op(), joined.left().time(),
                 text(joined.left().row()) + "+" + text(joined.right())));
     if (side == 2) {
-      at(second, pages, "second" + parity(version.id()), state -> state.right(version, offset, out));
+      at(second, pages, "second", parity(version.id()), state -> state.right(version, offset, out));
       return;
     }
     Consumer<AsOfState.Joined> on = joined -> {
       Version left = joined.left();
       byte[] row = (text(left.row()) + "+" + text(joined.right())).getBytes(StandardCharsets.UTF_8);
       Version next = new Version(joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), row);
-      at(second, pages, "second" + parity(joined.right()), state -> state.left(next, out));
+      at(second, pages, "second", parity(joined.right()), state -> state.left(next, out));
     };
     boolean right = side == 1;
-    at(first, pages, "first", state -> {
+    at(first, pages, "first", 0, state -> {
       if (right) {
         state.right(version, offset, on);
       } else {
@@ -209,10 +215,12 @@ public final class OperatorsTest {
     });
   }
 
-  private static void at(AsOfState.Rule rule, Map<String, Traces.Memory> pages, String name, Consumer<AsOfState> use) {
+  private static void at(AsOfState.Rule rule, Map<String, Traces.Memory> pages, String name, int key, Consumer<AsOfState> use) {
     SortedPages lefts = new SortedPages(pages.computeIfAbsent(name + "/left", n -> new Traces.Memory()));
     SortedPages rights = new SortedPages(pages.computeIfAbsent(name + "/right", n -> new Traces.Memory()));
-    use.accept(new AsOfState(rule, lefts, rights, new Frontier(() -> 0), new Frontier(() -> 0)));
+    // All keys in one bucket.
+    byte[] bytes = {(byte) key};
+    use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new Frontier(() -> 0, Traces.SETTLE_MS), new Frontier(() -> 0, Traces.SETTLE_MS)));
     lefts.flush();
     rights.flush();
   }
@@ -266,13 +274,13 @@ public final class OperatorsTest {
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
     AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, false);
-    Frontier frontier = new Frontier(() -> 0);
+    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
     long worst = 0;
     for (int i = 0; i < 300_000; i++) {
       long before = leftPages.accesses + rightPages.accesses;
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      AsOfState state = new AsOfState(rule, lefts, rights, frontier, frontier);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), frontier, frontier);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       // Now and then a late version that corrects ten rows.
       Version row = new Version(1, i % 1_000 == 999 ? i - 10 : i, 0, id, new byte[0], new byte[60]);
@@ -291,52 +299,72 @@ public final class OperatorsTest {
   /** The same of what looks at neighbours: in order, and now and then late. */
   private static void hotNeighbours(NeighbourState.Kind kind) {
     Traces.Memory memory = new Traces.Memory();
-    Frontier frontier = new Frontier(() -> 0);
+    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
     long worst = 0;
     for (int i = 0; i < 30_000; i++) {
       long before = memory.accesses;
       SortedPages versions = new SortedPages(memory);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       Version row = new Version(1, i % 100 == 99 ? i / 2 : i, 0, id, new byte[0], new byte[60]);
-      new NeighbourState(new NeighbourState.Rule(kind, 1_000, FOREVER), versions, frontier).version(row, part -> { });
+      new NeighbourState(new NeighbourState.Rule(kind, 1_000, FOREVER), Slice.of(versions, KEY), frontier).version(row, part -> { });
       versions.flush();
       worst = Math.max(worst, memory.accesses - before);
     }
     check(worst <= 20, "a row of %s cost %d pages", kind, worst);
   }
 
-  /** A stream that goes on for ever needs the state of its horizon, and of the time that a frontier takes to settle. */
-  private static void bounded() {
+  /** Streams that go on for ever need the state of their horizon, and of the time that a frontier takes to settle. */
+  private static void bounded(int keys) {
     long[] clock = {0};
-    Frontier left = new Frontier(() -> clock[0]);
-    Frontier right = new Frontier(() -> clock[0]);
+    Frontier left = new Frontier(() -> clock[0], Traces.SETTLE_MS);
+    Frontier right = new Frontier(() -> clock[0], Traces.SETTLE_MS);
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
+    Traces.Memory tablePages = new Traces.Memory();
     Map<NeighbourState.Kind, Traces.Memory> versions = new EnumMap<>(NeighbourState.Kind.class);
-    long horizon = 1_000;
-    // Each settle period takes 2,000 records, so at most two of them and a horizon are kept: of 100 bytes, with as much again for half
-    // full pages.
-    long most = (2 * 2_000 + horizon) * 100 * 2;
-    for (int i = 0; i < 100_000; i++) {
-      clock[0] += Frontier.SETTLE_MS / 2_000;
-      SortedPages lefts = new SortedPages(leftPages);
-      SortedPages rights = new SortedPages(rightPages);
+    long step = 1_000;
+    long horizon = 1_000 * step;
+    AsOfState.Rule rule = new AsOfState.Rule(horizon, -1, 0, false);
+    Pruning ofLefts = new Pruning(1, Pruning.Needed.NOTHING, () -> AsOfState.leftBound(rule, left, right));
+    Pruning ofRights = new Pruning(1, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
+    Pruning ofTables = new Pruning(2, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
+    // Each settle period takes 2,000 records, so at most two of them and a horizon are kept, and with windows one more second: of 200
+    // bytes, with as much again for half full pages.
+    int settle = 2_000;
+    long most = (2 * settle + (horizon + 1_000_000) / step) * 200 * 2;
+    for (int i = 0; i < 30_000; i++) {
+      clock[0] += Traces.SETTLE_MS / settle;
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
-      Version row = new Version(1, i, 0, id, new byte[0], new byte[50]);
-      AsOfState state = new AsOfState(new AsOfState.Rule(horizon, -1, 0, false), lefts, rights, left, right);
+      // Few keys come again and again; of many, each comes, is deleted and never comes again.
+      byte[] key = Version.at(keys > 0 ? i % keys : i / 2);
+      int op = keys > 0 || i % 2 == 0 ? Version.PUT : Version.DELETE;
+      Version row = new Version(op, i * step, 0, id, new byte[0], new byte[50]);
+      SortedPages lefts = new SortedPages(leftPages, ofLefts);
+      SortedPages rights = new SortedPages(rightPages, ofRights);
+      SortedPages tables = new SortedPages(tablePages, ofTables);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, key), Slice.of(rights, key), left, right);
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
+      new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), left).left(key, row, joined -> { });
       for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
-        SortedPages pages = new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()));
-        new NeighbourState(new NeighbourState.Rule(kind, 10, horizon), pages, left).version(row, part -> { });
+        NeighbourState.Rule ofKind = new NeighbourState.Rule(kind, 10, horizon);
+        SortedPages pages =
+            new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()), NeighbourState.pruner(ofKind, left));
+        new NeighbourState(ofKind, Slice.of(pages, key), left).version(row, part -> { });
         pages.flush();
       }
       lefts.flush();
       rights.flush();
-      check(leftPages.bytes() <= most, "left rows take %d bytes", leftPages.bytes());
+      tables.flush();
       if (i % 1_000 == 0) {
-        check(rightPages.bytes() <= most, "right rows take %d bytes", rightPages.bytes());
-        versions.forEach((kind, pages) -> check(pages.bytes() <= most, "%s takes %d bytes", kind, pages.bytes()));
+        check(leftPages.bytes() <= most, "left rows of %d keys take %d bytes", keys, leftPages.bytes());
+        check(rightPages.bytes() <= most, "right rows of %d keys take %d bytes", keys, rightPages.bytes());
+        check(tablePages.bytes() <= most, "left tables of %d keys take %d bytes", keys, tablePages.bytes());
+        // That a group has had its first row is to be known for ever.
+        versions.forEach((kind, pages) ->
+            check(
+                pages.bytes() <= most || (keys == 0 && kind == NeighbourState.Kind.FIRST),
+                "%s of %d keys takes %d bytes", kind, keys, pages.bytes()));
       }
     }
     check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");

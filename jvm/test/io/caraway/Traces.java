@@ -9,6 +9,8 @@ import java.util.Random;
 
 /** Random records as a topic delivers them: late, at the same times, sent again, revised, void. */
 final class Traces {
+  static final long SETTLE_MS = 600_000;
+
   /** What arrives: a record of one side, and its offset. */
   record Arrival(boolean right, Version version, long offset) {}
 

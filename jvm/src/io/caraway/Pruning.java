@@ -1,0 +1,81 @@
+package io.caraway;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.LongSupplier;
+
+/**
+ * What of a full page is still needed, when all before a time is settled. What isn't known from the page alone is kept.
+ *
+ * <p>Entries are {@link Version}s under one or more keys and their place in time.
+ *
+ * @param keys how many keys an entry is under
+ * @param bound the settled time; the least long: none is
+ */
+record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPages.Pruner {
+  /** What is needed of the past. */
+  enum Needed {
+    /** Nothing. */
+    NOTHING,
+    /** The version that holds at the bound. */
+    HOLDING,
+    /** The first version of all. */
+    FIRST
+  }
+
+  @Override
+  public List<SortedPages.Entry> prune(List<SortedPages.Entry> entries, SortedPages.Entry added) {
+    long settled = bound.getAsLong();
+    if (settled == Long.MIN_VALUE) {
+      return entries;
+    }
+    List<SortedPages.Entry> kept = new ArrayList<>();
+    int end;
+    for (int begin = 0; begin < entries.size(); begin = end) {
+      int prefix = Slice.prefixLength(entries.get(begin).key(), keys);
+      end = begin + 1;
+      while (end < entries.size() && sameKey(entries.get(begin).key(), entries.get(end).key(), prefix)) {
+        end++;
+      }
+      List<SortedPages.Entry> old = new ArrayList<>();
+      for (SortedPages.Entry entry : entries.subList(begin, end)) {
+        if (Arrays.compareUnsigned(entry.key(), prefix, entry.key().length, Version.at(settled), 0, Long.BYTES) < 0) {
+          old.add(entry);
+        }
+      }
+      SortedPages.Entry pillar = pillar(old, begin > 0);
+      for (SortedPages.Entry entry : old) {
+        if (entry == pillar || entry == added) {
+          kept.add(entry);
+        }
+      }
+      kept.addAll(entries.subList(begin + old.size(), end));
+    }
+    return kept;
+  }
+
+  /** Returns which of the old entries of a key is needed. The page may begin in the middle of a key: then not {@code whole}. */
+  private SortedPages.Entry pillar(List<SortedPages.Entry> old, boolean whole) {
+    return switch (needed) {
+      case NOTHING -> null;
+      case FIRST -> old.stream().filter(entry -> !whole || !isVoid(entry)).findFirst().orElse(null);
+      case HOLDING -> {
+        SortedPages.Entry holds = null;
+        for (SortedPages.Entry entry : old) {
+          holds = isVoid(entry) ? holds : entry;
+        }
+        // Where a key has no row, that it was deleted need not be known, unless that hides an older version.
+        yield holds != null && whole && Version.opOf(holds.value()) == Version.DELETE ? null : holds;
+      }
+    };
+  }
+
+  private static boolean isVoid(SortedPages.Entry entry) {
+    return Version.opOf(entry.value()) == Version.VOID;
+  }
+
+  private static boolean sameKey(byte[] one, byte[] other, int prefix) {
+    return other.length >= prefix && Arrays.equals(one, 0, prefix, other, 0, prefix);
+  }
+}

@@ -1,0 +1,121 @@
+package io.caraway;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+
+/**
+ * The entries of one key in a tree that it shares with others, each under the key and then its place in time.
+ *
+ * <p>Spark keeps the state of a group until the group comes again. So a group is a bucket of keys ({@link #bucket}): when one of them
+ * comes, a full page is rid of what is old of all. The place of a key in its bucket is scattered: keys that rise, as numbers do, fill all
+ * pages, not the last one only, so that each page is full now and then.
+ *
+ * @param pages the tree
+ * @param prefix what its keys begin with
+ */
+record Slice(SortedPages pages, byte[] prefix) {
+  // A bucket that isn't full keeps what it has: 8,192 pages of 1 KiB at most. With ten million keys a bucket is a tree of three levels.
+  private static final int BUCKET_BITS = 13;
+  private static final int SCATTER_BYTES = 2;
+  private static final byte[] ABOVE_ALL_TIMES = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
+
+  static int bucket(byte[] key) {
+    return (int) (hash(key) & ((1 << BUCKET_BITS) - 1));
+  }
+
+  /** Returns the entries of a key. */
+  static Slice of(SortedPages pages, byte[] key) {
+    ByteBuffer prefix = ByteBuffer.allocate(SCATTER_BYTES + Integer.BYTES + key.length);
+    return new Slice(pages, prefix.putShort((short) (hash(key) >>> BUCKET_BITS)).putInt(key.length).put(key).array());
+  }
+
+  /** Returns those of these entries that belong to a further key. */
+  Slice of(byte[] further) {
+    return new Slice(pages, ByteBuffer.allocate(prefix.length + Integer.BYTES + further.length)
+        .put(prefix).putInt(further.length).put(further).array());
+  }
+
+  /** Returns how many bytes the prefix of an entry's key has, which is made of so many keys. */
+  static int prefixLength(byte[] entryKey, int keys) {
+    int length = SCATTER_BYTES;
+    for (int i = 0; i < keys; i++) {
+      length += Integer.BYTES + ByteBuffer.wrap(entryKey).getInt(length);
+    }
+    return length;
+  }
+
+  /** Returns all further keys of these entries. */
+  List<byte[]> furtherKeys() {
+    List<byte[]> found = new ArrayList<>();
+    SortedPages.Entry entry = pages.higher(prefix);
+    while (entry != null && startsWithPrefix(entry.key())) {
+      byte[] further = Arrays.copyOfRange(entry.key(), prefix.length + Integer.BYTES, prefixLengthOf(entry.key()));
+      found.add(further);
+      entry = pages.higher(of(further).under(ABOVE_ALL_TIMES));
+    }
+    return found;
+  }
+
+  byte[] get(byte[] place) {
+    return pages.get(under(place));
+  }
+
+  /** Returns the greatest entry below {@code place}, or null. */
+  SortedPages.Entry lower(byte[] place) {
+    return own(pages.lower(under(place)));
+  }
+
+  /** Returns the least entry above {@code place}, or null. */
+  SortedPages.Entry higher(byte[] place) {
+    return own(pages.higher(under(place)));
+  }
+
+  /** Returns the entries from {@code from} to below {@code to} (null: to the end), in order. */
+  List<SortedPages.Entry> range(byte[] from, byte[] to) {
+    List<SortedPages.Entry> found = pages.range(under(from), under(to == null ? ABOVE_ALL_TIMES : to));
+    found.replaceAll(this::own);
+    return found;
+  }
+
+  boolean put(byte[] place, byte[] value) {
+    return pages.put(under(place), value);
+  }
+
+  void removeBelow(byte[] place) {
+    pages.remove(prefix, under(place));
+  }
+
+  private int prefixLengthOf(byte[] entryKey) {
+    return prefix.length + Integer.BYTES + ByteBuffer.wrap(entryKey).getInt(prefix.length);
+  }
+
+  private byte[] under(byte[] place) {
+    byte[] key = Arrays.copyOf(prefix, prefix.length + place.length);
+    System.arraycopy(place, 0, key, prefix.length, place.length);
+    return key;
+  }
+
+  private SortedPages.Entry own(SortedPages.Entry entry) {
+    if (entry == null || !startsWithPrefix(entry.key())) {
+      return null;
+    }
+    return new SortedPages.Entry(Arrays.copyOfRange(entry.key(), prefix.length, entry.key().length), entry.value());
+  }
+
+  private boolean startsWithPrefix(byte[] key) {
+    return key.length >= prefix.length && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
+  }
+
+  /** FNV-1a, stirred by the finalizer of MurmurHash3 (both are in the public domain). It is part of the state's format. */
+  private static long hash(byte[] key) {
+    long hash = 0xcbf29ce484222325L;
+    for (byte b : key) {
+      hash = (hash ^ (b & 0xff)) * 0x100000001b3L;
+    }
+    hash = (hash ^ (hash >>> 33)) * 0xff51afd7ed558ccdL;
+    hash = (hash ^ (hash >>> 33)) * 0xc4ceb9fe1a85ec53L;
+    return hash ^ (hash >>> 33);
+  }
+}

@@ -1,0 +1,186 @@
+package io.caraway;
+
+import static io.caraway.Traces.check;
+
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Random;
+import java.util.TreeMap;
+
+/**
+ * A join of two tables beside a plain one, which looks at each time on its own. After a crash both sides are read again in another order.
+ *
+ * <p>A left row is its key and its join key, which may be another one in each version; left records may be revised too. The right side is
+ * keyed by the join key.
+ */
+final class TablesTest {
+  private static final long FOREVER = Long.MAX_VALUE / 4;
+  private static final int KEYS = 3;
+  private static final int RIGHT = 2;
+
+  private TablesTest() {}
+
+  static void run(int seed) {
+    Random random = new Random(seed);
+    AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, random.nextBoolean());
+    int times = 2 + random.nextInt(30);
+    boolean revised = random.nextBoolean();
+    List<List<Version>> sides = new ArrayList<>();
+    for (int side = 0; side <= RIGHT; side++) {
+      sides.add(records(random, side, times, revised && side < RIGHT));
+    }
+    List<AsOfState.Joined> sent = new ArrayList<>();
+    Map<String, Traces.Memory> pages = new HashMap<>();
+    int[] read = new int[sides.size()];
+    int total = sides.stream().mapToInt(List::size).sum();
+    int checkpoint = random.nextInt(total);
+    for (int i = 0; i < checkpoint; i++) {
+      step(rule, pages, sides, read, random, sent);
+    }
+    Map<String, Traces.Memory> lost = new HashMap<>();
+    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    int[] readOn = read.clone();
+    int crash = random.nextInt(total - checkpoint + 1);
+    for (int i = 0; i < crash; i++) {
+      step(rule, lost, sides, readOn, random, sent);
+    }
+    for (int i = checkpoint; i < total; i++) {
+      step(rule, pages, sides, read, random, sent);
+    }
+    List<Version> lefts = new ArrayList<>(sides.get(0));
+    lefts.addAll(sides.get(1));
+    Map<String, String> found = new TreeMap<>();
+    Map<String, String> expected = new TreeMap<>();
+    List<Version> output = held(sent.stream().map(TablesTest::version).toList());
+    for (byte key = 0; key < KEYS; key++) {
+      for (long time = -1; time <= times; time++) {
+        String place = key + "@" + time;
+        Version shown = at(output, key, time);
+        found.put(place, shown == null ? "none" : Arrays.toString(shown.row()));
+        expected.put(place, plain(rule, held(lefts), held(sides.get(RIGHT)), key, time));
+      }
+    }
+    check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
+  }
+
+  /** Records of one partition; those that are sent again, or revised, keep their identity and their key. */
+  private static List<Version> records(Random random, int side, int times, boolean revised) {
+    List<Version> made = new ArrayList<>();
+    Map<Integer, Version> held = new HashMap<>();
+    for (int i = 0; i < 20; i++) {
+      boolean again = !held.isEmpty() && random.nextInt(4) == 0;
+      int number = again ? new ArrayList<>(held.keySet()).get(random.nextInt(held.size())) : i;
+      Version known = held.get(number);
+      if (again && !revised) {
+        made.add(known);
+        continue;
+      }
+      byte[] rev = revised ? new byte[] {1, (byte) (known == null ? 0 : i + 1)} : new byte[0];
+      long time = random.nextInt(times);
+      byte key = known == null ? (byte) random.nextInt(KEYS) : known.row()[0];
+      byte[] row = {key, (byte) random.nextInt(3), (byte) i};
+      int op = random.nextInt(5) == 0 ? Version.DELETE : Version.PUT;
+      Version version = new Version(op, time, 0, new byte[] {(byte) number, (byte) side}, rev, row);
+      if (known != null) {
+        made.add(new Version(Version.VOID, known.time(), 0, known.id(), rev, known.row()));
+      }
+      made.add(version);
+      held.put(number, version);
+    }
+    return made;
+  }
+
+  private static void step(
+      AsOfState.Rule rule, Map<String, Traces.Memory> pages, List<List<Version>> sides, int[] read, Random random,
+      List<AsOfState.Joined> sent) {
+    int side = random.nextInt(sides.size());
+    while (read[side] == sides.get(side).size()) {
+      side = (side + 1) % sides.size();
+    }
+    int offset = read[side]++;
+    Version version = sides.get(side).get(offset);
+    if (side == RIGHT) {
+      joined(rule, pages, version.row()[0], (asOf, tables) -> {
+        if (asOf.right(version, offset, sent::add)) {
+          tables.right(version, sent::add);
+        }
+      });
+      return;
+    }
+    SortedPages versions = new SortedPages(pages.computeIfAbsent("versions", n -> new Traces.Memory()));
+    byte[] table = {version.row()[0]};
+    List<Version> events = new ArrayList<>();
+    NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
+    new NeighbourState(changes, Slice.of(versions, table), new Frontier(() -> 0, Traces.SETTLE_MS)).version(version, part -> events.add(part.version()));
+    versions.flush();
+    for (Version event : events) {
+      joined(rule, pages, event.row()[1], (asOf, tables) -> {
+        if (NeighbourState.begins(event.id())) {
+          asOf.left(event, sent::add);
+        } else {
+          sent.add(new AsOfState.Joined(event.op(), event, event.rev(), null));
+        }
+        tables.left(table, event, sent::add);
+      });
+    }
+  }
+
+  private interface Use {
+    void of(AsOfState asOf, TableState tables);
+  }
+
+  private static void joined(AsOfState.Rule rule, Map<String, Traces.Memory> pages, byte key, Use use) {
+    Map<String, SortedPages> opened = new HashMap<>();
+    for (String name : List.of("lefts", "rights", "tables")) {
+      opened.put(name, new SortedPages(pages.computeIfAbsent(name, n -> new Traces.Memory())));
+    }
+    byte[] bytes = {key};
+    Slice rights = Slice.of(opened.get("rights"), bytes);
+    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+    use.of(
+        new AsOfState(rule, Slice.of(opened.get("lefts"), bytes), rights, frontier, frontier),
+        new TableState(rule, Slice.of(opened.get("tables"), bytes), rights, frontier));
+    opened.values().forEach(SortedPages::flush);
+  }
+
+  private static Version version(AsOfState.Joined joined) {
+    Version left = joined.left();
+    byte[] row = Traces.join(left.row(), joined.right() == null ? new byte[] {-1} : joined.right());
+    return new Version(joined.op(), left.time(), 0, left.id(), joined.rev(), row);
+  }
+
+  /** Returns what is known of a key at a time, as an index finds it: the newest version, null if that is a delete. */
+  private static Version at(List<Version> versions, byte key, long time) {
+    Version newest = null;
+    for (Version version : versions) {
+      boolean candidate = version.row()[0] == key && version.time() <= time;
+      if (candidate && (newest == null || Arrays.compareUnsigned(version.key(), newest.key()) > 0)) {
+        newest = version;
+      }
+    }
+    return newest == null || newest.op() == Version.DELETE ? null : newest;
+  }
+
+  private static String plain(AsOfState.Rule rule, List<Version> lefts, List<Version> rights, byte key, long time) {
+    Version left = at(lefts, key, time);
+    Version right = left == null ? null : at(rights, left.row()[1], time);
+    if (left == null || (right == null && rule.inner())) {
+      return "none";
+    }
+    return Arrays.toString(Traces.join(left.row(), right == null ? new byte[] {-1} : right.row()));
+  }
+
+  /** Returns of each identity what holds. */
+  private static List<Version> held(List<Version> sent) {
+    Map<String, Version> held = new HashMap<>();
+    for (Version version : sent) {
+      held.merge(Arrays.toString(version.id()), version, (old, candidate) -> candidate.replaces(old) ? candidate : old);
+    }
+    List<Version> result = new ArrayList<>(held.values());
+    result.removeIf(version -> version.op() == Version.VOID);
+    return result;
+  }
+}
