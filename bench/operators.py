@@ -1,0 +1,457 @@
+"""Operators: rows a second through one job, from its topics to its output topic, a backlog read from the beginning.
+
+    python bench/operators.py [--only NAME,...] [--rows 300000] [--keys 1000,...] [--jobs 1,...] [--mode MODE]
+
+Each figure is the best of some rounds, after one that warms the JVM up, and counts the rows of all inputs from the
+start of the query to the last record of its output; beside it stands the processor time of Spark's JVM, which says
+more on a machine that does something else too. `python` is the as-of join as a user would write it for Spark in
+Python, with the same input; it always runs in micro-batches, since nothing else can run it.
+"""
+
+import argparse
+import bisect
+import json
+import os
+import pickle
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from signal import SIGTERM
+from typing import Any
+from uuid import uuid4
+
+import pandas as pd
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from rich.table import Table
+
+from caraway.cli.output import out
+from caraway.config import load_settings
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.connectors import WebhookConnector
+from caraway.graph.operators import (
+    Aggregate,
+    AggregateFunction,
+    AggregateSpec,
+    Assign,
+    AssignedColumn,
+    Changelog,
+    Dedup,
+    Filter,
+    First,
+    Input,
+    Join,
+    JoinKind,
+    Operator,
+)
+from caraway.graph.schemas import datasets_read, schema_of
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.plan import JobPlan, TopicPlan, plan_graph
+from caraway.plan.model import JobMode
+from caraway.spark.codec import Codec
+from caraway.spark.java import jvm_process
+from caraway.spark.jobs import start_job
+from caraway.spark.session import SessionSettings, caraway_jar, open_session
+from caraway.stack import ports, process
+from caraway.stack.jars import ensure_jars
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics
+
+SECOND = 1_000_000
+DAY_US = 86_400 * SECOND
+# The output stands still for so long when a job is through.
+QUIET_SECONDS = 3.0
+PATIENCE_SECONDS = 900.0
+POLL_SECONDS = 0.01
+VERSIONS_PER_KEY = 2
+
+
+def source(name: str, keys: dict[str, DataType], values: dict[str, DataType]) -> DatasetSpec:
+    """Make a dataset of a webhook."""
+    fields = (
+        *(FieldSpec(name=column, dtype=dtype, key=True) for column, dtype in keys.items()),
+        *(FieldSpec(name=column, dtype=dtype) for column, dtype in values.items()),
+        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+    )
+    connector = WebhookConnector(name="hook", endpoint=name, retention_us=14 * DAY_US)
+    origin = SourceSpec(connector=connector, disorder_us=14 * DAY_US, cdc=Cdc.UPSERT if keys else Cdc.APPEND)
+    return DatasetSpec(name=name, version=1, history_us=0, fields=fields, index=None, sources=(origin,))
+
+
+SOURCES = {
+    spec.name: spec
+    for spec in (
+        source("Clicks", {}, {"user": INT, "price": FLOAT, "note": STRING}),
+        source("Users", {"user": INT}, {"town": STRING, "level": INT}),
+        source("Carts", {"cart": INT}, {"user": INT, "total": FLOAT}),
+    )
+}
+CLICKS, USERS, CARTS = (Input(dataset=name) for name in SOURCES)
+
+
+def _sum(of: str, days: float) -> AggregateSpec:
+    window = ContinuousWindow(length_us=int(days * DAY_US))
+    into = f"{of}_{days}"
+    return AggregateSpec(function=AggregateFunction.SUM, into=into, of=of, window=window, default=0.0, dtype=FLOAT)
+
+
+def _joined(left: Operator, *fields: str) -> Join:
+    return Join(
+        left=left,
+        right="Users",
+        how=JoinKind.LEFT,
+        left_on=("user",),
+        right_on=("user",),
+        within_low_us=None,
+        within_high_us=0,
+        fields=fields,
+    )
+
+
+def _aggregate() -> Operator:
+    dear = Filter(of=CLICKS, predicate=Binary(op=BinaryOp.GE, left=Ref(name="price"), right=_float(0.0)))
+    double = Binary(op=BinaryOp.MUL, left=Ref(name="price"), right=_float(2.0))
+    assigned = Assign(of=dear, columns=(AssignedColumn(name="double", dtype=FLOAT, expr=double),))
+    sums = tuple(_sum("double", days) for days in (1 / 24, 1.0, 7.0, 30.0))
+    return Aggregate(of=assigned, keys=("user",), aggregates=sums)
+
+
+def _float(value: float) -> Literal:
+    return Literal(value=value, dtype=FLOAT)
+
+
+def _int(value: int) -> Literal:
+    return Literal(value=value, dtype=INT)
+
+
+HOUR = HoppingWindow(length_us=3600 * SECOND, stride_us=3600 * SECOND)
+CASES: dict[str, Operator] = {
+    "aggregate": _aggregate(),
+    "join": _joined(CLICKS, "town"),
+    "two joins": _joined(
+        _joined(CLICKS, "town"),
+        "level",
+    ),
+    "join of tables": _joined(CARTS, "town"),
+    "dedup": Dedup(of=CLICKS, by=("user", "note"), window=HOUR),
+    "first": First(of=CLICKS, keys=("user",)),
+    "changelog": Changelog(of=USERS, column="gone", marks_inserts=False),
+    "aggregate of a table": Aggregate(of=USERS, keys=("town",), aggregates=(_sum("level", 1.0),)),
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """What all runs share."""
+
+    session: SparkSession
+    bootstrap_servers: str
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What a case gave."""
+
+    case: str
+    mode: str
+    rows: int
+    keys: int
+    jobs: int
+    seconds: float
+    cpu_seconds: float
+
+    @property
+    def cpu_us(self) -> float:
+        """Processor time of a row, in microseconds; that of Python's workers isn't in it."""
+        return self.cpu_seconds * SECOND / self.rows / self.jobs
+
+    @property
+    def rate(self) -> float:
+        """Rows a second, of all jobs together."""
+        return self.rows * self.jobs / self.seconds
+
+
+def main() -> int:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help=f"of {', '.join(CASES)}, python")
+    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--keys", default="1000", help="numbers of keys")
+    parser.add_argument("--jobs", default="1", help="numbers of jobs at the same time, over the same topics")
+    parser.add_argument("--mode", choices=[*JobMode, "both"], default="both")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--heap", default="1500m", help="of the JVM")
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else [*CASES, "python"]
+    modes = [*JobMode] if options.mode == "both" else [JobMode(options.mode)]
+    figures = []
+    with environment(options.heap) as bench:
+        for keys in map(int, options.keys.split(",")):
+            inputs = fill(bench, options.rows, keys)
+            for name in names:
+                for jobs in map(int, options.jobs.split(",")):
+                    for mode in modes if name != "python" else [JobMode.MICRO_BATCH]:
+                        times = [measure(bench, name, mode, inputs, jobs) for _ in range(options.rounds + 1)]
+                        rows = sum(inputs[dataset].rows for dataset in _read(name))
+                        figures.append(Figure(name, mode, rows, keys, jobs, *min(times[1:])))
+                        print(name, mode, keys, jobs, times, f"{figures[-1].rate:,.0f}", flush=True)
+    show(figures)
+    report = {
+        "bench": "operators",
+        "figures": [
+            {**vars(figure), "rows_per_second": round(figure.rate), "cpu_us": figure.cpu_us} for figure in figures
+        ],
+        "cpus": os.cpu_count(),
+        "python": platform.python_version(),
+    }
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+@contextmanager
+def environment(heap: str) -> Iterator[Bench]:
+    """Start a broker and a session in a folder that is removed afterwards."""
+    jars = ensure_jars(load_settings())
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="caraway-bench-")))
+        port = ports.choose()
+        kafka = EmbeddedKafka(
+            folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, heap_mb=512
+        )
+        kafka.prepare()
+        broker = process.start(kafka.launch(), folder / "kafka.log", SIGTERM)
+        stack.callback(process.stop, broker, SIGTERM, 20)
+        deadline = time.monotonic() + kafka.start_seconds
+        while (reason := kafka.check(broker.pid)) is not None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the broker did not start: {reason}")
+            time.sleep(POLL_SECONDS)
+        settings = SessionSettings(
+            master="local[256]", driver_memory=heap, jars=[*jars.connector, caraway_jar()], scratch=folder / "spark"
+        )
+        session = open_session(settings)
+        stack.callback(session.stop)
+        yield Bench(session, kafka.bootstrap_servers, folder)
+
+
+@dataclass(frozen=True)
+class Filled:
+    """A topic with rows."""
+
+    topic: TopicPlan
+    rows: int
+
+
+def fill(bench: Bench, rows: int, keys: int) -> dict[str, Filled]:
+    """Write the inputs: tables with two versions of each key, and events after them."""
+    plan = plan_graph(Graph(datasets=tuple(SOURCES.values())))
+    topics = {topic.dataset: replace(topic, name=f"{topic.name}.{keys}.{uuid4().hex[:6]}") for topic in plan.topics}
+    ensure_topics(bench.bootstrap_servers, [*(topic.name for topic in topics.values()), DEAD_LETTERS], 1)
+    versions = keys * VERSIONS_PER_KEY
+    step = 30 * DAY_US // rows
+    made: dict[str, tuple[int, Callable[[int], tuple[list[Any], list[Any], int]]]] = {
+        # Neighbours in the log are of different keys.
+        "Clicks": (rows, lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], versions + i * step)),
+        "Users": (versions, lambda i: ([i % keys], [i % keys, f"town {i % 50}", i % 7], i)),
+        "Carts": (rows, lambda i: ([i % (rows // 2)], [i % (rows // 2), i * 7919 % keys, i / 8], versions + i * step)),
+    }
+    for name, (count, row) in made.items():
+        _write(bench.bootstrap_servers, topics[name], count, row)
+    return {name: Filled(topics[name], count) for name, (count, _) in made.items()}
+
+
+def _write(servers: str, topic: TopicPlan, count: int, row: Callable[[int], tuple[list[Any], list[Any], int]]) -> None:
+    codec = RecordCodec(topic.schema)
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    for number in range(count):
+        key, values, time_us = row(number)
+        value = codec.encode_value(op=1, time_us=time_us, ingested_us=0, row=values, record_id=None, rev=None)
+        while True:
+            try:
+                producer.produce(topic.name, value, codec.encode_key(key))
+                break
+            except BufferError:
+                producer.poll(0.1)
+        if number % 10_000 == 0:
+            producer.poll(0)
+    if producer.flush(60):
+        raise TimeoutError(f"{topic.name}: the broker doesn't take the rows")
+
+
+def _read(name: str) -> Sequence[str]:
+    return ("Clicks", "Users") if name == "python" else datasets_read(CASES[name])
+
+
+def measure(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], jobs: int) -> tuple[float, float]:
+    """Run jobs from the beginning of their topics to the end; return seconds, and those of the JVM's processor."""
+    outputs = [f"out-{uuid4().hex[:12]}" for _ in range(jobs)]
+    ensure_topics(bench.bootstrap_servers, outputs, 1)
+    # Each event and each version gives a record at least.
+    least = max(inputs[dataset].rows for dataset in _read(name))
+    jvm = jvm_process(bench.session).pid
+    started, cpu_before = time.monotonic(), _cpu_seconds(jvm)
+    queries = [_start(bench, name, mode, inputs, output) for output in outputs]
+    try:
+        ended = max(_last_record(bench.bootstrap_servers, outputs, least, queries))
+        cpu_seconds = _cpu_seconds(jvm) - cpu_before
+    finally:
+        for query in queries:
+            query.stop()
+    return ended - started, cpu_seconds
+
+
+def _cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has taken (proc(5): fields 14 and 15)."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _start(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> StreamingQuery:
+    checkpoint = bench.folder / "checkpoints" / output
+    if name == "python":
+        return start_in_python(bench, inputs, output, checkpoint)
+    return start_job(
+        bench.session,
+        plan(name, mode, inputs, output),
+        bootstrap_servers=bench.bootstrap_servers,
+        checkpoint=checkpoint,
+        checkpoint_interval_seconds=60,
+    )
+
+
+def plan(name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> JobPlan:
+    """Plan the job of a case between topics that are there."""
+    operator = CASES[name]
+    schema = schema_of(operator, SOURCES)
+    fields = tuple(
+        FieldSpec(name=column, dtype=dtype, key=column in schema.keys, timestamp=column == schema.timestamp)
+        for column, dtype in schema.columns.items()
+    )
+    pipeline = PipelineSpec(name="made", inputs=datasets_read(operator), operator=operator)
+    made = DatasetSpec(name="Made", version=1, history_us=0, fields=fields, index=None, pipelines=(pipeline,))
+    (job,) = plan_graph(Graph(datasets=(*SOURCES.values(), made))).jobs
+    topics = tuple(inputs[topic.dataset].topic for topic in job.inputs)
+    return replace(job, job_id=output, mode=mode, inputs=topics, output=replace(job.output, name=output))
+
+
+def _last_record(servers: str, topics: Sequence[str], least: int, queries: Sequence[StreamingQuery]) -> list[float]:
+    """Wait until topics have their rows and stand still; return when the last record came, of each."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
+    counts = [0] * len(topics)
+    begun = time.monotonic()
+    grown = [begun] * len(topics)
+    while min(counts) < least or time.monotonic() - max(grown) < QUIET_SECONDS:
+        for number, topic in enumerate(topics):
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+            if end != counts[number]:
+                counts[number], grown[number] = end, time.monotonic()
+        for query in queries:
+            if (error := query.exception()) is not None:
+                raise error
+        if time.monotonic() - begun > PATIENCE_SECONDS:
+            raise TimeoutError(f"{min(counts):,} of {least:,} records after {PATIENCE_SECONDS:.0f} s")
+        time.sleep(POLL_SECONDS)
+    consumer.close()
+    return grown
+
+
+class AsOfJoinInPython(StatefulProcessor):
+    """The as-of join, as it is written for Spark in Python: both sides of a key in one state, in order of time."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._state = handle.getValueState("sides", "value binary")
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802 (Spark's name, and one of the types it gives)
+        self,
+        key: Any,  # noqa: ANN401 (Spark's signature)
+        rows: Iterator[pd.DataFrame],
+        timerValues: Any,  # noqa: ANN401, ARG002, N803 (Spark's signature)
+    ) -> Iterator[pd.DataFrame]:
+        """Take rows of both sides: a left one is joined, a right one corrects the left ones that see it."""
+        held = self._state.get() if self._state.exists() else None
+        lefts, rights = pickle.loads(held[0]) if held else ([], [])  # noqa: S301 (our own)
+        made = []
+        for frame in rows:
+            for side, time_us, price, town in frame[["side", "time", "price", "town"]].itertuples(index=False):
+                if side == 0:
+                    bisect.insort(lefts, (time_us, price))
+                    at = bisect.bisect_right(rights, time_us, key=lambda right: right[0])
+                    made.append((key[0], time_us, price, rights[at - 1][1] if at else None))
+                else:
+                    bisect.insort(rights, (time_us, town))
+                    begin = bisect.bisect_left(lefts, time_us, key=lambda left: left[0])
+                    made += [(key[0], of, paid, town) for of, paid in lefts[begin:]]
+        self._state.update((pickle.dumps((lefts, rights)),))
+        yield pd.DataFrame(made, columns=["user", "time", "price", "town"])
+
+    def close(self) -> None:
+        """Close."""
+
+
+def start_in_python(bench: Bench, inputs: dict[str, Filled], output: str, checkpoint: Path) -> StreamingQuery:
+    """Start the as-of join in Python, between the same topics."""
+    codec = Codec(bench.session)
+    clicks, users = inputs["Clicks"].topic, inputs["Users"].topic
+    kafka = (
+        bench.session.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", bench.bootstrap_servers)
+        .option("subscribe", f"{clicks.name},{users.name}")
+        .option("startingOffsets", "earliest")
+        .load()
+    )
+    left = F.col("topic") == clicks.name
+    parts = kafka.select(
+        left.alias("left"),
+        F.when(left, codec.record(clicks.schema)).alias("l"),
+        F.when(~left, codec.record(users.schema)).alias("r"),
+    )
+    rows = parts.select(
+        F.when(F.col("left"), 0).otherwise(1).alias("side"),
+        F.coalesce("l.row.user", "r.row.user").alias("user"),
+        F.coalesce("l.time", "r.time").alias("time"),
+        F.col("l.row.price").alias("price"),
+        F.col("r.row.town").alias("town"),
+    )
+    joined = rows.groupBy("user").transformWithStateInPandas(
+        AsOfJoinInPython(), "user long, time long, price double, town string", "Update", "None"
+    )
+    record = F.to_json(F.struct("user", "time", "price", "town"))
+    return (
+        joined.select(F.lit(output).alias("topic"), record.cast("binary").alias("value"))
+        .writeStream.format("kafka")
+        .option("kafka.bootstrap.servers", bench.bootstrap_servers)
+        .option("checkpointLocation", str(checkpoint))
+        .outputMode("update")
+        .start()
+    )
+
+
+def show(figures: Sequence[Figure]) -> None:
+    """Print a table."""
+    table = Table(title="From topic to topic")
+    for heading in ("operator", "mode", "keys", "jobs", "rows", "seconds", "rows/s", "us of processor"):
+        table.add_column(heading, justify="left" if heading in ("operator", "mode") else "right")
+    for f in figures:
+        sizes = f"{f.keys:,}", str(f.jobs), f"{f.rows:,}"
+        table.add_row(f.case, f.mode, *sizes, f"{f.seconds:.1f}", f"{f.rate:,.0f}", f"{f.cpu_us:.1f}")
+    out.print(table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
