@@ -10,7 +10,7 @@ from types import FrameType
 
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
-from caraway.engine.fencing import Fence, Lease, claimed_checkpoints
+from caraway.engine.fencing import Fence, Lease, claimed_checkpoints, current_checkpoints
 from caraway.engine.heartbeat import Heartbeat
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
@@ -74,8 +74,13 @@ class Engine:
         checkpoints = self._settings.data_dir / "checkpoints"
         if self._fence is None:
             driver.require_lock()
-        elif (token := self._fence.claim(self._stopping, alone=driver.has_lock())) is not None:
-            checkpoints = claimed_checkpoints(checkpoints, token)
+        else:
+            alone = driver.has_lock()
+            token = self._fence.claim(self._stopping, alone=alone)
+            if alone or token is None:
+                checkpoints = current_checkpoints(checkpoints)
+            else:
+                checkpoints = claimed_checkpoints(checkpoints, token)
         ends = TopicEnds(self._bootstrap_servers)
         observer = Observer(ends.ends, lambda: live_rows(driver.session))
         observer.start()

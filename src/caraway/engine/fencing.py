@@ -1,7 +1,7 @@
 """Of engines that all believe they run the jobs, one does: it has the newest token.
 
 What an older one goes on to write to topics does no harm, since records are upserts by id and revision. Its checkpoints
-would: so each token has a folder of them, which begins as a copy of the last one's, and which nobody else knows.
+would: so an engine that can't be sure to be alone has a folder of its token, which begins as a copy of the last one's.
 """
 
 import logging
@@ -104,6 +104,11 @@ class Fence:
                 log.error("another engine has claimed the jobs: this one, with token %d, stops", self._token)
                 self._on_loss()
                 return
+
+
+def current_checkpoints(root: Path) -> Path:
+    """Return the folder in which the last engine worked, for one that is known to be alone."""
+    return max(_folders(root), key=_token_of, default=root)
 
 
 def claimed_checkpoints(root: Path, token: int) -> Path:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.engine import fencing
-from caraway.engine.fencing import Fence, claimed_checkpoints
+from caraway.engine.fencing import Fence, claimed_checkpoints, current_checkpoints
 from caraway.errors import UnavailableError
 
 
@@ -118,6 +118,14 @@ def test_a_token_has_the_last_ones_checkpoints_and_writes_to_its_own(tmp_path: P
     assert claimed_checkpoints(tmp_path, 3) == tmp_path / "token-3"
     assert len(_files(tmp_path / "token-3" / "job")) == 6
     assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
+
+
+def test_an_engine_that_is_alone_goes_on_in_the_newest_folder(tmp_path: Path) -> None:
+    assert current_checkpoints(tmp_path) == tmp_path
+    for token in (9, 10):
+        (tmp_path / f"token-{token}").mkdir()
+    (tmp_path / "token-11.new").mkdir()
+    assert current_checkpoints(tmp_path) == tmp_path / "token-10"
 
 
 def test_paths_in_metadata_follow_the_copy(tmp_path: Path) -> None:
