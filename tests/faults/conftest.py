@@ -23,7 +23,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
-            item.add_marker(pytest.mark.timeout(400))
+            item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
@@ -51,7 +51,7 @@ class Traffic:
         orders, prices = (sent[: parts * len(sent) // PARTS] for sent in (self.orders, self.prices))
         for job in self.jobs:
             expected = model.expected_of(job, orders, prices)
-            assert self.broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
+            assert self.broker.receive(job.output, expected, limit=240) == expected, f"{job.job_id}\n{rig.log()}"
 
 
 @pytest.fixture
