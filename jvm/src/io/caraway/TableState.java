@@ -70,9 +70,9 @@ final class TableState {
     boolean stands = right.op() != Version.VOID && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
-    byte[] row = left == null ? new byte[0] : left.row();
-    long ingested = left == null ? 0 : left.ingested();
-    Version piece = new Version(op, right.time(), ingested, identity(table, right), rev.toByteArray(), row);
+    // A void has a row too, which tells operators further on of which key it is.
+    Version of = left != null ? left : Version.decode(events.lower(Version.at(right.time() + 1)));
+    Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     out.accept(new AsOfState.Joined(op, piece, piece.rev(), stands && matched ? right.row() : null));
   }
 

@@ -1,0 +1,54 @@
+"""The state of a job stays within bounds while time goes on and keys come that never come again."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from caraway.graph.operators import Dedup, Input
+from caraway.plan.model import JobMode
+from caraway.spark.jobs import start_job
+from caraway.topics import DEAD_LETTERS, ensure_topics
+from tests.integration.spark import pipelines as model
+from tests.integration.spark.broker import Broker, Sent
+from tests.integration.spark.pipelines import Case
+
+SECOND = 1_000_000
+LOTS, ROWS = 5, 40_000
+# The first page of each bucket isn't rid of anything until it is full; and as many again for pages that were split.
+MOST_PAGES = 2 * 8_192
+PAGE_BYTES = 1_024
+NOTE = 200 * "-"
+# All rows would need far more.
+assert LOTS * ROWS * len(NOTE) / PAGE_BYTES > 2 * MOST_PAGES
+
+
+@pytest.mark.slow
+def test_keys_that_never_come_again_are_forgotten(
+    broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("caraway.spark.inputs.SETTLE_MS", 1)
+    _, planned = model.plan(Case("Once", Dedup(of=Input(dataset="Clicks"), by=("user",))), "state")
+    job = replace(planned, mode=JobMode.MICRO_BATCH, horizon_us=SECOND)
+    (topic,) = job.inputs
+    ensure_topics(broker.bootstrap_servers, [topic.name, job.output.name, DEAD_LETTERS], 1)
+    query = start_job(
+        spark,
+        job,
+        bootstrap_servers=broker.bootstrap_servers,
+        checkpoint=tmp_path / "checkpoint",
+        checkpoint_interval_seconds=5,
+    )
+    pages = []
+    for lot in range(LOTS):
+        numbers = range(lot * ROWS, (lot + 1) * ROWS)
+        # A millisecond apart: a second holds a thousand of them.
+        rows = (Sent(row=[n, 0, None, NOTE, [], []], time_us=n * SECOND // 1_000) for n in numbers)
+        broker.send(topic, rows)
+        query.processAllAvailable()
+        progress = query.lastProgress
+        assert progress is not None
+        pages.append(progress.stateOperators[0].numRowsTotal)
+    query.stop()
+    assert max(pages) <= MOST_PAGES, pages
