@@ -1,14 +1,15 @@
 """`caraway commit` and `caraway preview`."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing, redirect_stdout
 from dataclasses import KW_ONLY, dataclass
+from io import StringIO
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from caraway.cli.definitions import find_definitions
-from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.output import DataOption, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, server_url, show_json
 from caraway.client import Client
 
@@ -82,7 +83,13 @@ def preview(
 def _send(wanted: _Wanted, target: _Target, *, as_json: bool) -> None:
     with plain_errors():
         found = find_definitions(wanted.module)
-        with closing(Client(server_url(target.url, target.data), target.token, target.branch)) as client:
+        with ExitStack() as stack:
+            client = stack.enter_context(
+                closing(Client(server_url(target.url, target.data), target.token, target.branch))
+            )
+            if as_json:
+                # The client prints the summary for people.
+                stack.enter_context(redirect_stdout(StringIO()))
             answer = client.commit(
                 wanted.message,
                 found.datasets,
@@ -94,5 +101,3 @@ def _send(wanted: _Wanted, target: _Target, *, as_json: bool) -> None:
             ).json()
         if as_json:
             show_json(answer)
-        else:
-            out.print("".join(answer["summary"]), end="", markup=False, soft_wrap=True)

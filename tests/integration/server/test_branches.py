@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -150,3 +151,37 @@ def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_is_level(own: Serv
     eventually(serves_its_head, own.said)
     states = {asset["state"] for asset in own.http.get("/ledger").json()["assets"] if asset["branches"]}
     assert states == {"ready"}
+
+
+DEFINITIONS = """
+from datetime import datetime
+
+from caraway.connectors import Webhook, source
+from caraway.datasets import dataset, field
+from caraway.lib import meta
+
+hook = Webhook(name="hook")
+
+
+@meta(owner="me@example.com")
+@source(hook.endpoint("rows"), disorder="1h", cdc="upsert")
+@dataset(index=True)
+class CommittedByCommand:
+    key: int = field(key=True)
+    at: datetime
+"""
+
+
+def test_a_module_is_previewed_and_committed_by_commands(own: ServerProcess, tmp_path: Path) -> None:
+    module = tmp_path / "committed_by_command.py"
+    module.write_text(DEFINITIONS)
+    code, printed = run(own, "preview", str(module))
+    assert code == 0
+    assert "datasets new: CommittedByCommand" in printed
+    assert own.http.get("/status").json()["datasets"] == []
+    code, printed = run(own, "commit", str(module), "-m", "by command", "--json")
+    assert (code, own.http.get("/status").json()["datasets"]) == (0, ["CommittedByCommand"])
+    (record,) = own.http.get("/branch/log").json()["commits"]
+    assert (record["id"], record["message"]) == (json.loads(printed)["commit_id"], "by command")
+    assert run(own, "commit", str(module), "-m", "x", "--branch", "nowhere")[0] == 1
+    assert run(own, "commit", "no_such_module", "-m", "x")[0] == 1
