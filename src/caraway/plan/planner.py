@@ -16,13 +16,14 @@ from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
 from caraway.graph.fingerprints import dataset_fingerprint
-from caraway.graph.operators import Aggregate, Changelog, Dedup, First, Join, Operator
+from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
 from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
-from caraway.graph.trees import datasets_read, parents
+from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
+from caraway.plan.limits import require_streamable, revises
 from caraway.plan.lowering import lowered
 from caraway.plan.model import (
     Column,
@@ -158,11 +159,12 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
     else:
+        require_streamable(spec, pipeline, specs, {name for name, given in planned.items() if given.read.revised})
         inputs = [planned[name] for name in datasets_read(pipeline.operator)]
         content = _digest(dataset_fingerprint(spec), *(given.content for given in inputs))
         kind, schema = _output(spec, pipeline.operator, specs)
         disorder = max(given.read.disorder_us for given in inputs)
-        revised = _revises(pipeline.operator, specs) or any(given.read.revised for given in inputs)
+        revised = revises(pipeline.operator, specs) or any(given.read.revised for given in inputs)
         horizon = max(given.horizon_us + given.reach_us for given in inputs)
     topic = TopicPlan(
         dataset=spec.name,
@@ -221,17 +223,6 @@ def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSp
 
 def _type_in(schema: Schema, name: str) -> DataType:
     return schema.keys[name] if name in schema.keys else schema.values[name]
-
-
-def _revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
-    """Tell whether the output of `operator` can take back what it has sent (docs/records.md)."""
-    match operator:
-        case Join() | Changelog() | Dedup() | First():
-            return True
-        case Aggregate():
-            return bool(schema_of(operator.of, specs).keys) or _revises(operator.of, specs)
-        case _:
-            return any(_revises(parent, specs) for parent in parents(operator))
 
 
 def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned]) -> JobPlan:

@@ -2,6 +2,9 @@ package io.caraway;
 
 import java.io.ByteArrayOutputStream;
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
 import java.util.function.Consumer;
 
 /**
@@ -44,36 +47,80 @@ final class TableState {
     }
   }
 
-  /** Takes a version of the right side, which {@link AsOfState} has put in its place: each key of the left side changes there. */
+  /** Takes a version of the right side, which {@link AsOfState} has put in its place: each key of the left side may change there. */
   void right(Version row, Consumer<AsOfState.Joined> out) {
-    for (byte[] table : tables.furtherKeys()) {
-      send(table, tables.of(table), row, out);
+    List<Version> touched = new ArrayList<>(standing(rights.range(Version.at(row.time()), row.key())));
+    touched.add(row);
+    // What comes next may begin a version only because of this one, or not any more.
+    Version next = Version.after(rights, Version.at(row.time() + 1));
+    if (next != null) {
+      touched.addAll(standing(rights.range(Version.at(next.time()), Version.at(next.time() + 1))));
     }
+    for (byte[] table : tables.furtherKeys()) {
+      Slice events = tables.of(table);
+      touched.forEach(right -> send(table, events, right, out));
+    }
+  }
+
+  private static List<Version> standing(List<SortedPages.Entry> entries) {
+    return entries.stream().map(Version::decode).filter(version -> version.op() != Version.VOID).toList();
   }
 
   /**
    * Sends what holds of a key from the time of a right version on.
    *
-   * <p>The revision is that of the right version and the rank of what is known of the key up to there. Rows of one key replace each other
-   * in one place, so that none is left of one that has ended since.
+   * <p>The revision is that of the right version, when its place among the others was settled, and the rank of what is known of the key up
+   * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
    */
   private void send(byte[] table, Slice events, Version right, Consumer<AsOfState.Joined> out) {
-    ByteArrayOutputStream rev = new ByteArrayOutputStream();
-    Stretch.write(rev, right.rev(), 0);
-    rev.write(right.op() == Version.VOID ? 0 : 1);
+    boolean isVoid = right.op() == Version.VOID;
     Stretch stretch = Stretch.of(events, Version.at(right.time() + 1), false);
     Version left = stretch.neighbour();
     if (left == null && stretch.rank().length == Stretch.NOTHING.length) {
       return;
     }
-    rev.writeBytes(right.op() == Version.VOID ? Stretch.NOTHING : stretch.rank());
-    boolean stands = right.op() != Version.VOID && left != null && left.op() == Version.PUT && left.time() < right.time();
+    Turn turn = isVoid ? new Turn(false, 0) : turn(right);
+    ByteArrayOutputStream rev = new ByteArrayOutputStream();
+    Stretch.write(rev, right.rev(), 0);
+    rev.write(isVoid ? 0 : 1);
+    rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(turn.settled).array());
+    rev.writeBytes(isVoid ? Stretch.NOTHING : stretch.rank());
+    boolean stands = turn.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
     // A void has a row too, which tells operators further on of which key it is.
     Version of = left != null ? left : Version.decode(events.lower(Version.at(right.time() + 1)));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     out.accept(new AsOfState.Joined(op, piece, piece.rev(), stands && matched ? right.row() : null));
+  }
+
+  /**
+   * Whether something begins with a right version, and the arrival of the last right record that has a say in that.
+   *
+   * <p>Nothing begins with one that another replaces at its own time, nor with a delete where there was no row.
+   */
+  private record Turn(boolean begins, long settled) {}
+
+  private Turn turn(Version right) {
+    long settled = 0;
+    boolean replaced = false;
+    for (SortedPages.Entry entry : rights.range(right.key(), Version.at(right.time() + 1))) {
+      Version later = Version.decode(entry);
+      if (Arrays.compareUnsigned(later.key(), right.key()) > 0) {
+        settled = Math.max(settled, later.ingested());
+        replaced |= later.op() != Version.VOID;
+      }
+    }
+    Version before = Version.decode(rights.lower(Version.at(right.time())));
+    while (before != null) {
+      settled = Math.max(settled, before.ingested());
+      if (before.op() != Version.VOID) {
+        break;
+      }
+      before = Version.decode(rights.lower(before.key()));
+    }
+    boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);
+    return new Turn(changes && !replaced, settled);
   }
 
   private static byte[] identity(byte[] table, Version right) {
