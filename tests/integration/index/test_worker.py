@@ -141,7 +141,9 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
         with caplog.at_level(logging.ERROR), following(kafka, tmp_path / "index") as (worker, reader):
             worker.set_plans(on(topic))
             # At first they stand at the 500 of the topic that was.
-            wait_for(lambda: all(sum(s.offsets.values()) == 100 for s in worker.positions()), "the new records")
+            wait_for(
+                lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100] * len(PLANS), "the new records"
+            )
             flow.check(reader)
     assert "indexing it anew" in caplog.text
 
