@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ class Traffic:
 def traffic(broker: Broker, request: pytest.FixtureRequest) -> Traffic:
     """A table that is joined, a stateless job, and contributions of the table."""
     # Topics of its own for each test.
-    shop = Shop(f"-{request.node.name.removeprefix('test_')[:40]}")
+    shop = Shop("-" + re.sub(r"\W+", "-", request.node.name.removeprefix("test_")))
     orders, prices = model.traffic(seed=7, count=600)
     jobs = [shop.doubled(), shop.priced(JoinKind.LEFT), shop.stock()]
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))

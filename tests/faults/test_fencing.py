@@ -45,7 +45,8 @@ class FencedRig(Rig):
             process.suspend()
 
     def resume(self) -> None:
-        for process in self.tree():
+        # The engine last: it may end the others as soon as it looks around.
+        for process in reversed(self.tree()):
             process.resume()
 
 

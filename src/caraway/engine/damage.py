@@ -19,6 +19,7 @@ _SIGNS = re.compile(
     r"Incomplete log file|Failed to read log file|MALFORMED_LOG_FILE|Invalid OffsetMap format"
     r"|ChecksumException|CHECKSUM_VERIFICATION_FAILED|UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|MISSING_METADATA_FILE"
     r"|CANNOT_LOAD_STATE_STORE|EOFException|ZipException|Corruption:"
+    r"|Unexpected end-of-input"
     r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
 # What may show in the same places and goes away by itself.

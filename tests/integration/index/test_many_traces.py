@@ -8,4 +8,4 @@ from tests.unit.index.test_index import MACHINES, IndexMachine, check
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", MACHINES)
 def test_the_index_answers_as_a_dictionary_does(machine: type[IndexMachine]) -> None:
-    check(machine, 100)
+    check(machine, 50)

@@ -180,6 +180,7 @@ def test_functions_travel_with_their_text_and_helpers() -> None:
     assert cloudpickle.loads(assign.of.function.pickled)(frame).tolist() == [False, True]
 
 
+@pytest.mark.slow
 def test_a_function_runs_where_its_module_is_not(tmp_path: Path) -> None:
     node = Orders.filter(functools.partial(above, limit=2.0))
     operator = node.node_operator

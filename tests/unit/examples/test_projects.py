@@ -47,6 +47,7 @@ def test_questions_have_the_expected_answers(project: Project, client: MockClien
     assert not _wrong(project, client)
 
 
+@pytest.mark.slow
 def test_rows_may_come_one_by_one_and_last_first(project: Project, client: MockClient) -> None:
     project.commit(client)
     for webhook, endpoint, row in project.rows_last_first():

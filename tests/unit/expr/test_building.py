@@ -60,6 +60,7 @@ def test_names(module: str, names: str) -> None:
     assert [name for name in names.split() if not hasattr(importlib.import_module(module), name)] == []
 
 
+@pytest.mark.slow
 def test_expressions_are_light() -> None:
     # Less the package's own __init__, which brings the client.
     program = """

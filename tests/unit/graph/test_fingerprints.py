@@ -247,6 +247,7 @@ def test_the_version_counts(spec: DatasetSpec, version: int) -> None:
     assert dataset_fingerprint(replace(spec, version=version)) != dataset_fingerprint(spec)
 
 
+@pytest.mark.slow
 def test_the_fingerprint_is_the_same_in_every_process() -> None:
     program = (
         "import sys; from caraway.graph.fingerprints import dataset_fingerprint as f;"

@@ -67,6 +67,7 @@ def compiled(text: str) -> Any:
     return names["inner"]
 
 
+@pytest.mark.slow
 def test_a_function_without_a_text_is_told_by_what_it_does() -> None:
     here = compiled(PROGRAM)
     assert source_text(here) == ""

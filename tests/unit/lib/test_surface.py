@@ -53,6 +53,7 @@ def test_former_places_give_the_same_things() -> None:
     assert caraway.client.V1_API == "/api/v1"
 
 
+@pytest.mark.slow
 def test_importing_caraway_stays_light() -> None:
     heavy = "polars httpx pyspark sqlalchemy rocksdict confluent_kafka jsonschema"
     program = f"import caraway, sys; print(sorted(set('{heavy}'.split()) & sys.modules.keys()))"
