@@ -42,6 +42,10 @@ test *options:
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
+# Damage, full disks, engines that come back, functions that do their worst (docs/faults.md); some ten minutes.
+faults *options:
+    {{python}} -m pytest tests/faults {{options}}
+
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes (docs/parity.md).
 soak minutes="10":
     {{python}} -m tests.parity.soak {{minutes}}
