@@ -48,7 +48,8 @@ final class AsOfState {
       out.accept(new Joined(Version.VOID, row, row.revision(0), sent ? match : null));
     } else {
       boolean absent = rule.inner && match == null;
-      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(settledAt(row.time(), end)), match));
+      long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
+      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(settledAt(rights, end, oldest)), match));
     }
     leftFrontier.advance(row.time());
     if (trim) {
@@ -126,11 +127,14 @@ final class AsOfState {
    *
    * <p>It depends on the row and on what has arrived of the right side, not on when the row came: in a run after a crash, which mixes both
    * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is void since.
+   *
+   * @param end above the place of the match
+   * @param oldest the least time that a match may have
    */
-  private long settledAt(long time, byte[] end) {
+  static long settledAt(Slice rights, byte[] end, long oldest) {
     long settled = 0;
     Version found = Version.decode(rights.lower(end));
-    while (found != null && (rule.low < 0 || found.time() >= time - rule.low)) {
+    while (found != null && found.time() >= oldest) {
       settled = Math.max(settled, found.ingested());
       if (found.op() != Version.VOID) {
         break;

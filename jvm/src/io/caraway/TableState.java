@@ -38,7 +38,8 @@ final class TableState {
     boolean trim = events.put(event.key(), event.encode());
     Version next = Version.after(events, event.key());
     for (SortedPages.Entry entry : rights.range(Version.at(event.time()), next == null ? null : Version.at(next.time()))) {
-      send(table, events, Version.decode(entry), out);
+      Version right = Version.decode(entry);
+      send(table, events, right, turn(right), out);
     }
     leftFrontier.advance(event.time());
     long bound = AsOfState.rightBound(rule, leftFrontier);
@@ -56,9 +57,13 @@ final class TableState {
     if (next != null) {
       touched.addAll(standing(rights.range(Version.at(next.time()), Version.at(next.time() + 1))));
     }
+    // What begins with a right version is the same for all left keys, of which there may be many.
+    List<Turn> turns = touched.stream().map(this::turn).toList();
     for (byte[] table : tables.furtherKeys()) {
       Slice events = tables.of(table);
-      touched.forEach(right -> send(table, events, right, out));
+      for (int i = 0; i < turns.size(); i++) {
+        send(table, events, touched.get(i), turns.get(i), out);
+      }
     }
   }
 
@@ -72,14 +77,13 @@ final class TableState {
    * <p>The revision is that of the right version, when its place among the others was settled, and the rank of what is known of the key up
    * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
    */
-  private void send(byte[] table, Slice events, Version right, Consumer<AsOfState.Joined> out) {
+  private void send(byte[] table, Slice events, Version right, Turn turn, Consumer<AsOfState.Joined> out) {
     boolean isVoid = right.op() == Version.VOID;
     Stretch stretch = Stretch.of(events, Version.at(right.time() + 1), false);
     Version left = stretch.neighbour();
     if (left == null && stretch.rank().length == Stretch.NOTHING.length) {
       return;
     }
-    Turn turn = isVoid ? new Turn(false, 0) : turn(right);
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
     Stretch.write(rev, right.rev(), 0);
     rev.write(isVoid ? 0 : 1);
@@ -102,7 +106,12 @@ final class TableState {
   private record Turn(boolean begins, long settled) {}
 
   private Turn turn(Version right) {
-    long settled = 0;
+    if (right.op() == Version.VOID) {
+      return new Turn(false, 0);
+    }
+    byte[] time = Version.at(right.time());
+    Version before = Version.before(rights, time);
+    long settled = AsOfState.settledAt(rights, time, Long.MIN_VALUE);
     boolean replaced = false;
     for (SortedPages.Entry entry : rights.range(right.key(), Version.at(right.time() + 1))) {
       Version later = Version.decode(entry);
@@ -110,14 +119,6 @@ final class TableState {
         settled = Math.max(settled, later.ingested());
         replaced |= later.op() != Version.VOID;
       }
-    }
-    Version before = Version.decode(rights.lower(Version.at(right.time())));
-    while (before != null) {
-      settled = Math.max(settled, before.ingested());
-      if (before.op() != Version.VOID) {
-        break;
-      }
-      before = Version.decode(rights.lower(before.key()));
     }
     boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);
     return new Turn(changes && !replaced, settled);
