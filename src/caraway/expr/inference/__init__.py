@@ -5,10 +5,12 @@ from caraway.expr.inference.checks import infer, infer_nullable, operand_type, o
 from caraway.expr.inference.containers import element_type
 from caraway.expr.inference.instants import is_timezone
 from caraway.expr.inference.scopes import LambdaSchema, Schema, within
+from caraway.expr.inference.typed import TypedScope
 
 __all__ = [
     "LambdaSchema",
     "Schema",
+    "TypedScope",
     "element_type",
     "infer",
     "infer_nullable",

@@ -4,14 +4,13 @@ Each node has a handler, in the module of its namespace; it gives a polars expre
 value a row. Constants give one value, which polars repeats beside columns.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import singledispatch
 
 import polars as pl
 
 from caraway.dtypes.types import DataType, StructType, base_type, is_optional
-from caraway.expr.inference import infer_nullable, operand_type, within
+from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.polars.values import polars_type
 
@@ -20,33 +19,14 @@ ELEMENT = "__caraway element"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(TypedScope):
     """What an expression may refer to: columns by type, in a lambda the element, and the time of the query."""
 
-    schema: Mapping[str, DataType]
     now: pl.Expr | None
-    # By identity of the node, which the expression keeps alive; a deep expression would be typed over and over.
-    types: dict[int, DataType | None] = field(default_factory=dict)
-
-    def type_of(self, node: Node) -> DataType | None:
-        """Return the type of a node; None for the null literal."""
-        key = id(node)
-        if key not in self.types:
-            self.types[key] = infer_nullable(node, self.schema)
-        return self.types[key]
-
-    def base_of(self, node: Node, of_null: DataType) -> DataType:
-        """Return the type as which a node takes part in an operation; `of_null` for the null literal."""
-        found = self.type_of(node)
-        return of_null if found is None else operand_type(found)
 
     def operand(self, node: Node, base: DataType) -> pl.Expr:
         """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
         return widened(compile_node(node, self), self.type_of(node), base)
-
-    def in_lambda(self, variable: str, element: DataType) -> "Scope":
-        """Return the scope of the body of a lambda."""
-        return replace(self, schema=within(self.schema, variable, element), types={})
 
 
 @singledispatch

@@ -5,13 +5,13 @@ of column) to a stored value. All operands are evaluated, also those that can't 
 operation refuses a value both fail.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import singledispatch
 from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, DataType, StructType, base_type
-from caraway.expr.inference import infer_nullable, operand_type, within
+from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.polars.values import polars_type
 
@@ -29,32 +29,12 @@ class NoScalarFormError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(TypedScope):
     """What an expression may refer to: columns by type, in a lambda the element."""
-
-    schema: Mapping[str, DataType]
-    # By identity of the node, which the expression keeps alive; a deep expression would be typed over and over.
-    types: dict[int, DataType | None] = field(default_factory=dict)
-
-    def type_of(self, node: Node) -> DataType | None:
-        """Return the type of a node; None for the null literal."""
-        key = id(node)
-        if key not in self.types:
-            self.types[key] = infer_nullable(node, self.schema)
-        return self.types[key]
-
-    def base_of(self, node: Node, of_null: DataType) -> DataType:
-        """Return the type as which a node takes part in an operation; `of_null` for the null literal."""
-        found = self.type_of(node)
-        return of_null if found is None else operand_type(found)
 
     def operand(self, node: Node, base: DataType) -> Scalar:
         """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
         return widened(compile_node(node, self), self.type_of(node), base)
-
-    def in_lambda(self, variable: str, element: DataType) -> "Scope":
-        """Return the scope of the body of a lambda."""
-        return replace(self, schema=within(self.schema, variable, element), types={})
 
 
 @singledispatch
