@@ -32,7 +32,7 @@ def require_streamable(
         spec: The dataset.
         pipeline: Its pipeline.
         specs: All datasets by name.
-        revised: Names of the datasets whose records may be corrected.
+        revised: Names of those datasets that it reads whose records may be corrected.
 
     Raises:
         CommitError: It has such a join; the message names it, the dataset and the pipeline.

@@ -159,8 +159,8 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         disorder = max((s.disorder_us for s in spec.sources), default=0)
         revised, horizon = False, disorder
     else:
-        require_streamable(spec, pipeline, specs, {name for name, given in planned.items() if given.read.revised})
         inputs = [planned[name] for name in datasets_read(pipeline.operator)]
+        require_streamable(spec, pipeline, specs, {given.spec.name for given in inputs if given.read.revised})
         content = _digest(dataset_fingerprint(spec), *(given.content for given in inputs))
         kind, schema = _output(spec, pipeline.operator, specs)
         disorder = max(given.read.disorder_us for given in inputs)
