@@ -32,7 +32,7 @@ def test_a_history_is_read_once_whatever_is_killed(rig: Rig, broker: Broker) -> 
     rig.want(jobs)
 
     rig.start()
-    rig.wait_for(lambda beat: phases(beat) == {"backfill"} and batches(beat) >= 2)
+    rig.wait_for(in_the_middle)
     rig.process.kill()
     rig.process.wait()
 
@@ -53,5 +53,7 @@ def test_a_history_is_read_once_whatever_is_killed(rig: Rig, broker: Broker) -> 
     assert rig.process.wait(30) == 0, rig.log()
 
 
-def batches(beat: dict[str, Any]) -> int:
-    return min((job["progress"].get("batch", -1) for job in beat["jobs"].values()), default=-1)
+def in_the_middle(beat: dict[str, Any]) -> bool:
+    """Tell whether a job has read some of its history and not all; the other may be behind it or ahead."""
+    told = [job["progress"] for job in beat["jobs"].values()]
+    return any(progress.get("phase") == "backfill" and progress.get("batch", -1) >= 1 for progress in told)
