@@ -32,9 +32,9 @@ from caraway.graph.operators import (
     Transform,
     Union,
 )
+from caraway.plan.failing import can_fail
 from caraway.spark.codec import DELETE, ID, META, OP, TIME, VOID, name
 from caraway.spark.expressions import compile_as, compile_with_failure
-from caraway.spark.failing import can_fail
 from caraway.spark.functions import assigned, transformed, verdict
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import Reason, evaluate
