@@ -80,8 +80,8 @@ class Rig:
             assert time.monotonic() < deadline, f"{beat}\n{self.log()}"
             time.sleep(0.1)
 
-    def wait_until_running(self, count: int) -> None:
-        self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count)
+    def wait_until_running(self, count: int, seconds: float = 60) -> None:
+        self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count, seconds)
 
     def reports(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "reports").read_text().splitlines()]

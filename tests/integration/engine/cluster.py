@@ -1,0 +1,93 @@
+"""A standalone Spark cluster on this machine, started from PySpark's jars: a master and some workers."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyspark
+
+from caraway.stack import ports
+from caraway.stack.java import find_java
+
+SPARK_HOME = Path(pyspark.__file__).parent
+JARS = SPARK_HOME / "jars" / "*"
+DEPLOY = "org.apache.spark.deploy"
+HOST = "127.0.0.1"
+
+
+class Cluster:
+    """Processes of a cluster, each with a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.url = f"spark://{HOST}:{ports.choose()}"
+
+    def start(self, *, workers: int, cores: int, memory: str) -> None:
+        master = ["--host", HOST, "--port", self.url.rpartition(":")[2], "--webui-port", "0"]
+        self._run("master", f"{DEPLOY}.master.Master", master)
+        self._wait_for("master", "I have been elected leader")
+        for number in range(workers):
+            scratch = self._folder / f"work{number}"
+            options = ["--host", HOST, "--cores", str(cores), "--memory", memory, "--webui-port", "0"]
+            self._run(f"worker{number}", f"{DEPLOY}.worker.Worker", [*options, "-d", str(scratch), self.url])
+        for number in range(workers):
+            self._wait_for(f"worker{number}", "Successfully registered with master")
+
+    def executors(self) -> set[str]:
+        """Return the folders in which executors have run, one each."""
+        return {str(path) for path in self._folder.glob("work*/app-*/*") if path.is_dir()}
+
+    def stop(self) -> None:
+        for process in reversed(self._processes):
+            process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _run(self, name: str, main: str, arguments: list[str]) -> None:
+        # At a level at which they tell that they are ready.
+        settings = self._folder / "log4j2.properties"
+        settings.write_text(LOGGING)
+        options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={settings}"]
+        with (self._folder / f"{name}.log").open("wb") as log:
+            command = [str(find_java()), "-cp", str(JARS), *options, main, *arguments]
+            # A worker starts executors from this folder.
+            environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
+            self._processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+
+    def _wait_for(self, name: str, text: str) -> None:
+        log = self._folder / f"{name}.log"
+        deadline = time.monotonic() + 120
+        while not re.search(text, log.read_text()):
+            assert time.monotonic() < deadline, log.read_text()[-2000:]
+            time.sleep(0.1)
+
+
+LOGGING = """
+rootLogger.level = info
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %p %m%n
+"""
+
+
+@contextmanager
+def running_cluster(folder: Path, *, workers: int, cores: int, memory: str) -> Iterator[Cluster]:
+    """Give a cluster, and end it afterwards."""
+    cluster = Cluster(folder)
+    try:
+        cluster.start(workers=workers, cores=cores, memory=memory)
+        yield cluster
+    finally:
+        cluster.stop()
