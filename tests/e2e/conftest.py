@@ -28,7 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.integration)
-            item.add_marker(pytest.mark.timeout(300))
+            item.add_marker(pytest.mark.timeout(600))
 
 
 @dataclass
@@ -84,7 +84,7 @@ class World:
             assert time.monotonic() < deadline, self.stack.status()
             time.sleep(0.1)
 
-    def wait_for(self, happens: Callable[[], bool], seconds: float = 60.0) -> None:
+    def wait_for(self, happens: Callable[[], bool], seconds: float = 180.0) -> None:
         deadline = time.monotonic() + seconds
         while not happens():
             assert time.monotonic() < deadline

@@ -15,7 +15,7 @@ from tests.integration.engine.rig import Rig
 
 def _stop(rig: Rig) -> None:
     rig.process.send_signal(signal.SIGTERM)
-    assert rig.process.wait(30) == 0, rig.log()
+    assert rig.process.wait(90) == 0, rig.log()
 
 
 def _wait_until_running(rig: Rig, traffic: Traffic) -> None:

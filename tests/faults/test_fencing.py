@@ -88,7 +88,7 @@ def test_an_engine_that_comes_back_stops_and_has_harmed_nothing(
     # Both work on what comes now, the first one as if nothing had been.
     traffic.send(2)
     first.resume()
-    assert first.process.wait(30) == EXIT_FENCED, first.log()
+    assert first.process.wait(90) == EXIT_FENCED, first.log()
     assert second.process.poll() is None
     traffic.agree(second, 3)
 

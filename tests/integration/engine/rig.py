@@ -69,7 +69,7 @@ class Rig:
             return {"pid": None, "ready": False, "jobs": {}}
         return beat
 
-    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 60) -> None:
+    def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 180) -> None:
         """Wait until the heartbeat of this very engine fulfils `condition`."""
         deadline = time.monotonic() + seconds
         while True:
@@ -80,7 +80,7 @@ class Rig:
             assert time.monotonic() < deadline, f"{beat}\n{self.log()}"
             time.sleep(0.1)
 
-    def wait_until_running(self, count: int, seconds: float = 60) -> None:
+    def wait_until_running(self, count: int, seconds: float = 180) -> None:
         self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count, seconds)
 
     def reports(self) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ START_SECONDS = 240
 
 # Six JVMs, on machines that do other things as well.
 @pytest.mark.slow
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)
 def test_jobs_run_on_a_cluster_and_outlive_an_executor(broker: Broker, tmp_path: Path) -> None:
     shop = Shop("-cluster")
     orders, prices = model.traffic(seed=4, count=ROWS)

@@ -25,7 +25,7 @@ COLUMNS = {
     IndexKind.AGGREGATE: ["k", *(spec.into for spec in AGGREGATES), "t"],
     IndexKind.VERSIONS: ["k", "n", "x", "d", "t"],
 }
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
 
 
 @dataclass

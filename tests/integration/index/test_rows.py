@@ -36,7 +36,7 @@ def settle(broker: str, folder: Path, events: list[Events]) -> None:
             worker.stop()
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
     label, folder = secrets.token_hex(4), tmp_path / "index"
     with TopicWriter(kafka, timeout_s=PATIENCE_S) as writer:

@@ -166,7 +166,7 @@ def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
         flow.check(reader)
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, topic: str, tmp_path: Path) -> None:
     port = ports.choose()
     broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from signal import SIGKILL, SIGTERM
+from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
 
 import httpx
@@ -19,22 +19,24 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
 
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0
+# Long enough for a slice of work, short beside a request of many rows.
+SLICE_S = 0.02
 
 
 class ServerProcess:
     """`python -m caraway.server` on a free port."""
 
-    def __init__(self, folder: Path, *, kafka: str, postgres: str) -> None:
+    def __init__(self, folder: Path, *, kafka: str, postgres: str, archive_seconds: float = 60.0) -> None:
         self.settings = Settings(
             data_dir=folder,
             kafka=KafkaSettings(bootstrap_servers=kafka),
             postgres=PostgresSettings(url=postgres),
-            server=ServerSettings(port=ports.choose()),
+            server=ServerSettings(port=ports.choose(), archive_seconds=archive_seconds),
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
-        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=30)
+        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=PATIENCE_S)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *, healthy: bool = True) -> None:
@@ -59,13 +61,27 @@ class ServerProcess:
         self._process.send_signal(SIGKILL)
         self._process.wait()
 
+    def run_in_slices_until(self, condition: Callable[[], bool]) -> None:
+        """Let the process work in short slices until `condition` holds between two of them, and leave it standing.
+
+        So what it works at can't end while we look, however slow we are.
+        """
+        assert self._process is not None
+        deadline = time.monotonic() + PATIENCE_S
+        self._process.send_signal(SIGSTOP)
+        while not condition():
+            assert time.monotonic() < deadline, self.said()
+            self._process.send_signal(SIGCONT)
+            time.sleep(SLICE_S)
+            self._process.send_signal(SIGSTOP)
+
     def terminate(self) -> None:
         assert self._process is not None
         self._process.send_signal(SIGTERM)
 
     def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(15)
+        return self._process.wait(60)
 
     def stop(self) -> int:
         self.terminate()
@@ -118,7 +134,7 @@ def consumer_of(kafka: str) -> Consumer:
 def end_of(kafka: str, topic: str) -> int:
     """Tell how many records are on a topic with one partition."""
     consumer = consumer_of(kafka)
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
     consumer.close()
     return end
 
@@ -126,7 +142,7 @@ def end_of(kafka: str, topic: str) -> int:
 def records(kafka: str, topic: str) -> list[bytes]:
     """Read the values of all records of a topic with one partition."""
     consumer = consumer_of(kafka)
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     last = -1

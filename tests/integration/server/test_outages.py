@@ -17,7 +17,7 @@ from tests.unit.query import garden
 ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet, tmp_path: Path) -> None:
     port = ports.choose()
     broker = EmbeddedKafka(

@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from caraway.ingest import DEAD_LETTERS
-from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+from tests.integration.server.server_process import ServerProcess, end_of, records
 from tests.unit.query import garden
 
-# A quick machine takes two seconds for so many, which leaves time to kill the server in between.
+# A quick machine takes two seconds for so many, which is many slices of work to kill the server between.
 ROWS = 120_000
 
 
@@ -47,7 +47,7 @@ def test_a_killed_server_takes_each_row_once(
     first = time.monotonic()
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         request = thread.submit(server.log, "readings", rows, key)
-        eventually(lambda: end_of(kafka, topic) >= before.total() + after_rows)
+        server.run_in_slices_until(lambda: end_of(kafka, topic) >= before.total() + after_rows)
         server.kill()
         with pytest.raises(httpx.TransportError):
             request.result()

@@ -63,7 +63,7 @@ class Broker:
     def start(self) -> None:
         self._part.prepare()
         self._process = process.start(self._part.launch(), self._log, SIGTERM)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while (reason := self._check()) is not None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker did not start: {reason}")
@@ -82,7 +82,7 @@ class Broker:
         admin = AdminClient({"bootstrap.servers": self.bootstrap_servers})
         new = [NewTopic(topic.name, partitions, 1) for topic in topics]
         for future in admin.create_topics(new).values():
-            future.result(30)
+            future.result(120)
 
     def send(self, topic: TopicPlan, records: Iterable[Sent]) -> None:
         codec = RecordCodec(topic.schema)
@@ -98,14 +98,14 @@ class Broker:
             )
             producer.produce(topic.name, value, codec.encode_key(sent.key))
             producer.poll(0)
-        assert producer.flush(30) == 0
+        assert producer.flush(120) == 0
 
     def receive(
         self,
         topic: TopicPlan,
         expected: Sequence[Any],
         *,
-        limit: float = 90,
+        limit: float = 180,
         view: Callable[[Iterable[Received]], list[Any]] | None = None,
     ) -> list[Any]:
         """Read a topic from its beginning and consolidate it, until it holds what is expected, and a second longer.

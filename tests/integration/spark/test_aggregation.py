@@ -29,7 +29,7 @@ CASES = [
     case("table_along", (LATE[0],), keyed=True, along=True),
     case("windows_as_keys", (None,), groupby=HOPPING),
 ]
-pytestmark = [pytest.mark.filterwarnings("ignore:aggregate"), pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.filterwarnings("ignore:aggregate"), pytest.mark.timeout(600)]
 
 
 def planned(found: Case) -> GraphPlan:

@@ -29,7 +29,7 @@ from tests.unit.index.test_emission import SESSION
 
 PATIENCE_S = 120.0
 ROWS = 40
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(600)
 
 F = AggregateFunction
 events = Input(dataset="Events")
