@@ -6,7 +6,7 @@ from caraway.cli.branch import branch
 from caraway.cli.commit import commit, preview
 from caraway.cli.demo import demo
 from caraway.cli.down import down
-from caraway.cli.explain import explain
+from caraway.cli.explain_query import explanations
 from caraway.cli.jars import jars
 from caraway.cli.jobs import jobs
 from caraway.cli.ledger import ledger
@@ -26,7 +26,7 @@ app.command()(down)
 app.command()(status)
 app.command()(jars)
 app.command()(jobs)
-app.command()(explain)
+app.add_typer(explanations, name="explain")
 app.command()(commit)
 app.command()(preview)
 app.add_typer(branch, name="branch")

@@ -38,6 +38,10 @@ def _postgres_url(url: str) -> str:
     return url
 
 
+def _objects_url(url: str) -> str:
+    return url if "://" in url else str(_absolute(Path(url)))
+
+
 def _spark_master(master: str) -> str:
     if not master.startswith(("local", "spark://", "yarn", "k8s://")):
         raise ValueError("must be local[N], spark://host:port, yarn or k8s://…")
@@ -108,14 +112,18 @@ class ServerSettings(_Section):
     Attributes:
         host: Address to listen on; the default is reachable from this machine only.
         port: Port to listen on; None or 0 chooses a free one and remembers it.
+        tokens: Whether requests need a token (`caraway tokens create`); without, everybody may do everything.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
+        archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port | None = None
+    tokens: bool = False
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
+    archive_seconds: Annotated[float, Field(gt=0)] = 60.0
 
     @property
     def url(self) -> str | None:
@@ -142,6 +150,7 @@ class Settings(BaseSettings):
     Attributes:
         data_dir: Folder of all that a deployment keeps.
         cache_dir: Folder of what can be fetched again (jars), shared by deployments.
+        objects: Where the object store is, `s3://bucket/prefix` or a folder; None is a folder in the data folder.
         log_level: How much the parts write into their logs.
     """
 
@@ -156,12 +165,18 @@ class Settings(BaseSettings):
 
     data_dir: FolderPath = Field(default=DEFAULT_DATA_DIR, validate_default=True)
     cache_dir: FolderPath = Field(default=Path("~/.cache/caraway"), validate_default=True)
+    objects: Annotated[str, AfterValidator(_objects_url)] | None = None
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     kafka: KafkaSettings = KafkaSettings()
     postgres: PostgresSettings = PostgresSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
     jars: JarsSettings = JarsSettings()
+
+    @property
+    def objects_url(self) -> str:
+        """Where the object store is."""
+        return self.objects or str(self.data_dir / "objects")
 
     @classmethod
     @override

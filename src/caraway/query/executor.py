@@ -85,25 +85,53 @@ class CompiledPlan:
             InvalidInputError: The data doesn't fit the inputs, or a feature comes out null that may not be.
             ExtractorError: User code failed.
         """
-        answer = self.columns(data, at)
+        return self.answer(self.evaluate(data, at))
+
+    def columns(self, data: Table, at: Instants | None = None) -> StoredColumns:
+        """Compute the outputs as `run` does, and leave them in stored form."""
+        return self.stored(self.evaluate(data, at))
+
+    def evaluate(self, data: Table, at: Instants | None = None) -> Batch:
+        """Compute all columns, those between inputs and outputs too; see `run`."""
+        batch = self.batch(data, at)
+        self.compute(batch)
+        self.check(batch)
+        return batch
+
+    def batch(self, data: Table, at: Instants | None = None) -> Batch:
+        """Take the inputs out of `data`; see `run`."""
+        columns, rows = input_columns(self.plan.inputs, data)
+        if not isinstance(at, int | None) and len(at) != rows:
+            raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
+        return Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None)
+
+    def check(self, batch: Batch) -> None:
+        """Raise `InvalidInputError` if an output that isn't optional came out null."""
+        if batch.rows:
+            for name, _, may_be_null, dtype in self.outputs:
+                if not may_be_null and None in (column := batch.columns[name]):
+                    raise _null(name, dtype, column)
+
+    def stored(self, batch: Batch) -> StoredColumns:
+        """Return the outputs of a batch that was computed."""
+        return {name: batch.columns[name] if batch.rows else [] for name in self.output_names}
+
+    def answer(self, batch: Batch) -> Answer:
+        """Return the outputs of a batch that was computed, as JSON can hold them."""
+        answer = self.stored(batch)
         for name, convert, _, _ in self.outputs:
             if convert is not None:
                 answer[name] = convert(answer[name])
         return answer
 
-    def columns(self, data: Table, at: Instants | None = None) -> StoredColumns:
-        """Compute the outputs as `run` does, and leave them in stored form."""
-        columns, rows = input_columns(self.plan.inputs, data)
-        if not isinstance(at, int | None) and len(at) != rows:
-            raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
-        self.compute(Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None))
-        answer: StoredColumns = {}
-        for name, _, may_be_null, dtype in self.outputs:
-            column = columns[name] if rows else []
-            if not may_be_null and None in column:
-                raise _null(name, dtype, column)
-            answer[name] = column
-        return answer
+    def given(self, batch: Batch) -> Answer:
+        """Return the inputs of a batch, as JSON can hold them; those of no known type as they were given."""
+        given: Answer = {}
+        for column in self.plan.inputs:
+            convert = None if column.dtype is None else _shown(column.dtype)
+            values = batch.columns[column.name]
+            given[column.name] = values if convert is None else convert(values)
+        return given
 
 
 def _null(name: str, dtype: DataType | None, column: Sequence[object]) -> InvalidInputError:

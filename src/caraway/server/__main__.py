@@ -14,11 +14,13 @@ from granian.server.embed import Server
 
 from caraway.config import ServerSettings, load_settings
 from caraway.errors import CarawayError
+from caraway.server.access_limits import Limits
 from caraway.server.admin import Admin
 from caraway.server.api import Api
 from caraway.server.app import App
 from caraway.server.branches import BranchRoutes
 from caraway.server.deployment import Deployment
+from caraway.server.explanations import Explanations
 from caraway.server.feast import FeastDoor
 from caraway.server.logs import configure_logging
 from caraway.server.openapi import docs, openapi
@@ -33,16 +35,19 @@ DRAIN_S = 6.0
 # A call that hangs must not keep the process: what is durable stays so, the rest is done again after the next start.
 END_S = 12.0
 BACKLOG = 1024
+LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 def routes(deployment: Deployment) -> tuple[Route, ...]:
     """Return all routes."""
     queries = Queries()
-    branches = BranchRoutes(deployment)
-    api, admin = Api(deployment), Admin(deployment)
-    reads, feast = Reads(deployment, queries), FeastDoor(deployment, queries)
+    limits = Limits(deployment)
+    branches = BranchRoutes(deployment, limits)
+    api, admin = Api(deployment, limits), Admin(deployment)
+    reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features"),
+        Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
         Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
         Route("POST", f"{API}/commit", api.commit, "sync"),
@@ -73,7 +78,7 @@ async def serve(settings: ServerSettings, deployment: Deployment) -> None:
     """Serve until SIGTERM or SIGINT, then let requests under way finish."""
     port = settings.port or _free_port(settings.host)
     server = Server(
-        App(Router(routes(deployment))),
+        App(Router(routes(deployment)), deployment.gate),
         address=settings.host,
         port=port,
         interface=Interfaces.RSGI,
@@ -90,6 +95,8 @@ async def serve(settings: ServerSettings, deployment: Deployment) -> None:
     serving = loop.create_task(server.serve())
     stopping = loop.create_task(stop.wait())
     LOG.info("listening", host=settings.host, port=port)
+    if not settings.tokens and settings.host not in LOOPBACK:
+        LOG.warning("whoever reaches this server may do everything; server.tokens=true lets it ask for tokens")
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         stopping.cancel()

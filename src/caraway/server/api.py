@@ -7,6 +7,7 @@ from dataclasses import replace
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
+from caraway.server.access_limits import Limits, approval
 from caraway.server.deployment import Deployment
 from caraway.server.http import Request, Response, json_response
 
@@ -14,9 +15,10 @@ from caraway.server.http import Request, Response, json_response
 class Api:
     """Takes rows and definitions."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Serve what `deployment` runs."""
+    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+        """Serve what `deployment` runs, to callers within their `limits`."""
         self._deployment = deployment
+        self._limits = limits
         self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers)
         self._commits = deployment.control.commits
 
@@ -33,7 +35,13 @@ class Api:
             preview=request.flag("preview", default=given.preview),
             backfill=request.flag("backfill", default=given.backfill),
         )
-        result = await asyncio.to_thread(self._commits.commit, wanted, branch=request.branch)
+        result = await asyncio.to_thread(
+            self._commits.commit,
+            wanted,
+            branch=request.branch,
+            author=request.caller.account,
+            approve=approval(request.caller, request.branch),
+        )
         if not wanted.preview:
             # Whoever committed may log and query at once.
             await asyncio.to_thread(self._deployment.reload)
@@ -43,6 +51,7 @@ class Api:
         """`POST /log`: rows for a webhook."""
         live = self._deployment.require_live(request.branch)
         body = request.json()
+        self._limits.check_log(request, live, body)
         key = request.headers.get("idempotency-key")
         parsed = None
         if key is not None:

@@ -8,6 +8,7 @@ import structlog
 
 from caraway.errors import CarawayError
 from caraway.server import metrics
+from caraway.server.access import Gate
 from caraway.server.body import read_body
 from caraway.server.encoding import encoded
 from caraway.server.errors import SlowBodyError, error_response, status_of
@@ -23,9 +24,10 @@ BODY_SECONDS = 30.0
 class App:
     """What granian calls for each request."""
 
-    def __init__(self, router: Router) -> None:
-        """Answer through `router`."""
+    def __init__(self, router: Router, gate: Gate) -> None:
+        """Answer through `router` whom `gate` lets in."""
         self._router = router
+        self._gate = gate
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer a request."""
@@ -35,8 +37,11 @@ class App:
             route, name = self._router.find(scope.method, scope.path)
             target = route.target
             headers = scope.headers
+            # Before the body: nobody who isn't let in may fill the memory.
+            caller = self._gate.admit(target, headers)
             body = await _body(headers, exchange) if route.method != "GET" else b""
-            response = await route.answer(Request(route.method, scope.path, scope.query_string, headers, body), name)
+            request = Request(route.method, scope.path, scope.query_string, headers, body, caller)
+            response = await self._gate.pass_on(target, request, lambda: route.answer(request, name))
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
         except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)

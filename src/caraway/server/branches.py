@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from caraway.control.history import differences
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.wire import decode_graph
 from caraway.ingest.table import json_type
+from caraway.server.access_limits import Limits, approval
 from caraway.server.deployment import Deployment
 from caraway.server.http import Request, Response, json_response
-from caraway.state import AssetState, CommitRecord, LedgerEntry
+from caraway.state import MAIN, AssetState, CommitRecord, LedgerEntry, Mode
 
 # The client checks the same before it asks.
 BRANCH_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,200}")
@@ -23,9 +24,10 @@ CLOSED_SHOWN = 20
 class BranchRoutes:
     """Answers requests about branches and about what becomes of commits."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        """Work on `deployment`."""
+    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+        """Work on `deployment`, for callers within their `limits`."""
         self._deployment = deployment
+        self._limits = limits
 
     async def init(self, request: Request) -> Response:
         """`POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
@@ -33,15 +35,26 @@ class BranchRoutes:
         source = _text(_object(request), "clone_from")
         name = _branch_name(request.branch)
         if source is None:
+            if not request.caller.may_all(Mode.WRITE_DEFINITION, name):
+                raise ForbiddenError(
+                    f"account {request.caller.account!r} has {Mode.WRITE_DEFINITION} on branch {name!r} for some tags "
+                    "only; to make a branch it is needed for all"
+                )
             await asyncio.to_thread(self._deployment.control.branches.create, name)
         else:
-            await asyncio.to_thread(self._deployment.control.branches.clone, name, _branch_name(source))
+            # The branch itself isn't there yet: what it will hold is what its source holds.
+            caller = request.caller
+            self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), _branch_name(source), source)
+            self._limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
+            await asyncio.to_thread(self._deployment.control.branches.clone, name, source)
         await asyncio.to_thread(self._deployment.reload)
         return json_response({"branch": name, "clone_from": source})
 
     async def delete(self, request: Request) -> Response:
         """`POST /delete`: delete the branch in the header."""
         self._deployment.require_live()
+        if request.branch != MAIN:
+            self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
         await asyncio.to_thread(self._deployment.control.branches.delete, request.branch)
         await asyncio.to_thread(self._deployment.reload)
         return json_response({"branch": request.branch})
@@ -75,7 +88,7 @@ class BranchRoutes:
         asked = request.parameters()
         if "from" not in asked or "to" not in asked:
             raise InvalidInputError("from and to are expected in the query string: the ids of two commits")
-        ends = [_commit_id(asked[end]) for end in ("from", "to")]
+        ends = [await self._readable(request, asked[end]) for end in ("from", "to")]
         before, after = [decode_graph(await asyncio.to_thread(self._deployment.state.graph, end)) for end in ends]
         found = differences(before, after)
         return json_response(
@@ -91,12 +104,27 @@ class BranchRoutes:
         preview = request.flag("preview", default=False)
         result = await asyncio.to_thread(
             self._deployment.control.commits.roll_back,
-            _commit_id(commit_id),
+            await self._readable(request, commit_id),
             branch=request.branch,
+            author=request.caller.account,
             preview=preview,
+            approve=approval(request.caller, request.branch),
         )
         await asyncio.to_thread(self._deployment.reload)
         return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+
+    async def _readable(self, request: Request, text: str) -> str:
+        """Return the id of a commit that was made on a branch whose definitions the caller may read."""
+        commit_id = _commit_id(text)
+        caller = request.caller
+        if not any(grant.branches is None and Mode.READ_DEFINITION in grant.modes for grant in caller.grants):
+            record = await asyncio.to_thread(self._deployment.state.commit, commit_id)
+            if not caller.may(Mode.READ_DEFINITION, record.branch):
+                raise ForbiddenError(
+                    f"account {caller.account!r} lacks {Mode.READ_DEFINITION} on branch {record.branch!r}, on which "
+                    f"commit {commit_id} was made"
+                )
+        return commit_id
 
     async def ledger(self, request: Request) -> Response:
         """`GET /ledger`: what is still to be done and why it isn't, and the last `?closed=` things that were."""

@@ -4,6 +4,7 @@ Everything comes up by itself and in any order: a part that isn't there yet is w
 again.
 """
 
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -18,10 +19,14 @@ from caraway.control import Control
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.ingest import DEAD_LETTERS
+from caraway.objects import ObjectFolder
 from caraway.query import FunctionPool
+from caraway.server.access import Gate
+from caraway.server.archive import Archive
 from caraway.server.live import Live, make_lives
+from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
-from caraway.state import MAIN, AssetKind, Ledger, Needed, Plans, StateReader, connect, migrate
+from caraway.state import MAIN, Access, AssetKind, AuditLog, Ledger, Needed, Plans, StateReader, connect, migrate
 from caraway.state.blueprints import EMITS
 from caraway.topics import TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
@@ -67,8 +72,15 @@ class Deployment:
         self.index = IndexWorker(self.bootstrap_servers, self._store)
         self.functions = FunctionPool(settings.server.extractor_processes, settings.server.extractor_seconds)
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
+        # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
+        self._served_writer = TopicWriter(self.bootstrap_servers)
+        self.served = ServedLog(self._served_writer)
+        self._objects = ObjectFolder(settings.objects_url)
+        member = f"{socket.gethostname()}:{settings.data_dir}"
+        self._archive = Archive(self.bootstrap_servers, self._objects, settings.server.archive_seconds, member=member)
         self._engine = connect(self.postgres_url)
         self.state = StateReader(self._engine)
+        self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)
         self.control = Control.connect(
             self.postgres_url, self.bootstrap_servers, partitions=self.partitions, index_lag=self._index_lag
         )
@@ -79,7 +91,7 @@ class Deployment:
         self._reloading = threading.Lock()
         self._migrated = False
         self._forgot_at = time.monotonic()
-        self._dead_letters_exist = False
+        self._own_topics_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
             "postgres": Watch("postgres", self.reload, GRAPH_INTERVAL_S),
@@ -90,15 +102,21 @@ class Deployment:
     def start(self) -> None:
         """Start everything in the background."""
         self.functions.start()
+        self.served.start()
         self.index.start()
         for watch in self._watches.values():
             watch.start()
+        self.gate.start()
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
         for watch in self._watches.values():
             watch.stop(STOP_S)
+        self.gate.stop()
         self.writer.close(STOP_S)
+        self.served.close()
+        self._served_writer.close(STOP_S)
+        self._archive.stop()
         self.functions.stop()
         self.index.stop()
         self.control.close()
@@ -188,9 +206,11 @@ class Deployment:
             self._admin.list_topics(timeout=KAFKA_TIMEOUT_S)
         except KafkaException as error:
             raise UnavailableError(f"no broker answers at {self.bootstrap_servers} ({error.args[0].str()})") from error
-        if not self._dead_letters_exist:
+        if not self._own_topics_exist:
             ensure_topics(self.bootstrap_servers, [DEAD_LETTERS], partitions=1)
-            self._dead_letters_exist = True
+            ensure_topics(self.bootstrap_servers, [SERVED], partitions=1, config=SERVED_TOPIC_CONFIG)
+            self._own_topics_exist = True
+            self._archive.start()
 
 
 def _index_folder(settings: Settings) -> Path:

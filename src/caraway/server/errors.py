@@ -17,8 +17,10 @@ from caraway.errors import (
     DefinitionError,
     DefinitionTypeError,
     ExtractorError,
+    ForbiddenError,
     InvalidExprException,
     InvalidInputError,
+    UnauthenticatedError,
     UnavailableError,
     UnknownEntityError,
 )
@@ -80,6 +82,8 @@ class Statuses:
         DefinitionError: 400,
         DefinitionTypeError: 400,
         InvalidExprException: 400,
+        UnauthenticatedError: 401,
+        ForbiddenError: 403,
         UnknownEntityError: 404,
         UnknownPathError: 404,
         WrongMethodError: 405,
@@ -105,6 +109,8 @@ def error_response(error: CarawayError) -> Response:
     match error:
         case UnavailableError() | BusyError():
             headers.append(("retry-after", RETRY_AFTER_S))
+        case UnauthenticatedError():
+            headers.append(("www-authenticate", "Bearer"))
         case WrongMethodError():
             headers.append(("allow", error.allowed))
         case _:

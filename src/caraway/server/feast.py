@@ -11,8 +11,8 @@ from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.ingest.table import json_type
 from caraway.query import Answer, Catalog
 from caraway.query.catalog import listed
+from caraway.server.access_limits import Limits
 from caraway.server.http import Request, Response, json_response
-from caraway.server.live import Serving
 from caraway.server.queries import Queries
 
 # What Feast shows where it knows no time.
@@ -33,15 +33,15 @@ class Asked:
 class FeastDoor:
     """Answers Feast's clients."""
 
-    def __init__(self, serving: Serving, queries: Queries) -> None:
-        """Read what `serving` serves, through `queries`."""
-        self._serving = serving
+    def __init__(self, limits: Limits, queries: Queries) -> None:
+        """Read what `limits` lets callers see, through `queries`."""
+        self._limits = limits
         self._queries = queries
         self._kept: dict[object, Asked] = {}
 
     async def get_online_features(self, request: Request) -> Response:
         """`POST /get-online-features`."""
-        live = self._serving.require_live(request.branch)
+        live = self._limits.seen(request)
         body = request.json()
         if not isinstance(body, dict):
             raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")

@@ -11,6 +11,7 @@ import orjson
 from caraway.errors import InvalidInputError
 from caraway.ingest.table import position
 from caraway.state.model import MAIN
+from caraway.state.permissions import ANYBODY, Caller
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
 # zlib's name for "gzip or zlib, see the header".
@@ -64,18 +65,19 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request whose body has been read."""
+    """A request whose body has been read, and who makes it."""
 
     method: str
     path: str
     query_string: str
     headers: Headers
     body: bytes
+    caller: Caller = ANYBODY
 
     @property
     def branch(self) -> str:
         """The branch that it is about."""
-        return next((name for header in BRANCH_HEADERS if (name := self.headers.get(header))), MAIN)
+        return branch_of(self.headers)
 
     def json(self) -> Any:  # noqa: ANN401 (any JSON)
         """Parse the body.
@@ -106,6 +108,11 @@ class Request:
         if value not in {"true", "false"}:
             raise InvalidInputError(f"query parameter {name} is {value!r}; true or false is expected")
         return value == "true"
+
+
+def branch_of(headers: Headers) -> str:
+    """Return the branch that a request is about."""
+    return next((name for header in BRANCH_HEADERS if (name := headers.get(header))), MAIN)
 
 
 def media_type(header: str | None) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol
 from caraway.graph.specs import Graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
-from caraway.query import Catalog, FunctionPool, QueryEngine
+from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
 from caraway.server.reading import DatasetReader, Index
 from caraway.state import MAIN, Needed, Planned
 
@@ -24,6 +24,29 @@ class Indexer(Protocol):
         ...
 
 
+class Queryable(Protocol):
+    """What answers queries: `caraway.query.QueryEngine`, or as much of it as a caller may see."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What there is to query."""
+        ...
+
+    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+        """Return the plan of a query."""
+        ...
+
+    def lookup(
+        self,
+        dataset: str,
+        keys: Sequence[Mapping[str, object]],
+        fields: Sequence[str],
+        timestamps: Sequence[object] | None = None,
+    ) -> tuple[list[bool], Answer]:
+        """Look up rows of a dataset by key."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Live:
     """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end."""
@@ -32,7 +55,7 @@ class Live:
     graph: Graph
     plan: GraphPlan
     endpoints: Endpoints
-    queries: QueryEngine
+    queries: Queryable
 
 
 class Serving(Protocol):

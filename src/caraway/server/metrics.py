@@ -31,6 +31,10 @@ EXTRACT_LATENCY = Histogram(
 EXTRACT_ERRORS = Counter(
     "caraway_extract_features_error_counter", "Queries that failed.", ["workflow", "target", "code"]
 )
+SERVED_ROWS = Counter(
+    "caraway_served_rows_counter", "Rows of queries with log=true: kept on the topic, or lost.", ["workflow", "outcome"]
+)
+ARCHIVED_ROWS = Counter("caraway_archived_rows_counter", "Rows of served features that were written to the archive.")
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
 JOBS = Gauge("caraway_job_metrics", "How streaming jobs are doing.", ["pipeline_name", "dataset_name", "job", "metric"])

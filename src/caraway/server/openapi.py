@@ -5,6 +5,7 @@ from html import escape
 from importlib.metadata import version
 from typing import Any
 
+from caraway.query.explain import MAX_RUNS
 from caraway.server.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http import Request, Response, json_response, text_response
 from caraway.server.routes import API
@@ -33,6 +34,8 @@ REFUSAL: Json = {
 }
 STATUSES: Mapping[str, str] = {
     "400": "The body, a row or a value doesn't fit",
+    "401": "There is no token, or it isn't valid",
+    "403": "The roles of the token's account don't allow it",
     "404": "There is no such dataset, feature, endpoint or branch",
     "405": "The path takes another method",
     "408": "The body doesn't come",
@@ -77,8 +80,33 @@ def document() -> Json:
                             "schema": {"type": "string"},
                             "description": "Of a body in Arrow: full names of the outputs, separated by commas.",
                         },
+                        *(
+                            {"name": name, "in": "query", "schema": schema, "description": "Of a body in Arrow."}
+                            for name, schema in (
+                                ("workflow", {"type": "string"}),
+                                ("log", {"type": "string", "enum": ["true", "false"]}),
+                                ("sampling_rate", {"type": "number", "minimum": 0, "maximum": 1}),
+                            )
+                        ),
                     ],
                     other=ARROW,
+                )
+            },
+            f"{API}/query/explain": {
+                "post": _operation(
+                    "explainQuery",
+                    "What a query does, and how long each part takes",
+                    _json_body(
+                        {
+                            "inputs": NAMES,
+                            "outputs": NAMES,
+                            "data": {"anyOf": [*ROWS["anyOf"], {"type": "null"}]},
+                            "timestamps": TIMES,
+                            "runs": {"type": ["integer", "null"], "minimum": 1, "maximum": MAX_RUNS},
+                        },
+                        ["inputs", "outputs"],
+                    ),
+                    {"type": "object", "required": ["inputs", "steps", "outputs"]},
                 )
             },
             "/get-online-features": {

@@ -8,11 +8,13 @@ from functools import partial
 from typing import TypeVar
 
 from caraway.errors import CarawayError
-from caraway.query import Answer, CompiledPlan, Instants, StoredColumns
+from caraway.query import Answer, Batch, CompiledPlan, Instants, StoredColumns
 from caraway.server import metrics
 from caraway.server.errors import BusyError, DeadlineError, TooLargeError, status_of
 
 Table = Sequence[object] | Mapping[str, object]
+# Is told of a query that was answered.
+Keep = Callable[[CompiledPlan, Batch], None]
 T = TypeVar("T")
 
 # A query of so many rows, or one that runs user code, would keep others waiting: it gets a thread.
@@ -32,15 +34,19 @@ class Queries:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
         self._under_way = 0
 
-    async def answer(self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None) -> Answer:
+    async def answer(
+        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
+    ) -> Answer:
         """Compute a plan's outputs as JSON can hold them."""
-        return await self._counted(plan, partial(plan.run, data, at), rows_of(data), workflow)
+        run = partial(_run, plan, data, at, keep, plan.answer)
+        return await self._counted(plan, run, rows_of(data), workflow)
 
     async def columns(
-        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None
+        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
     ) -> StoredColumns:
         """Compute a plan's outputs in stored form."""
-        return await self._counted(plan, partial(plan.columns, data, at), rows_of(data), workflow)
+        run = partial(_run, plan, data, at, keep, plan.stored)
+        return await self._counted(plan, run, rows_of(data), workflow)
 
     async def _counted(self, plan: CompiledPlan, run: Callable[[], T], rows: int, workflow: str | None) -> T:
         label = metrics.FEATURE_COUNTS.workflow(workflow)
@@ -80,6 +86,14 @@ class Queries:
     def _ended(self, future: "asyncio.Future[T]") -> None:
         del future
         self._under_way -= 1
+
+
+def _run(plan: CompiledPlan, data: Table, at: Instants | None, keep: Keep | None, take: Callable[[Batch], T]) -> T:
+    batch = plan.evaluate(data, at)
+    taken = take(batch)
+    if keep is not None:
+        keep(plan, batch)
+    return taken
 
 
 def count_failure(error: CarawayError, workflow: str | None) -> None:

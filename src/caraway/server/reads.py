@@ -1,6 +1,6 @@
 """The handlers that read: query and lookup."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,11 +9,14 @@ import orjson
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.ingest.table import json_type, position
 from caraway.query import CompiledPlan, StoredColumns, parse_instants
+from caraway.server.access_limits import Limits
 from caraway.server.arrow import CONTENT_TYPE as ARROW
 from caraway.server.arrow import arrow_response, read_columns
 from caraway.server.http import Request, Response, json_response, media_type
-from caraway.server.live import Live, Serving
-from caraway.server.queries import INLINE_ROWS, Queries, check_rows, count_failure
+from caraway.server.live import Live
+from caraway.server.metrics import DEFAULT_WORKFLOW
+from caraway.server.queries import INLINE_ROWS, Keep, Queries, check_rows, count_failure
+from caraway.server.served import Origin
 
 JSON = "application/json"
 # The column of a body in Arrow that holds the instant of each row.
@@ -23,29 +26,31 @@ TIMESTAMPS = "timestamps"
 class Reads:
     """Answers requests for features and rows."""
 
-    def __init__(self, serving: Serving, queries: Queries) -> None:
-        """Read what `serving` serves, through `queries`."""
-        self._serving = serving
+    def __init__(self, limits: Limits, queries: Queries, keep: Callable[..., None]) -> None:
+        """Read what `limits` lets callers see, through `queries`; `keep` takes plan, batch and origin of what is to be kept."""
+        self._limits = limits
         self._queries = queries
+        self._keep_served = keep
 
     async def query(self, request: Request) -> Response:
         """`POST /query`: features for rows of inputs."""
         if media_type(request.headers.get("content-type")) == ARROW:
             return await self._query_arrow(request)
-        live = self._serving.require_live(request.branch)
-        body = _object(request.json())
-        inputs, outputs = _names(body, "inputs"), _names(body, "outputs")
+        live = self._limits.seen(request)
+        body = object_of(request.json())
+        inputs, outputs = names_of(body, "inputs"), names_of(body, "outputs")
         workflow = _workflow(body)
-        _check_logging(body)
+        rate = _kept_share(body)
         plan = _planned(live, inputs, outputs, workflow)
-        data, at = _data(body), _timestamps(body)
+        data, at = data_of(body), timestamps_of(body)
+        keep = self._keep(live, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == ARROW:
-            return _arrow(plan, await self._queries.columns(plan, data, at, workflow))
-        return json_response(await self._queries.answer(plan, data, at, workflow))
+            return _arrow(plan, await self._queries.columns(plan, data, at, workflow, keep))
+        return json_response(await self._queries.answer(plan, data, at, workflow, keep))
 
     async def _query_arrow(self, request: Request) -> Response:
         """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
-        live = self._serving.require_live(request.branch)
+        live = self._limits.seen(request)
         wanted = request.parameters()
         outputs = [name for name in wanted.get("outputs", "").split(",") if name]
         if not outputs:
@@ -53,16 +58,24 @@ class Reads:
         data: dict[str, Any] = dict(read_columns(request.body))
         at = data.pop(TIMESTAMPS, None)
         workflow = wanted.get("workflow")
+        rate = _kept_share({"log": request.flag("log", default=False), "sampling_rate": _number(wanted)})
         plan = _planned(live, list(data), outputs, workflow)
         instants = None if at is None else parse_instants(at)
+        keep = self._keep(live, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == JSON:
-            return json_response(await self._queries.answer(plan, data, instants, workflow))
-        return _arrow(plan, await self._queries.columns(plan, data, instants, workflow))
+            return json_response(await self._queries.answer(plan, data, instants, workflow, keep))
+        return _arrow(plan, await self._queries.columns(plan, data, instants, workflow, keep))
+
+    def _keep(self, live: Live, branch: str, workflow: str | None, rate: float) -> Keep | None:
+        if not rate:
+            return None
+        origin = Origin(branch=branch, commit=live.version, workflow=workflow or DEFAULT_WORKFLOW, rate=rate)
+        return partial(self._keep_served, origin=origin)
 
     async def lookup(self, request: Request, dataset: str) -> Response:
         """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
-        live = self._serving.require_live(request.branch)
-        body = _object(request.json())
+        live = self._limits.seen(request)
+        body = object_of(request.json())
         keys = body.get("keys")
         if not isinstance(keys, list) or not all(isinstance(row, dict) for row in keys):
             raise InvalidInputError('keys is expected to be a list of objects, such as [{"user": 1}]')
@@ -71,7 +84,7 @@ class Reads:
             raise InvalidInputError(
                 f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row"
             )
-        fields = _names(body, "fields") if body.get("fields") is not None else []
+        fields = names_of(body, "fields") if body.get("fields") is not None else []
         look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
         if len(keys) > INLINE_ROWS:
             check_rows(len(keys))
@@ -93,13 +106,23 @@ def _arrow(plan: CompiledPlan, columns: StoredColumns) -> Response:
     return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
 
 
-def _object(body: object) -> Mapping[str, Any]:
+def object_of(body: object) -> Mapping[str, Any]:
+    """Return a body that is an object.
+
+    Raises:
+        InvalidInputError: It is something else.
+    """
     if not isinstance(body, dict):
         raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
     return body
 
 
-def _names(body: Mapping[str, object], name: str) -> Sequence[str]:
+def names_of(body: Mapping[str, object], name: str) -> Sequence[str]:
+    """Return a member that is a list of names.
+
+    Raises:
+        InvalidInputError: It is missing, or something else.
+    """
     value = body.get(name)
     if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         found = "is missing" if name not in body else f"is {json_type(value)}"
@@ -107,7 +130,12 @@ def _names(body: Mapping[str, object], name: str) -> Sequence[str]:
     return value
 
 
-def _data(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]:
+def data_of(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]:
+    """Return the rows or columns of a query.
+
+    Raises:
+        InvalidInputError: They are missing, or something else.
+    """
     data = body.get("data")
     if isinstance(data, str):
         try:
@@ -122,7 +150,12 @@ def _data(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]
     return data
 
 
-def _timestamps(body: Mapping[str, object]) -> list[int] | None:
+def timestamps_of(body: Mapping[str, object]) -> list[int] | None:
+    """Return the instants of a query's rows, None if it is of now.
+
+    Raises:
+        InvalidInputError: They aren't instants.
+    """
     timestamps = body.get("timestamps")
     if timestamps is None:
         return None
@@ -138,11 +171,22 @@ def _workflow(body: Mapping[str, object]) -> str | None:
     return workflow
 
 
-def _check_logging(body: Mapping[str, object]) -> None:
+def _kept_share(body: Mapping[str, object]) -> float:
+    """Return the share of rows to keep, 0 without `log`."""
     log, rate = body.get("log"), body.get("sampling_rate")
-    if log not in (None, False):
-        if log is not True:
-            raise InvalidInputError(f"log is {json_type(log)}; true or false is expected")
-        raise InvalidInputError("log=true: this version doesn't keep the features that it serves; leave log out")
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1):
+    if log is not None and not isinstance(log, bool):
+        raise InvalidInputError(f"log is {json_type(log)}; true or false is expected")
+    if rate is None:
+        rate = 1.0
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
         raise InvalidInputError("sampling_rate is expected to be a number from 0 to 1")
+    return float(rate) if log else 0.0
+
+
+def _number(parameters: Mapping[str, str]) -> object:
+    """Return the query parameter `sampling_rate` as a number; as text, which is refused, if it is none."""
+    text = parameters.get("sampling_rate")
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return text

@@ -1,7 +1,7 @@
 """Making the topics."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec, TopicMetadata
@@ -23,6 +23,7 @@ def ensure_topics(
     *,
     replication_factor: int = 1,
     timeout_s: float = 30.0,
+    config: Mapping[str, str] | None = None,
 ) -> None:
     """Create the topics that don't exist yet and wait until all have leaders; those that exist stay as they are.
 
@@ -32,6 +33,7 @@ def ensure_topics(
         partitions: How many partitions a new topic gets.
         replication_factor: How many brokers keep a new topic.
         timeout_s: How long to wait for the broker and for the leaders, in seconds.
+        config: What a new topic has other than `TOPIC_CONFIG`.
 
     Raises:
         UnavailableError: The broker can't be reached, refuses, or has no leaders in time.
@@ -44,7 +46,16 @@ def ensure_topics(
     new = wanted - _with_leaders(admin, bootstrap_servers, deadline).keys()
     if not new:
         return
-    _create(admin, sorted(new), partitions, replication_factor, deadline)
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=replication_factor,
+            config={**TOPIC_CONFIG, **(config or {})},
+        )
+        for name in sorted(new)
+    ]
+    _create(admin, topics, deadline)
     while True:
         ready = _with_leaders(admin, bootstrap_servers, deadline)
         if new <= ready.keys() and _answer(admin, {name: ready[name] for name in new}):
@@ -81,11 +92,7 @@ def _answer(admin: AdminClient, topics: dict[str, list[int]]) -> bool:
     return all(future.exception() is None for future in futures.values())
 
 
-def _create(admin: AdminClient, names: list[str], partitions: int, replication_factor: int, deadline: float) -> None:
-    new = [
-        NewTopic(name, num_partitions=partitions, replication_factor=replication_factor, config=dict(TOPIC_CONFIG))
-        for name in names
-    ]
+def _create(admin: AdminClient, new: list[NewTopic], deadline: float) -> None:
     timeout_s = max(1.0, deadline - time.monotonic())
     futures = admin.create_topics(new, operation_timeout=timeout_s, request_timeout=timeout_s)
     for name, future in futures.items():

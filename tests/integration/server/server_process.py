@@ -75,6 +75,10 @@ class ServerProcess:
             time.sleep(SLICE_S)
             self._process.send_signal(SIGSTOP)
 
+    def resume(self) -> None:
+        assert self._process is not None
+        self._process.send_signal(SIGCONT)
+
     def terminate(self) -> None:
         assert self._process is not None
         self._process.send_signal(SIGTERM)

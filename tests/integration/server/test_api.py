@@ -9,7 +9,9 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from caraway.cli import app
 from caraway.ingest import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, eventually, records
 from tests.unit.query import garden
@@ -48,6 +50,16 @@ def test_a_query_may_choose_the_time_of_each_row(server: ServerProcess) -> None:
         return server.query(outputs, rows, timestamps=[999, 1000, 1999.5, "1970-01-01T00:33:20Z"]).json()
 
     eventually(lambda: species() == {"State.species": ["fern", "oak", "oak", "elm"]}, lambda: str(species()))
+
+
+def test_a_query_explains_itself(server: ServerProcess) -> None:
+    command = ["explain", "query", "State.advice", "--given", '{"Tap.pot": [1, 2]}', "--runs", "3", "--json"]
+    result = CliRunner().invoke(app, [*command, "--url", str(server.settings.server.url)])
+    assert result.exit_code == 0, result.output
+    explained = json.loads(result.output)
+    assert [step["kind"] for step in explained["steps"]] == ["alias", "index read", "expressions", "extractor"]
+    assert (explained["rows"], explained["runs"], len(explained["commit"]) > 0) == (2, 3, True)
+    assert all(step["took"]["least_ms"] > 0 for step in explained["steps"])
 
 
 def test_lookup_gives_rows(server: ServerProcess) -> None:
@@ -141,11 +153,15 @@ MALFORMED: list[tuple[str, str, int, str]] = [
     ("/query", QUERY % '[{"Tap.pot": 1}], "timestamps": ["x"]', 400, "timestamps, row 0"),
     ("/query", QUERY % '[{"Tap.pot": 1}], "timestamps": [true]', 400, "timestamps, row 0"),
     ("/query", QUERY % '[{"Tap.pot": 1}], "timestamps": []', 400, "there are 0, but 1 rows"),
-    ("/query", QUERY % '[], "log": true', 400, "log=true"),
+    ("/query", QUERY % '[], "log": true, "sampling_rate": "half"', 400, "from 0 to 1"),
     ("/query", QUERY % '[], "log": 1', 400, "log is a number"),
     ("/query", QUERY % '[], "workflow": 1', 400, "workflow is a number"),
     ("/query", QUERY % '[], "sampling_rate": 2', 400, "from 0 to 1"),
     ("/query", '{"inputs": ["Tap.pot"], "outputs": ["Faulty.broken"], "data": [{"Tap.pot": 1}]}', 422, "explode"),
+    ("/query/explain", '{"inputs": [], "outputs": ["Nothing"]}', 404, "no featureset 'Nothing'"),
+    ("/query/explain", QUERY % '[{"Tap.pot": 1}], "runs": 0', 400, "runs is expected"),
+    ("/query/explain", QUERY % '[{"Tap.pot": 1}], "runs": true', 400, "runs is expected"),
+    ("/query/explain", QUERY % "3", 400, "data is a number"),
     ("/log", "{}", 400, "webhook is missing"),
     ("/log", '{"webhook": "no", "endpoint": "pots", "data": []}', 404, "webhooks: garden"),
     ("/log", '{"webhook": "garden", "endpoint": "no", "data": []}', 404, "endpoints: "),

@@ -11,7 +11,7 @@ from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
-from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.server_process import ServerProcess, end_of, eventually
 from tests.unit.query import garden
 
 ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
@@ -44,7 +44,7 @@ def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet,
             started = time.monotonic()
             away = server.log("pots", [ROW | {"species": "elm"}])
             assert (away.status_code, away.headers["retry-after"]) == (503, "1")
-            assert time.monotonic() - started < 12
+            assert time.monotonic() - started < 30
             assert server.query(["State.species"], [{"Tap.pot": 1}]).json() == {"State.species": ["oak"]}
 
             with running(broker, tmp_path / "kafka.log"):
@@ -64,11 +64,14 @@ def test_sigterm_lets_requests_finish(kafka: str, postgres: str, tmp_path: Path)
     server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
     server.start()
     server.commit(garden.graph())
+    topic = server.topic("Readings")
+    before = end_of(kafka, topic)
     rows = [{"pot": number, "moisture": 0.5, "at": number} for number in range(30_000)]
     with concurrent.futures.ThreadPoolExecutor(1) as thread:
         request = thread.submit(server.log, "readings", rows)
-        time.sleep(0.15)
+        server.run_in_slices_until(lambda: end_of(kafka, topic) > before)
         server.terminate()
+        server.resume()
         assert request.result().json()["accepted"] == len(rows)
     assert server.wait() == 0, server.said()
     server.http.close()

@@ -1,0 +1,132 @@
+"""A folder of an object store. What is written appears under its name as a whole or not at all."""
+
+import hashlib
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import fs
+
+from caraway.errors import UnavailableError
+
+# What is on its way has this ending; nobody takes it for an object.
+PART = ".part"
+PIECE = 1 << 20
+
+Digest = str
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """An object: its name relative to the folder, its size in bytes, when it was written (seconds since the epoch)."""
+
+    name: str
+    size: int
+    written_at: float
+
+
+class ObjectFolder:
+    """Reads and writes objects below one address. Thread safe.
+
+    All methods raise `UnavailableError` when the store doesn't answer, or doesn't have what is read.
+    """
+
+    def __init__(self, url: str) -> None:
+        """Use `url`: an absolute path, or an address such as `s3://bucket/prefix`. Nothing is made before a write."""
+        self.url = url
+        with self._told(""):
+            self._files, path = fs.FileSystem.from_uri(url)
+        self._root: str = path.rstrip("/")
+        self._local = isinstance(self._files, fs.LocalFileSystem)
+
+    def list(self, under: str = "") -> list[Stored]:
+        """Return the objects whose names begin with the folder `under`, in order of their names."""
+        root = f"{self._root}/{under}".rstrip("/")
+        with self._told(under):
+            found = self._files.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+        objects = [
+            Stored(info.path[len(self._root) + 1 :], info.size, info.mtime_ns / 1e9)
+            for info in found
+            if info.type is fs.FileType.File and not info.path.endswith(PART)
+        ]
+        return sorted(objects, key=lambda stored: stored.name)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of an object."""
+        with self._told(name), self._files.open_input_stream(self._path(name)) as stream:
+            content: bytes = stream.read()
+            return content
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object; one of this name is replaced."""
+        with self._appearing(name) as stream:
+            stream.write(content)
+
+    def put(self, path: Path, name: str) -> Digest:
+        """Write a file's content to an object, and return its digest."""
+        digest = hashlib.sha256()
+        with self._appearing(name) as stream, path.open("rb") as file:
+            while piece := file.read(PIECE):
+                digest.update(piece)
+                stream.write(piece)
+        return digest.hexdigest()
+
+    def fetch(self, name: str, path: Path) -> Digest:
+        """Write an object's content to a file, and return its digest."""
+        digest = hashlib.sha256()
+        with self._told(name), self._files.open_input_stream(self._path(name)) as stream, path.open("wb") as file:
+            while piece := stream.read(PIECE):
+                digest.update(piece)
+                file.write(piece)
+            file.flush()
+            os.fsync(file.fileno())
+        return digest.hexdigest()
+
+    def remove(self, name: str) -> None:
+        """Remove an object; it is all the same if it isn't there."""
+        with self._told(name):
+            if self._files.get_file_info(self._path(name)).type is fs.FileType.File:
+                self._files.delete_file(self._path(name))
+
+    @contextmanager
+    def _appearing(self, name: str) -> Iterator[Any]:
+        """Give a stream whose content becomes the object when all of it is written."""
+        path = self._path(name)
+        part = f"{path}.{secrets.token_hex(4)}{PART}"
+        with self._told(name):
+            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            try:
+                with self._files.open_output_stream(part) as stream:
+                    yield stream
+                if self._local:
+                    # The name must not come to the disk before the content.
+                    _sync(part)
+                self._files.move(part, path)
+            except BaseException:
+                if self._files.get_file_info(part).type is fs.FileType.File:
+                    self._files.delete_file(part)
+                raise
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    @contextmanager
+    def _told(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            where = f"{self.url}/{name}" if name else self.url
+            raise UnavailableError(f"the object store can't be used at {where}: {error}") from error
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

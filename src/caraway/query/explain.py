@@ -1,0 +1,194 @@
+"""What a query does, for people and programs: the steps of its plan, and how long each takes."""
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from caraway.dtypes.types import DataType, type_name
+from caraway.expr.printer import print_node
+from caraway.query.executor import CompiledPlan
+from caraway.query.inputs import Table
+from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
+
+MAX_RUNS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duration:
+    """How long something took in several runs, in milliseconds."""
+
+    least_ms: float
+    median_ms: float
+    most_ms: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnExplained:
+    """A column and its type; "" where the definitions don't tell."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepExplained:
+    """A step: what it is, what it reads and adds, which steps it needs (by number, from 1), how long it took."""
+
+    number: int
+    kind: str
+    title: str
+    details: tuple[str, ...]
+    reads: tuple[str, ...]
+    adds: tuple[str, ...]
+    after: tuple[int, ...]
+    took: Duration | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryExplained:
+    """A query. `rows`, `runs` and the durations are there if it was run.
+
+    `inputs_took` is the cast of the inputs, `answer_took` the check of the outputs and their form in JSON.
+    """
+
+    inputs: tuple[ColumnExplained, ...]
+    steps: tuple[StepExplained, ...]
+    outputs: tuple[ColumnExplained, ...]
+    rows: int | None = None
+    runs: int = 0
+    inputs_took: Duration | None = None
+    answer_took: Duration | None = None
+    took: Duration | None = None
+
+
+def explain(plan: CompiledPlan) -> QueryExplained:
+    """Tell what a plan does, without running it."""
+    return _explained(plan, [None] * len(plan.plan.steps))
+
+
+def analyze(plan: CompiledPlan, data: Table, at: Instants | None, runs: int) -> QueryExplained:
+    """Run a plan `runs` times and tell what it does and how long each part takes.
+
+    Raises:
+        InvalidInputError: The query fails, as it does without this.
+        ExtractorError: User code failed.
+    """
+    parts: list[list[float]] = [[] for _ in range(len(plan.steps) + 3)]
+    rows = 0
+    for _ in range(max(1, runs)):
+        clock = _Clock()
+        batch = plan.batch(data, at)
+        laps = [clock.lap()]
+        for step in plan.steps if batch.rows else ():
+            step(batch)
+            laps.append(clock.lap())
+        plan.check(batch)
+        plan.answer(batch)
+        laps += [0.0] * (len(parts) - 2 - len(laps))
+        laps.append(clock.lap())
+        for part, lap in zip(parts, [*laps, sum(laps)], strict=True):
+            part.append(lap)
+        rows = batch.rows
+    before, *steps, answer, whole = map(_duration, parts)
+    return _explained(plan, steps, rows=rows, runs=runs, inputs_took=before, answer_took=answer, took_all=whole)
+
+
+class _Clock:
+    """Measures one lap after the other, in milliseconds."""
+
+    def __init__(self) -> None:
+        self._at = time.perf_counter()
+
+    def lap(self) -> float:
+        now = time.perf_counter()
+        took, self._at = (now - self._at) * 1e3, now
+        return took
+
+
+def _duration(laps: Sequence[float]) -> Duration:
+    return Duration(
+        least_ms=round(min(laps), 4), median_ms=round(statistics.median(laps), 4), most_ms=round(max(laps), 4)
+    )
+
+
+def _explained(
+    plan: CompiledPlan,
+    took: Sequence[Duration | None],
+    *,
+    rows: int | None = None,
+    runs: int = 0,
+    inputs_took: Duration | None = None,
+    answer_took: Duration | None = None,
+    took_all: Duration | None = None,
+) -> QueryExplained:
+    made_by: dict[str, int] = {}
+    steps: list[StepExplained] = []
+    for number, (step, lap) in enumerate(zip(plan.plan.steps, took, strict=True), start=1):
+        kind, title, details, reads, adds = _told(step)
+        after = tuple(sorted({made_by[name] for name in reads if name in made_by}))
+        made_by |= dict.fromkeys(adds, number)
+        steps.append(
+            StepExplained(
+                number=number, kind=kind, title=title, details=details, reads=reads, adds=adds, after=after, took=lap
+            )
+        )
+    return QueryExplained(
+        inputs=tuple(_column(column.name, column.dtype) for column in plan.plan.inputs),
+        steps=tuple(steps),
+        outputs=tuple(_column(column.name, column.dtype) for column in plan.plan.outputs),
+        rows=rows,
+        runs=runs,
+        inputs_took=inputs_took,
+        answer_took=answer_took,
+        took=took_all,
+    )
+
+
+def _column(name: str, dtype: DataType | None) -> ColumnExplained:
+    return ColumnExplained(name=name, type="" if dtype is None else type_name(dtype))
+
+
+Told = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
+
+
+def _told(step: Step) -> Told:
+    """Return kind, title, details, columns read and columns added."""
+    match step:
+        case LookupStep():
+            keys = ", ".join(
+                part.key if part.column.partition(".")[2] == part.key else f"{part.key} = {part.column}"
+                for part in step.keys
+            )
+            each = ", element by element" if step.each else ""
+            details = tuple(
+                f"{f.column} = {f.field}" + ("" if f.default is None else f", {f.default!r} if null")
+                for f in step.features
+            )
+            return (
+                "index read",
+                f"{step.dataset} by {keys}{each}",
+                details,
+                tuple(part.column for part in step.keys),
+                tuple(feature.column for feature in step.features),
+            )
+        case AliasStep():
+            default = "" if step.default is None else f", {step.default!r} if null"
+            return "alias", f"{step.output} = {step.input}{default}", (), (step.input,), (step.output,)
+        case ExpressionStep():
+            details = tuple(f"{feature.column} = {print_node(feature.expr)}" for feature in step.features)
+            adds = tuple(feature.column for feature in step.features)
+            featureset = adds[0].partition(".")[0]
+            return "expressions", f"of {featureset}", details, tuple(name for _, name, _ in step.inputs), adds
+        case PythonStep():
+            details = (f"may look up {', '.join(step.datasets)}",) if step.datasets else ()
+            return (
+                "extractor",
+                f"{step.featureset}.{step.extractor}",
+                details,
+                tuple(column.name for column in step.inputs),
+                step.kept,
+            )
+        case _:
+            assert_never(step)

@@ -1,0 +1,204 @@
+"""The gate before all handlers: who asks, may they ask for such a thing at all, and what is written down of it.
+
+What a request may touch in particular, by tags, is checked where that is known (`caraway.server.access_limits`).
+"""
+
+import asyncio
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import structlog
+from prometheus_client import Counter as Metric
+
+from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
+from caraway.server.http import Headers, Request, Response, branch_of
+from caraway.server.watch import Watch
+from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller, Mode
+from caraway.state.access import digest_of
+
+LOG = structlog.get_logger(__name__)
+
+# A token that was revoked, or a role that was changed, shows here within this time.
+INTERVAL_S = 1.0
+STOP_S = 3.0
+# Kinds of refusals that are counted apart between two writes; beyond them they are only counted in the metric.
+MAX_REFUSALS = 1_000
+SCHEME = "bearer "
+
+REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a caller must be allowed for a kind of request.
+
+    Attributes:
+        mode: The mode; None takes any valid token.
+        anywhere: It is enough to have it on some branch, because the answer is about no single one.
+    """
+
+    mode: Mode | None
+    anywhere: bool = False
+
+
+# By the target of a route; None needs no token at all. A target that isn't listed is refused to everybody.
+NEEDS: Mapping[str, Need | None] = {
+    "extract_features": Need(Mode.READ_DATA),
+    "explain_query": Need(Mode.READ_DATA),
+    "lookup": Need(Mode.READ_DATA),
+    "log": Need(Mode.WRITE_DATA),
+    "sync": Need(Mode.WRITE_DEFINITION),
+    "init_branch": Need(Mode.WRITE_DEFINITION),
+    "delete_branch": Need(Mode.WRITE_DEFINITION),
+    "roll_back": Need(Mode.WRITE_DEFINITION),
+    "branch_log": Need(Mode.READ_DEFINITION),
+    "branch_diff": Need(Mode.READ_DEFINITION, anywhere=True),
+    "list_branches": Need(Mode.READ_DEFINITION, anywhere=True),
+    "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
+    "status": Need(Mode.READ_DEFINITION, anywhere=True),
+    "metrics": Need(None),
+    # A load balancer has no token; the documents say nothing about this deployment.
+    "health": None,
+    "openapi": None,
+    "docs": None,
+    "root": None,
+}
+# Of these a line in the audit log is written before they begin, and their outcome after it.
+RECORDED = frozenset({"sync", "init_branch", "delete_branch", "roll_back"})
+
+
+class Gate:
+    """Lets requests in. Without `access` everybody may do everything."""
+
+    def __init__(self, audit: AuditLog, access: Access | None, *, clock: Callable[[], float] = time.time) -> None:
+        """Write to `audit`; know tokens from `access`."""
+        self._audit = audit
+        self._access = access
+        self._clock = clock
+        self._known: AccessList | None = None
+        self._refusals: Counter[tuple[Act, str]] = Counter()
+        self._counting = threading.Lock()
+        self._watch = Watch("access", self.refresh, INTERVAL_S)
+
+    def start(self) -> None:
+        """Begin to follow changes of tokens and roles."""
+        if self._access is not None:
+            self._watch.start()
+
+    def stop(self) -> None:
+        """End that."""
+        if self._access is not None:
+            self._watch.stop(STOP_S)
+
+    def refresh(self) -> None:
+        """Learn of changes, and write down what was refused.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer; what was known last goes on being valid.
+        """
+        if self._access is not None:
+            self._known = self._access.list_now(self._known)
+        with self._counting:
+            refusals, self._refusals = self._refusals, Counter()
+        if refusals:
+            self._audit.refusals(refusals)
+
+    def admit(self, target: str, headers: Headers) -> Caller:
+        """Return who makes a request for a target.
+
+        Raises:
+            UnauthenticatedError: There is no token, or it isn't valid.
+            ForbiddenError: The caller may not ask for such a thing on the branch.
+            UnavailableError: The tokens haven't been read yet.
+        """
+        if self._access is None:
+            return ANYBODY
+        need = NEEDS.get(target, Need(None))
+        if need is None:
+            return ANYBODY
+        caller = self._caller(headers.get("authorization"))
+        branch = branch_of(headers)
+        if target not in NEEDS or not _allowed(caller, need, branch):
+            where = "any branch" if need.anywhere else f"branch {branch[:100]!r}"
+            error = ForbiddenError(f"account {caller.account!r} lacks {need.mode or 'the right'} on {where} ({target})")
+            self.refuse(caller, target, branch, error)
+            raise error
+        return caller
+
+    def refuse(self, caller: Caller, target: str, branch: str, error: CarawayError) -> None:
+        """Note that a caller was refused something."""
+        REFUSED.labels(error.code).inc()
+        act = Act(
+            account=caller.account,
+            token_id=caller.token_id,
+            action=target,
+            branch=branch[:200],
+            detail=str(error)[:500],
+        )
+        with self._counting:
+            if len(self._refusals) < MAX_REFUSALS or (act, error.code) in self._refusals:
+                self._refusals[act, error.code] += 1
+
+    async def pass_on(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+        """Let a request that was admitted be answered, and write down what is to be written down of it."""
+        if target in RECORDED:
+            return await self._recorded(target, request, answer)
+        try:
+            return await answer()
+        except ForbiddenError as error:
+            self.refuse(request.caller, target, request.branch, error)
+            raise
+
+    async def _recorded(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+        caller = request.caller
+        detail = request.query_string[:500]
+        act = Act(
+            account=caller.account, token_id=caller.token_id, action=target, branch=request.branch[:200], detail=detail
+        )
+        number = await asyncio.to_thread(self._audit.begin, act)
+        outcome = "failed"
+        try:
+            response = await answer()
+            outcome = "done"
+        except CarawayError as error:
+            outcome = error.code
+            raise
+        finally:
+            await self._ended(number, outcome)
+        return response
+
+    async def _ended(self, number: int, outcome: str) -> None:
+        try:
+            await asyncio.to_thread(self._audit.end, number, outcome)
+        except UnavailableError as error:
+            # The deed is done, or refused: that is what the caller must know. The line stays as begun.
+            LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
+
+    def _caller(self, header: str | None) -> Caller:
+        known = self._known
+        if known is None:
+            raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
+        if header is None or header[: len(SCHEME)].lower() != SCHEME:
+            REFUSED.labels(UnauthenticatedError.code).inc()
+            raise UnauthenticatedError("a token is needed: Authorization: Bearer …; `caraway tokens create` makes one")
+        holder = known.holders.get(digest_of(header[len(SCHEME) :].strip()))
+        if holder is None or (holder.expires_at is not None and holder.expires_at <= self._now()):
+            REFUSED.labels(UnauthenticatedError.code).inc()
+            raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
+        return holder.caller
+
+    def _now(self) -> datetime:
+        return datetime.fromtimestamp(self._clock(), UTC)
+
+
+def _allowed(caller: Caller, need: Need, branch: str) -> bool:
+    mode = need.mode
+    if mode is None:
+        return True
+    if need.anywhere:
+        return any(mode in grant.modes for grant in caller.grants)
+    return caller.may(mode, branch)

@@ -1,0 +1,206 @@
+"""What a caller may touch in particular: features, extractors, datasets and fields, by their tags.
+
+A caller who may touch all of a branch is served as if there were no limits; the rest is checked at the query plan, once
+for each plan, so that no way to ask leads around it.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from caraway.errors import ForbiddenError
+from caraway.graph.lineage import effective_field_tags, effective_tags
+from caraway.graph.specs import Graph
+from caraway.ingest.service import endpoint_of
+from caraway.query import Answer, Catalog, CompiledPlan
+from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
+from caraway.server.http import Request
+from caraway.server.live import Live, Queryable, Serving
+from caraway.state.permissions import Caller, Mode
+
+MAX_CHECKED = 10_000
+MAX_GRAPHS = 100
+
+Tagged = tuple[str, Collection[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Tags:
+    """The tags of a graph's entities, and which plans were found to be allowed to whom.
+
+    Plans and callers are told apart by identity, which is quick; both are kept, so that no other one takes their place.
+    """
+
+    entities: Mapping[str, frozenset[str]]
+    fields: Mapping[str, frozenset[str]]
+    extractors: Mapping[str, frozenset[str]]
+    checked: dict[tuple[int, int, str], tuple[CompiledPlan, Caller]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph) -> "Tags":
+        """Compute the tags of a graph."""
+        extractors = {
+            f"{spec.name}.{extractor.name}": frozenset(extractor.metadata.tags)
+            for spec in graph.featuresets
+            for extractor in spec.extractors
+        }
+        return cls(effective_tags(graph), effective_field_tags(graph), extractors)
+
+    def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
+        """Name all that a query reads or computes, with tags. What the caller supplies isn't read."""
+        for column in plan.outputs:
+            yield self._entity(column.name)
+        for step in plan.steps:
+            match step:
+                case LookupStep():
+                    # Fields have the tags of their dataset, too.
+                    yield from (self._entity(found.column) for found in step.features)
+                    yield from self.fields_of(step.dataset, (found.field for found in step.features))
+                case AliasStep():
+                    yield self._entity(step.output)
+                case ExpressionStep():
+                    yield from (self._entity(computed.column) for computed in step.features)
+                case PythonStep():
+                    outputs = [self._entity(name) for name, _ in step.outputs]
+                    yield from outputs
+                    yield from map(self._entity, step.datasets)
+                    name = f"{step.featureset}.{step.extractor}"
+                    own = self.extractors.get(name, frozenset())
+                    yield f"extractor {name}", own.union(*(tags for _, tags in outputs))
+                case _:
+                    assert_never(step)
+
+    def fields_of(self, dataset: str, names: Iterable[str]) -> Iterator[Tagged]:
+        """Name fields, with their tags."""
+        return ((full := f"{dataset}.{name}", self.fields.get(full, frozenset())) for name in names)
+
+    def _entity(self, name: str) -> Tagged:
+        return name, self.entities.get(name, frozenset())
+
+
+class Limits:
+    """Serves callers what they may see. One for a server."""
+
+    def __init__(self, serving: Serving) -> None:
+        """Restrict what `serving` serves."""
+        self._serving = serving
+        # A commit's graph never changes.
+        self._tags: dict[str, Tags] = {}
+
+    def seen(self, request: Request) -> Live:
+        """Return what the request's branch serves, so that its caller can query only what they may.
+
+        Raises:
+            UnavailableError: The graph hasn't been read yet.
+            UnknownEntityError: There is no such branch.
+        """
+        live = self._serving.require_live(request.branch)
+        caller = request.caller
+        if caller.may_all(Mode.READ_DATA, request.branch):
+            return live
+        return replace(live, queries=LimitedQueries(live.queries, self.tags(live), caller, request.branch))
+
+    def check_log(self, request: Request, live: Live, body: object) -> None:
+        """Check that the caller may write to the datasets that the body's endpoint feeds in the request's branch.
+
+        Other branches that read the endpoint get the rows too: they asked for them by their commits.
+
+        Raises:
+            ForbiddenError: They may not.
+            UnknownEntityError: There is no such endpoint.
+        """
+        if request.caller.may_all(Mode.WRITE_DATA, request.branch):
+            return
+        endpoint = endpoint_of(live.endpoints, body)
+        entities = self.tags(live).entities
+        fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
+        if not fed:
+            # Nothing tells what it would be here.
+            raise ForbiddenError(
+                f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint {endpoint.name!r} "
+                f"feeds no dataset of branch {request.branch!r}"
+            )
+        require(request.caller, Mode.WRITE_DATA, request.branch, fed)
+
+    def check_branch(self, caller: Caller, modes: Iterable[Mode], branch: str, graph_of: str) -> None:
+        """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
+
+        Raises:
+            ForbiddenError: They have not.
+        """
+        entities = self.tags(self._serving.require_live(graph_of)).entities
+        for mode in modes:
+            if not caller.may(mode, branch):
+                raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
+            if not caller.may_all(mode, branch):
+                require(caller, mode, branch, entities.items())
+
+    def tags(self, live: Live) -> Tags:
+        """Return the tags of what is served."""
+        tags = self._tags.get(live.version)
+        if tags is None:
+            if len(self._tags) >= MAX_GRAPHS:
+                self._tags.clear()
+            tags = self._tags[live.version] = Tags.of(live.graph)
+        return tags
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedQueries:
+    """Queries as far as a caller may make them."""
+
+    queries: Queryable
+    tags: Tags
+    caller: Caller
+    branch: str
+
+    @property
+    def catalog(self) -> Catalog:
+        """What there is to query."""
+        return self.queries.catalog
+
+    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+        """Return the plan of a query if the caller may read all that it touches."""
+        plan = self.queries.plan(inputs, outputs, foreign_inputs=foreign_inputs)
+        checked = self.tags.checked
+        key = (id(plan), id(self.caller), self.branch)
+        if key not in checked:
+            require(self.caller, Mode.READ_DATA, self.branch, self.tags.touched(plan.plan))
+            if len(checked) >= MAX_CHECKED:
+                checked.clear()
+            checked[key] = (plan, self.caller)
+        return plan
+
+    def lookup(
+        self,
+        dataset: str,
+        keys: Sequence[Mapping[str, object]],
+        fields: Sequence[str],
+        timestamps: Sequence[object] | None = None,
+    ) -> tuple[list[bool], Answer]:
+        """Look up rows if the caller may read all fields wanted."""
+        wanted = fields or [spec.name for spec in self.queries.catalog.dataset(dataset).fields]
+        require(self.caller, Mode.READ_DATA, self.branch, self.tags.fields_of(dataset, wanted))
+        return self.queries.lookup(dataset, keys, fields, timestamps)
+
+
+def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:
+    """Return what checks the entities that a commit touches."""
+
+    def approve(touched: Iterable[Tagged]) -> None:
+        if not caller.may_all(Mode.WRITE_DEFINITION, branch):
+            require(caller, Mode.WRITE_DEFINITION, branch, touched)
+
+    return approve
+
+
+def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged]) -> None:
+    """Check that a caller has a mode on entities.
+
+    Raises:
+        ForbiddenError: They haven't; the text names the entities.
+    """
+    missing = caller.refused(mode, branch, entities)
+    if missing:
+        names = ", ".join(dict.fromkeys(missing))
+        raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r} for: {names[:1000]}")

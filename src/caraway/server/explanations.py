@@ -1,0 +1,40 @@
+"""`POST /query/explain`: what a query does and, if it brings rows, how long each part of it takes."""
+
+from functools import partial
+
+import msgspec
+
+from caraway.errors import InvalidInputError
+from caraway.query.explain import MAX_RUNS, analyze, explain
+from caraway.server.access_limits import Limits
+from caraway.server.http import Request, Response, json_response
+from caraway.server.queries import Queries, check_rows, rows_of
+from caraway.server.reads import data_of, names_of, object_of, timestamps_of
+
+RUNS = 20
+
+
+class Explanations:
+    """Explains queries."""
+
+    def __init__(self, limits: Limits, queries: Queries) -> None:
+        """Explain what `limits` lets callers see; runs happen in the threads of `queries`."""
+        self._limits = limits
+        self._queries = queries
+
+    async def explain(self, request: Request) -> Response:
+        """`POST /query/explain`: the body is that of a query, `data` may be missing, `runs` is how often it runs."""
+        live = self._limits.seen(request)
+        body = object_of(request.json())
+        plan = live.queries.plan(names_of(body, "inputs"), names_of(body, "outputs"))
+        if body.get("data") is None:
+            explained = explain(plan)
+        else:
+            data, at = data_of(body), timestamps_of(body)
+            runs = body.get("runs")
+            runs = RUNS if runs is None else runs
+            if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MAX_RUNS:
+                raise InvalidInputError(f"runs is expected to be a number from 1 to {MAX_RUNS}")
+            check_rows(rows_of(data) * runs)
+            explained = await self._queries.in_thread(partial(analyze, plan, data, at, runs))
+        return json_response({"commit": live.version or None, **msgspec.to_builtins(explained)})

@@ -1,0 +1,65 @@
+"""Objects appear as a whole, under the names and with the content that they were given."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from caraway.errors import UnavailableError
+from caraway.objects import ObjectFolder
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> ObjectFolder:
+    return ObjectFolder(str(tmp_path / "store"))
+
+
+def test_what_is_written_is_listed_and_read(folder: ObjectFolder) -> None:
+    assert folder.list() == []
+    folder.write("b/c/2", b"two")
+    folder.write("a/1", b"one")
+    folder.write("a/1", b"uno")
+    assert [(stored.name, stored.size) for stored in folder.list()] == [("a/1", 3), ("b/c/2", 3)]
+    assert [stored.name for stored in folder.list("b")] == ["b/c/2"]
+    assert folder.list("nothing") == []
+    assert folder.read("a/1") == b"uno"
+
+
+def test_files_go_in_and_out_with_their_digests(folder: ObjectFolder, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 10_000
+    (tmp_path / "in").write_bytes(content)
+    digest = folder.put(tmp_path / "in", "x/y")
+    assert folder.fetch("x/y", tmp_path / "out") == digest == hashlib.sha256(content).hexdigest()
+    assert (tmp_path / "out").read_bytes() == content
+
+
+def test_a_write_that_fails_leaves_nothing(folder: ObjectFolder, tmp_path: Path) -> None:
+    with pytest.raises(UnavailableError, match="can't be used at"):
+        folder.put(tmp_path / "missing", "x/y")
+    assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
+
+
+def test_what_is_on_its_way_is_no_object(folder: ObjectFolder, tmp_path: Path) -> None:
+    folder.write("a", b"")
+    (tmp_path / "store" / "b.1234.part").write_bytes(b"half")
+    assert [stored.name for stored in folder.list()] == ["a"]
+
+
+def test_removing_twice_is_removing(folder: ObjectFolder) -> None:
+    folder.write("a", b"")
+    folder.remove("a")
+    folder.remove("a")
+    assert folder.list() == []
+
+
+def test_what_is_not_there_and_addresses_that_mean_nothing_are_told(folder: ObjectFolder) -> None:
+    with pytest.raises(UnavailableError, match=r"can't be used at .*store/a"):
+        folder.read("a")
+    with pytest.raises(UnavailableError, match="nonsense://x"):
+        ObjectFolder("nonsense://x")
+
+
+def test_a_store_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnavailableError):
+        ObjectFolder(str(tmp_path / "file")).write("a/b", b"")
