@@ -11,6 +11,8 @@
     ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
     │   └── UnknownFeatureError      a feature that isn't there (also an InvalidInputError)
     ├── ConflictError                the state of the deployment forbids it
+    ├── UnauthenticatedError         a request without a valid token
+    ├── ForbiddenError               the caller's roles don't allow it
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
     └── UnavailableError             a part that is needed doesn't answer; trying again may help
@@ -87,6 +89,18 @@ class ConflictError(CarawayError):
     """What is asked for contradicts what is there already."""
 
     code = "conflict"
+
+
+class UnauthenticatedError(CarawayError):
+    """A request shows no token, or one that isn't valid."""
+
+    code = "unauthenticated"
+
+
+class ForbiddenError(CarawayError):
+    """What is asked for isn't among what the caller's roles grant."""
+
+    code = "forbidden"
 
 
 class ExtractorError(CarawayError):

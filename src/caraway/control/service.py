@@ -1,11 +1,12 @@
 """A commit, from a request to the branch's new head."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
 from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
+from caraway.control.touching import touched
 from caraway.errors import CommitError
 from caraway.graph.fingerprints import graph_fingerprint
 from caraway.graph.immutability import descendant_faults, omission_faults
@@ -17,6 +18,13 @@ from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, blueprints, incarnate
 from caraway.state.bank import allot
+
+Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
+
+
+def approve_all(entities: Iterable[tuple[str, Collection[str]]]) -> None:
+    """Have nothing against any change."""
+    del entities
 
 
 class Heads(Protocol):
@@ -58,11 +66,15 @@ class CommitService:
         self._commits = commits
         self._site = site
 
-    def commit(self, request: CommitRequest, *, branch: str = MAIN, author: str = "") -> CommitResult:
+    def commit(
+        self, request: CommitRequest, *, branch: str = MAIN, author: str = "", approve: Approve = approve_all
+    ) -> CommitResult:
         """Make (or preview) a commit on a branch.
 
         All that it changes is one transaction: the commit, its assets, what the ledger asks for, and the branch's head.
         A crash before it changes nothing; after it the workers do the rest, whoever they are.
+
+        `approve` is given all entities that change, with their tags; it raises if the author may not change them.
 
         Raises:
             CommitError: The definitions don't fit each other or what the branch holds.
@@ -76,6 +88,7 @@ class CommitService:
         validate(after)
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
+        approve(touched(before, after))
         change = self._change(before, after)
         if not request.backfill:
             _refuse_backfill(change)
@@ -83,8 +96,18 @@ class CommitService:
             return _previewed(change)
         return self._publish(change, head, message=request.message, author=author)
 
-    def roll_back(self, commit_id: str, *, branch: str = MAIN, author: str = "", preview: bool = False) -> CommitResult:
+    def roll_back(
+        self,
+        commit_id: str,
+        *,
+        branch: str = MAIN,
+        author: str = "",
+        preview: bool = False,
+        approve: Approve = approve_all,
+    ) -> CommitResult:
         """Let a branch hold again what it held at an earlier commit: a new commit, whose assets may still be there.
+
+        `approve` is as in `commit`.
 
         Raises:
             UnknownEntityError: There is no such branch or commit.
@@ -93,7 +116,9 @@ class CommitService:
         """
         head = self._heads.head(branch)
         before = decode_graph(head.graph) if head.commit_id else Graph()
-        change = self._change(before, decode_graph(self._heads.graph(commit_id)))
+        after = decode_graph(self._heads.graph(commit_id))
+        approve(touched(before, after))
+        change = self._change(before, after)
         if preview:
             return _previewed(change)
         return self._publish(change, head, message=f"roll back to {commit_id}", author=author)

@@ -18,6 +18,22 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
     Args:
         graph: A graph without circles; what it refers to but lacks has no tags.
     """
+    found = _all_tags(graph)
+    names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
+    return {name: found[name] for name in names}
+
+
+def effective_field_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
+    """Give the tags of all fields of datasets, by full name: their own and those of their dataset, which it may cancel.
+
+    Args:
+        graph: A graph without circles.
+    """
+    found = _all_tags(graph)
+    return {f"{d.name}.{f.name}": found[_field(d.name, f.name)] for d in graph.datasets for f in d.fields}
+
+
+def _all_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
     own: dict[str, frozenset[str]] = {d.name: frozenset(d.metadata.tags) for d in graph.datasets}
     parents: dict[str, set[str]] = {
         d.name: {name for p in d.pipelines for name in datasets_read(p.operator)} for d in graph.datasets
@@ -38,8 +54,7 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
     found: dict[str, frozenset[str]] = {}
     for name in TopologicalSorter(parents).static_order():
         found[name] = _with_inherited(own.get(name, frozenset()), (found[parent] for parent in parents.get(name, ())))
-    names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
-    return {name: found[name] for name in names}
+    return found
 
 
 def effective_owners(graph: Graph) -> Mapping[str, str]:

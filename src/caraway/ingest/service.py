@@ -93,12 +93,8 @@ class IngestService:
             ConflictError: The idempotency key was used with another body.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
         """
-        if not isinstance(body, dict):
-            raise InvalidInputError(
-                f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected"
-            )
-        endpoint = endpoints.find(_text(body, "webhook"), _text(body, "endpoint"))
-        if "data" not in body:
+        endpoint = endpoint_of(endpoints, body)
+        if not isinstance(body, dict) or "data" not in body:
             raise InvalidInputError("data is missing")
         if request is None:
             return await self._take(endpoint, body["data"], None)
@@ -112,6 +108,18 @@ class IngestService:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
         return await _Intake(self._writer, endpoint, rows, request, written).run()
+
+
+def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
+    """Return the endpoint that the parsed body of a request is for.
+
+    Raises:
+        InvalidInputError: The body isn't what it should be.
+        UnknownEntityError: There is no such webhook or endpoint.
+    """
+    if not isinstance(body, dict):
+        raise InvalidInputError(f"the body is {json_type(body)}; an object with webhook, endpoint and data is expected")
+    return endpoints.find(_text(body, "webhook"), _text(body, "endpoint"))
 
 
 class _Intake:

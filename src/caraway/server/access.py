@@ -28,6 +28,8 @@ STOP_S = 3.0
 # Kinds of refusals that are counted apart between two writes; beyond them they are only counted in the metric.
 MAX_REFUSALS = 1_000
 SCHEME = "bearer "
+# What comes from a request is written down so far.
+LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
 
@@ -132,13 +134,7 @@ class Gate:
     def refuse(self, caller: Caller, target: str, branch: str, error: CarawayError) -> None:
         """Note that a caller was refused something."""
         REFUSED.labels(error.code).inc()
-        act = Act(
-            account=caller.account,
-            token_id=caller.token_id,
-            action=target,
-            branch=branch[:200],
-            detail=str(error)[:500],
-        )
+        act = _act(caller, target, branch, str(error))
         with self._counting:
             if len(self._refusals) < MAX_REFUSALS or (act, error.code) in self._refusals:
                 self._refusals[act, error.code] += 1
@@ -154,11 +150,7 @@ class Gate:
             raise
 
     async def _recorded(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
-        caller = request.caller
-        detail = request.query_string[:500]
-        act = Act(
-            account=caller.account, token_id=caller.token_id, action=target, branch=request.branch[:200], detail=detail
-        )
+        act = _act(request.caller, target, request.branch, request.query_string)
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
         try:
@@ -193,6 +185,16 @@ class Gate:
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)
+
+
+def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:
+    return Act(
+        account=caller.account,
+        token_id=caller.token_id,
+        action=target,
+        branch=branch[:LONGEST],
+        detail=detail[:LONGEST],
+    )
 
 
 def _allowed(caller: Caller, need: Need, branch: str) -> bool:

@@ -117,8 +117,8 @@ class Limits:
         if not fed:
             # Nothing tells what it would be here.
             raise ForbiddenError(
-                f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint {endpoint.name!r} "
-                f"feeds no dataset of branch {request.branch!r}"
+                f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint "
+                f"{endpoint.name!r} feeds no dataset of branch {request.branch!r}"
             )
         require(request.caller, Mode.WRITE_DATA, request.branch, fed)
 

@@ -27,7 +27,7 @@ class Reads:
     """Answers requests for features and rows."""
 
     def __init__(self, limits: Limits, queries: Queries, keep: Callable[..., None]) -> None:
-        """Read what `limits` lets callers see, through `queries`; `keep` takes plan, batch and origin of what is to be kept."""
+        """Read what `limits` lets callers see, through `queries`; `keep` takes what is to be kept of a query."""
         self._limits = limits
         self._queries = queries
         self._keep_served = keep

@@ -4,6 +4,8 @@
 version.
 """
 
+from caraway.state.access import Access, AccessList, Holder, TokenRecord
+from caraway.state.audit import Act, AuditLog, AuditRecord
 from caraway.state.bank import Asset, AssetState, Deed
 from caraway.state.blueprints import AssetKind, blueprints, incarnate
 from caraway.state.branches import Branches
@@ -25,30 +27,41 @@ from caraway.state.model import (
     Role,
     Standing,
 )
+from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.writer import StateWriter
 
 __all__ = [
+    "ANYBODY",
     "KEEP",
     "MAIN",
+    "Access",
+    "AccessList",
+    "Act",
     "Asset",
     "AssetKind",
     "AssetState",
+    "AuditLog",
+    "AuditRecord",
     "Branch",
     "Branches",
+    "Caller",
     "Claim",
     "CommitRecord",
     "Deed",
     "DesiredState",
+    "Grant",
     "Head",
+    "Holder",
     "JobRecord",
     "JobRegistry",
     "JobState",
     "Lease",
     "Ledger",
     "LedgerEntry",
+    "Mode",
     "Needed",
     "NewCommit",
     "Outcome",
@@ -58,6 +71,7 @@ __all__ = [
     "Standing",
     "StateReader",
     "StateWriter",
+    "TokenRecord",
     "blueprints",
     "connect",
     "incarnate",

@@ -1,0 +1,36 @@
+"""Which entities a commit touches, with the tags by which it is decided who may do that."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from caraway.graph.lineage import effective_tags
+from caraway.graph.references import outputs_of
+from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
+
+
+def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]]:
+    """Name what differs between two graphs in any way, metadata too, with its tags before and after.
+
+    Tags that are there only before or only after each count by themselves: nobody gets hold of an entity by giving it
+    a tag of their own.
+    """
+    for graph, other in ((before, after), (after, before)):
+        tags = effective_tags(graph)
+        datasets: Mapping[str, DatasetSpec] = {spec.name: spec for spec in other.datasets}
+        featuresets: Mapping[str, FeaturesetSpec] = {spec.name: spec for spec in other.featuresets}
+        for dataset in graph.datasets:
+            if datasets.get(dataset.name) != dataset:
+                yield dataset.name, tags[dataset.name]
+        for featureset in graph.featuresets:
+            for name in _features(featureset, featuresets.get(featureset.name)):
+                yield name, tags[name]
+
+
+def _features(spec: FeaturesetSpec, other: FeaturesetSpec | None) -> list[str]:
+    """Return the full names of features that differ, themselves or in how they are computed."""
+    if other is None or other.metadata != spec.metadata:
+        return [f"{spec.name}.{feature.name}" for feature in spec.features]
+    changed = {f"{spec.name}.{feature.name}" for feature in spec.features if feature not in other.features}
+    changed |= {
+        name for extractor in spec.extractors if extractor not in other.extractors for name in outputs_of(extractor)
+    }
+    return [name for feature in spec.features if (name := f"{spec.name}.{feature.name}") in changed]

@@ -1,0 +1,322 @@
+"""Accounts, roles and tokens in Postgres. A token is shown once, when it is made; only its hash is kept."""
+
+import hashlib
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
+from caraway.state.access_tables import access_changes, account_roles, accounts, roles, tokens
+from caraway.state.audit import Act, write_act
+from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.permissions import Caller, Grant, Mode
+
+# The beginning lets programs that look for secrets in code find it.
+TOKEN_PREFIX = "caraway_"  # noqa: S105 (no secret, but what secrets begin with)
+SECRET_BYTES = 32
+NAME = re.compile(r"[A-Za-z0-9_.@+\-/]{1,200}")
+DONE = "done"
+
+T = TypeVar("T")
+Kind = Literal["user", "service"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenRecord:
+    """A token, without what makes it one."""
+
+    id: str
+    account: str
+    kind: str
+    roles: tuple[str, ...]
+    note: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who may use a token, and until when."""
+
+    caller: Caller
+    expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class AccessList:
+    """All tokens that are valid, by their hash; `number` tells one state of the list from another."""
+
+    number: int
+    holders: Mapping[bytes, Holder]
+
+
+def digest_of(token: str) -> bytes:
+    """Return what is kept of a token."""
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+class Access:
+    """Changes and reads who may do what; each change is one transaction, with its line of the audit log."""
+
+    def __init__(self, engine: sa.Engine, *, by: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`) on behalf of `by`, whom the audit log is to name."""
+        self._engine = engine
+        self._by = by
+        self._patience_seconds = patience_seconds
+
+    def create_token(
+        self,
+        account: str,
+        *,
+        roles_given: Collection[str] = (),
+        kind: Kind = "user",
+        note: str = "",
+        lasting: timedelta | None = None,
+    ) -> tuple[str, str]:
+        """Make a token for an account, which is made too if it isn't there; return its id and the token itself.
+
+        Raises:
+            InvalidInputError: The account's name isn't possible, or the account is of the other kind.
+            UnknownEntityError: There is no such role.
+            UnavailableError: Postgres doesn't answer.
+        """
+        _check_name(account, "an account")
+        # Both are made before the first try, so that one that succeeded unnoticed isn't done twice.
+        token_id = secrets.token_hex(6)
+        token = f"{TOKEN_PREFIX}{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(insert(accounts).values(name=account, kind=kind).on_conflict_do_nothing())
+            found = connection.execute(sa.select(accounts.c.kind).where(accounts.c.name == account)).scalar_one()
+            if found != kind:
+                raise InvalidInputError(f"account {account!r} is that of a {found}, not of a {kind}")
+            for role in roles_given:
+                _give(connection, account, role)
+            connection.execute(
+                insert(tokens)
+                .values(
+                    id=token_id,
+                    account=account,
+                    digest=digest_of(token),
+                    note=note,
+                    expires_at=None if lasting is None else sa.func.clock_timestamp() + lasting,
+                )
+                .on_conflict_do_nothing()
+            )
+
+        self._change("create token", f"{token_id} for {kind} {account}, roles {sorted(roles_given)}", write)
+        return token_id, token
+
+    def revoke_token(self, token_id: str) -> None:
+        """End a token. Servers know of it within a second or two; doing it again changes nothing.
+
+        Raises:
+            UnknownEntityError: There is no such token.
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def write(connection: sa.Connection) -> None:
+            ended = sa.func.coalesce(tokens.c.revoked_at, sa.func.clock_timestamp())
+            if not connection.execute(
+                sa.update(tokens).where(tokens.c.id == token_id).values(revoked_at=ended)
+            ).rowcount:
+                raise UnknownEntityError(f"there is no token {token_id!r}; `caraway tokens list` shows them")
+
+        self._change("revoke token", token_id, write)
+
+    def define_role(self, name: str, grants: Sequence[Grant]) -> None:
+        """Let a role grant exactly this; accounts that have it have that at once.
+
+        Raises:
+            InvalidInputError: The name isn't possible.
+            UnavailableError: Postgres doesn't answer.
+        """
+        _check_name(name, "a role")
+        stored = [_stored(grant) for grant in grants]
+
+        def write(connection: sa.Connection) -> None:
+            connection.execute(
+                insert(roles)
+                .values(name=name, grants=stored)
+                .on_conflict_do_update(index_elements=[roles.c.name], set_={"grants": stored})
+            )
+
+        self._change("define role", f"{name}: {stored}", write)
+
+    def delete_role(self, name: str) -> None:
+        """Remove a role that nobody has.
+
+        Raises:
+            ConflictError: Somebody has it.
+            UnknownEntityError: There is no such role.
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def write(connection: sa.Connection) -> None:
+            holders = connection.execute(
+                sa.select(account_roles.c.account).where(account_roles.c.role == name).order_by(account_roles.c.account)
+            ).scalars()
+            if found := list(holders):
+                raise ConflictError(f"role {name!r} can't be removed: {', '.join(found)} have it; take it from them")
+            if not connection.execute(sa.delete(roles).where(roles.c.name == name)).rowcount:
+                raise UnknownEntityError(f"there is no role {name!r}")
+
+        self._change("delete role", name, write)
+
+    def give_role(self, account: str, role: str) -> None:
+        """Give a role to an account.
+
+        Raises:
+            UnknownEntityError: There is no such account or role.
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def write(connection: sa.Connection) -> None:
+            _require_account(connection, account)
+            _give(connection, account, role)
+
+        self._change("give role", f"{role} to {account}", write)
+
+    def take_role(self, account: str, role: str) -> None:
+        """Take a role from an account.
+
+        Raises:
+            UnknownEntityError: There is no such account.
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def write(connection: sa.Connection) -> None:
+            _require_account(connection, account)
+            connection.execute(
+                sa.delete(account_roles).where(account_roles.c.account == account, account_roles.c.role == role)
+            )
+
+        self._change("take role", f"{role} from {account}", write)
+
+    def tokens(self) -> tuple[TokenRecord, ...]:
+        """Return all tokens that there ever were, oldest first.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        given = (
+            sa.select(sa.func.array_agg(account_roles.c.role))
+            .where(account_roles.c.account == tokens.c.account)
+            .scalar_subquery()
+        )
+        columns = [column for column in tokens.c if column is not tokens.c.digest]
+        query = (
+            sa.select(*columns, accounts.c.kind, given.label("roles"))
+            .join_from(tokens, accounts)
+            .order_by(tokens.c.created_at, tokens.c.id)
+        )
+        rows = self._read(lambda connection: connection.execute(query).mappings().all())
+        return tuple(TokenRecord(**{**row, "roles": tuple(sorted(row["roles"] or ()))}) for row in rows)
+
+    def roles(self) -> Mapping[str, tuple[Grant, ...]]:
+        """Return what each role grants.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return self._read(_roles)
+
+    def list_now(self, known: AccessList | None = None) -> AccessList:
+        """Return the valid tokens and what they allow; `known` itself if nothing has changed since.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def read(connection: sa.Connection) -> AccessList:
+            number: int = connection.execute(sa.select(access_changes.c.number)).scalar_one()
+            if known is not None and known.number == number:
+                return known
+            granted = _roles(connection)
+            of: dict[str, list[Grant]] = {}
+            for account, role in connection.execute(sa.select(account_roles.c.account, account_roles.c.role)):
+                of.setdefault(account, []).extend(granted[role])
+            valid = sa.select(tokens.c.id, tokens.c.account, tokens.c.digest, tokens.c.expires_at).where(
+                tokens.c.revoked_at.is_(None)
+            )
+            holders = {
+                bytes(row.digest): Holder(
+                    Caller(account=row.account, token_id=row.id, grants=tuple(of.get(row.account, ()))), row.expires_at
+                )
+                for row in connection.execute(valid)
+            }
+            return AccessList(number, holders)
+
+        return self._read(read)
+
+    def _change(self, action: str, detail: str, write: Callable[[sa.Connection], None]) -> None:
+        act = Act(account=self._by, token_id="", action=action, branch="", detail=detail)
+
+        def change() -> None:
+            with self._engine.begin() as connection:
+                # Its row is held to the end: changes come one after the other, and no number stands for two states.
+                connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
+                write(connection)
+                write_act(connection, act, DONE)
+
+        patiently(change, what=action, patience_seconds=self._patience_seconds)
+
+    def _read(self, read: Callable[[sa.Connection], T]) -> T:
+        def once() -> T:
+            # One look at all of it, even if somebody changes it meanwhile.
+            options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+            with self._engine.connect().execution_options(**options) as connection:
+                return read(connection)
+
+        return patiently(once, what="read who may do what", patience_seconds=self._patience_seconds)
+
+
+def _check_name(name: str, what: str) -> None:
+    if NAME.fullmatch(name) is None:
+        raise InvalidInputError(
+            f"{name[:100]!r} can't be the name of {what}; letters, digits, _ . @ + - and / are possible"
+        )
+
+
+def _require_account(connection: sa.Connection, account: str) -> None:
+    if connection.execute(sa.select(accounts.c.name).where(accounts.c.name == account)).first() is None:
+        raise UnknownEntityError(f"there is no account {account!r}; it is made with its first token")
+
+
+def _give(connection: sa.Connection, account: str, role: str) -> None:
+    there = list(connection.execute(sa.select(roles.c.name).order_by(roles.c.name)).scalars())
+    if role not in there:
+        raise UnknownEntityError(f"there is no role {role!r}; roles: {', '.join(there)}")
+    connection.execute(insert(account_roles).values(account=account, role=role).on_conflict_do_nothing())
+
+
+def _roles(connection: sa.Connection) -> Mapping[str, tuple[Grant, ...]]:
+    rows = connection.execute(sa.select(roles.c.name, roles.c.grants).order_by(roles.c.name))
+    return {row.name: tuple(map(_grant, row.grants)) for row in rows}
+
+
+def _stored(grant: Grant) -> dict[str, Any]:
+    stored: dict[str, Any] = {"modes": sorted(grant.modes)}
+    if grant.tags is not None:
+        stored["tags"] = sorted(grant.tags)
+    if grant.without:
+        stored["without"] = sorted(grant.without)
+    if grant.branches is not None:
+        stored["branches"] = sorted(grant.branches)
+    return stored
+
+
+def _grant(stored: Mapping[str, Any]) -> Grant:
+    return Grant(
+        modes=frozenset(map(Mode, stored["modes"])),
+        tags=frozenset(stored["tags"]) if "tags" in stored else None,
+        without=frozenset(stored.get("without", ())),
+        branches=frozenset(stored["branches"]) if "branches" in stored else None,
+    )
