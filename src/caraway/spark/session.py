@@ -108,6 +108,12 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
         # One checkpoint serves both modes only with this format, and only if it has been so from the first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+        # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
+        # other kind of manager starts one to look for links besides.
+        "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
+        "spark.sql.streaming.checkpointFileManagerClass": (
+            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+        ),
         # Progress of the last batches is kept for each query; two are looked at.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
