@@ -79,6 +79,7 @@ def _committed(settings: Settings, branch: str) -> Graph:
 def picture(plan: PlanExplained) -> RenderableType:
     """Draw a plan for people."""
     parts: list[RenderableType] = [_job(job) for job in plan.jobs]
+    parts.append(Text(f"all jobs hold {_slots(plan.slots)} of Spark"))
     parts += [_topics(plan.topics), _indexes(plan.indexes)]
     if plan.shared:
         shared = Tree(Text("shared", style="bold"))
@@ -92,9 +93,16 @@ def _job(job: JobExplained) -> Tree:
     tree = Tree(Text.assemble(("job ", "bold"), (job.job_id, "bold"), f"  {job.dataset}.{job.pipeline}"))
     tree.add(Text.assemble((job.mode, "green" if job.mode == "real-time" else "yellow"), f": {job.mode_reason}"))
     tree.add(Text(f"late records correct what lies back up to {job.horizon}"))
+    tree.add(Text(f"holds {_slots(job.slots)} of Spark"))
+    for unread in job.unread:
+        tree.add(Text(f"doesn't read of {unread.dataset}: {', '.join(unread.columns)}"))
     tree.add(Text(f"writes {job.writes}"))
     _add_step(tree, job.step)
     return tree
+
+
+def _slots(number: int) -> str:
+    return "1 slot" if number == 1 else f"{number} slots"
 
 
 def _add_step(tree: Tree, step: StepExplained) -> None:

@@ -5,38 +5,15 @@ A further reader of the plan that engine, index and ingest follow: it tells what
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from caraway.dtypes.durations import print_duration
-from caraway.expr.printer import print_node
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateSpec,
-    Assign,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Drop,
-    DropNull,
-    Explode,
-    Filter,
-    FilterFunction,
-    First,
-    Input,
-    Join,
-    Latest,
-    Operator,
-    Rename,
-    Select,
-    Transform,
-    Union,
-)
+from caraway.graph.operators import AggregateSpec, Input, Join, Operator, Select, Union
 from caraway.graph.trees import parents
 from caraway.graph.windows import print_window
 from caraway.plan.model import GraphPlan, IndexPlan, JobPlan, TopicPlan
-
-# An expression that is longer is cut: this is an overview.
-SHOWN_CHARACTERS = 100
+from caraway.plan.slots import slots_of
+from caraway.plan.steps import state_of, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +45,8 @@ class JobExplained:
         horizon: How late a record may come and still correct what depends on it.
         reads: The topics of its inputs.
         writes: The topic of its output.
+        unread: Columns of its inputs that it passes over, as nobody needs them there.
+        slots: How many of Spark's slots it holds.
     """
 
     job_id: str
@@ -79,6 +58,16 @@ class JobExplained:
     horizon: str
     reads: tuple[str, ...]
     writes: str
+    unread: tuple["UnreadColumns", ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnreadColumns:
+    """Columns of an input that a job passes over."""
+
+    dataset: str
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,26 +108,29 @@ class IndexExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExplained:
-    """All that runs for a graph, and what of it serves several readers."""
+    """All that runs for a graph, what of it serves several readers, and the slots of all jobs together."""
 
     jobs: tuple[JobExplained, ...]
     topics: tuple[TopicExplained, ...]
     indexes: tuple[IndexExplained, ...]
     shared: tuple[str, ...]
+    slots: int
 
 
 def explain(plan: GraphPlan, *, partitions: int) -> PlanExplained:
     """Tell what a plan is, where new topics get so many partitions."""
     topics = tuple(_topic(topic, plan, partitions) for topic in plan.topics)
+    jobs = tuple(_job(job, partitions) for job in plan.jobs)
     return PlanExplained(
-        jobs=tuple(_job(job) for job in plan.jobs),
+        jobs=jobs,
         topics=topics,
         indexes=tuple(_index(index) for index in plan.indexes),
         shared=(*_shared_topics(topics), *_repeated_steps(plan.jobs)),
+        slots=sum(job.slots for job in jobs),
     )
 
 
-def _job(job: JobPlan) -> JobExplained:
+def _job(job: JobPlan, partitions: int) -> JobExplained:
     return JobExplained(
         job_id=job.job_id,
         dataset=job.dataset,
@@ -149,7 +141,37 @@ def _job(job: JobPlan) -> JobExplained:
         horizon=print_duration(job.horizon_us),
         reads=tuple(topic.name for topic in job.inputs),
         writes=job.output.name,
+        unread=tuple(_unread(job)),
+        slots=slots_of(job, partitions),
     )
+
+
+def _unread(job: JobPlan) -> Iterator[UnreadColumns]:
+    """Tell of each input which columns are taken at none of the places where it comes in."""
+    taken: dict[str, set[str]] = {}
+    for dataset, columns in _read(job.operator):
+        every = {column.name for topic in job.inputs if topic.dataset == dataset for column in topic.schema.columns}
+        taken.setdefault(dataset, set()).update(every if columns is None else columns)
+    for topic in job.inputs:
+        keys = {key.name for key in topic.schema.keys}
+        left = tuple(c.name for c in topic.schema.columns if c.name not in taken[topic.dataset] | keys)
+        if left:
+            yield UnreadColumns(dataset=topic.dataset, columns=left)
+
+
+def _read(operator: Operator) -> Iterator[tuple[str, tuple[str, ...] | None]]:
+    """Give the inputs of a tree, each with the columns that are taken: None for all."""
+    match operator:
+        case Input():
+            yield operator.dataset, None
+            return
+        case Select(of=Input(dataset=dataset)):
+            yield dataset, operator.columns
+            return
+        case Join():
+            yield operator.right, operator.fields
+    for parent in parents(operator):
+        yield from _read(parent)
 
 
 def _topic(topic: TopicPlan, plan: GraphPlan, partitions: int) -> TopicExplained:
@@ -188,85 +210,10 @@ def _aggregate(aggregate: AggregateSpec) -> str:
 
 def _step(operator: Operator, job: JobPlan) -> StepExplained:
     return StepExplained(
-        text=_text(operator),
-        state=_state(operator, job),
+        text=text_of(operator),
+        state=state_of(operator, job),
         steps=tuple(_step(parent, job) for parent in parents(operator)),
     )
-
-
-def _text(operator: Operator) -> str:
-    match operator:
-        case Input():
-            return f"read {operator.dataset}"
-        case Filter():
-            return f"filter {_cut(print_node(operator.predicate))}"
-        case FilterFunction():
-            return f"filter {_function(operator.function.name, operator.traced is not None)}"
-        case Assign():
-            return "assign " + ", ".join(f"{c.name} = {_cut(print_node(c.expr))}" for c in operator.columns)
-        case AssignFunction():
-            return f"assign {operator.column} = {_function(operator.function.name, operator.traced is not None)}"
-        case Transform():
-            return f"transform {_function(operator.function.name, traced=False)}"
-        case Select() | Drop() | DropNull() | Explode():
-            return f"{type(operator).__name__.lower()} {', '.join(operator.columns)}"
-        case Rename():
-            return "rename " + ", ".join(f"{old} to {new}" for old, new in operator.pairs)
-        case Union():
-            return "union"
-        case Dedup():
-            window = "" if operator.window is None else f" in {print_window(operator.window)}"
-            return f"dedup by {', '.join(operator.by)}{window}"
-        case Join():
-            on = ", ".join(f"{left} = {right}" for left, right in zip(operator.left_on, operator.right_on, strict=True))
-            return f"{operator.how} join with {operator.right} on {on}"
-        case First() | Latest():
-            return f"{type(operator).__name__.lower()} of each {', '.join(operator.keys)}"
-        case Aggregate():
-            window = "" if operator.window is None else f" in {print_window(operator.window)}"
-            return f"aggregate by {', '.join(operator.keys)}{window}: {', '.join(a.into for a in operator.aggregates)}"
-        case Changelog():
-            return f"changelog, {operator.column} tells {'inserts' if operator.marks_inserts else 'deletes'}"
-
-
-def _state(operator: Operator, job: JobPlan) -> str:
-    horizon = print_duration(job.horizon_us)
-    match operator:
-        case Join():
-            return (
-                f"left rows of {horizon}; versions of {operator.right} of {horizon}, and of each key the one that "
-                "holds before"
-            )
-        case Dedup():
-            return f"rows of {horizon}, and of each group the one before"
-        case Changelog():
-            return f"versions of {horizon}, and of each key the one that holds before"
-        case Aggregate() if _is_keyed(operator.of, job):
-            return f"versions of {horizon}, and of each key the one that holds before, to take its contribution back"
-        case First():
-            return "of each key the first row, for good"
-        case _:
-            return ""
-
-
-def _is_keyed(operator: Operator, job: JobPlan) -> bool:
-    match operator:
-        case Input():
-            return any(topic.schema.keys for topic in job.inputs if topic.dataset == operator.dataset)
-        case First() | Latest() | Aggregate():
-            return True
-        case Changelog():
-            return False
-        case _:
-            return _is_keyed(parents(operator)[0], job)
-
-
-def _function(name: str, traced: bool) -> str:  # noqa: FBT001 (one of two words)
-    return f"by {name}, {'as an expression' if traced else 'in Python'}"
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
 
 
 def _shared_topics(topics: tuple[TopicExplained, ...]) -> Iterator[str]:
@@ -277,15 +224,31 @@ def _shared_topics(topics: tuple[TopicExplained, ...]) -> Iterator[str]:
 
 def _repeated_steps(jobs: tuple[JobPlan, ...]) -> Iterator[str]:
     """Name stateful work that several jobs do, each for itself: a dataset between would do it once."""
-    counts = Counter(step for job in jobs for step in _stateful(job.operator, job))
-    for step, count in counts.items():
-        if count > 1:
-            done = f"not shared: {count} jobs do `{_text(step)}` over the same input"
+    steps = [step for job in jobs for step in _stateful(job.operator, job)]
+    counts = Counter(_but_for_columns(step) for step in steps)
+    for step in {_but_for_columns(step): step for step in reversed(steps)}.values():
+        if (count := counts[_but_for_columns(step)]) > 1:
+            done = f"not shared: {count} jobs do `{text_of(step)}` over the same input"
             yield f"{done}; a dataset of its own would do it once"
+
+
+def _but_for_columns(operator: Operator) -> Operator:
+    """Return a tree as it is for those who need other columns of the same rows."""
+    match operator:
+        case Input():
+            return operator
+        case Select():
+            return _but_for_columns(operator.of)
+        case Union():
+            return replace(operator, left=_but_for_columns(operator.left), right=_but_for_columns(operator.right))
+        case Join():
+            return replace(operator, left=_but_for_columns(operator.left), fields=())
+        case _:
+            return replace(operator, of=_but_for_columns(operator.of))
 
 
 def _stateful(operator: Operator, job: JobPlan) -> Iterator[Operator]:
     for parent in parents(operator):
         yield from _stateful(parent, job)
-    if _state(operator, job):
+    if state_of(operator, job):
         yield operator

@@ -1,16 +1,23 @@
 """Pipelines with steps behind an aggregate, cut into several: each job ends where rows come out of an index.
 
 Aggregates come into being in an index, which writes the rows that others read to a topic. So what stands before such a
-point becomes a dataset of its own, which no user sees.
+point becomes a dataset of its own, which no user sees. It is named after its content: pipelines that begin with the
+same aggregate share its job, topics and index, those of other branches and of later commits too. It costs nothing, as
+the cut is there anyway, and nobody's data is computed anew when another pipeline joins in or leaves (decision 19).
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 
+from caraway.graph.fingerprints import dataset_fingerprint
 from caraway.graph.operators import Aggregate, Input, Join, Operator, Union
 from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec
 from caraway.graph.trees import datasets_read
+
+# Between the dataset that is aggregated and the hash of all that is done with it.
+INTERNAL = "/"
+HASH_DIGITS = 12
 
 
 def lowered(spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> tuple[DatasetSpec, ...]:
@@ -37,12 +44,11 @@ def _cut(
         if not isinstance(cut, Aggregate):
             return cut
         known = {**specs, **{made.name: made for made in internal}}
-        made = _dataset(cut, f"{spec.name}/{len(internal) + 1}", spec, known)
+        made = _dataset(cut, spec, known)
         # Both branches of a union may begin with one aggregate.
-        same = next((other for other in internal if other.pipelines[0].operator == cut), None)
-        if same is None:
+        if made.name not in known:
             internal.append(made)
-        return Input(dataset=(same or made).name)
+        return Input(dataset=made.name)
 
     match operator:
         case Input():
@@ -55,13 +61,20 @@ def _cut(
             return replace(operator, of=parent(operator.of))
 
 
-def _dataset(operator: Aggregate, name: str, spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> DatasetSpec:
+def _dataset(operator: Aggregate, spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> DatasetSpec:
     schema = schema_of(operator, specs)
     fields = tuple(
         FieldSpec(name=column, dtype=dtype, key=column in schema.keys, timestamp=column == schema.timestamp)
         for column, dtype in schema.columns.items()
     )
-    pipeline = PipelineSpec(name=spec.pipelines[0].name, inputs=datasets_read(operator), operator=operator)
-    return DatasetSpec(
-        name=name, version=1, history_us=spec.history_us, fields=fields, index=None, pipelines=(pipeline,)
+    inputs = datasets_read(operator)
+    aggregated = inputs[0].partition(INTERNAL)[0]
+    made = DatasetSpec(
+        name=aggregated,
+        version=1,
+        history_us=spec.history_us,
+        fields=fields,
+        index=None,
+        pipelines=(PipelineSpec(name="aggregate", inputs=inputs, operator=operator),),
     )
+    return replace(made, name=f"{aggregated}{INTERNAL}{dataset_fingerprint(made).hex()[:HASH_DIGITS]}")

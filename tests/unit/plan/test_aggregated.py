@@ -55,15 +55,18 @@ def test_without_a_reader_nothing_is_emitted() -> None:
     assert planned(COUNTED, READER).indexes[0] == alone.indexes[0]
 
 
+def renamed(of: Operator, name: str = "m") -> Rename:
+    return Rename(of=of, pairs=(("n", name),))
+
+
 def test_steps_behind_an_aggregate_are_a_job_of_their_own() -> None:
-    whole = derived(Rename(of=counted(), pairs=(("n", "m"),)), "Whole")
-    plan = planned(whole)
+    plan = planned(derived(renamed(counted()), "Whole"))
     counting, rest = plan.jobs
-    assert (counting.dataset, rest.dataset) == ("Whole/1", "Whole")
+    assert (counting.dataset.partition("/")[0], rest.dataset) == ("Events", "Whole")
     assert counting.operator == counted()
-    assert rest.operator == Rename(of=Input(dataset="Whole/1"), pairs=(("n", "m"),))
+    assert rest.operator == renamed(Input(dataset=counting.dataset))
     assert [index.emits for index in plan.indexes] == list(rest.inputs)
-    assert {topic.dataset for topic in plan.topics} == {"Events", "Whole/1", "Whole"}
+    assert {topic.dataset for topic in plan.topics} == {"Events", counting.dataset, "Whole"}
 
 
 def test_what_two_branches_have_in_common_is_computed_once() -> None:
@@ -71,13 +74,37 @@ def test_what_two_branches_have_in_common_is_computed_once() -> None:
     again = Aggregate(of=Rename(of=first, pairs=(("window", "w"),)), keys=("k",), aggregates=FOREVER)
     both = Union(left=again, right=again)
     pipeline = replace(COUNTED.pipelines[0], operator=both)
-    cut = lowered(replace(COUNTED, name="Cut", pipelines=(pipeline,)), {"Events": EVENTS})
-    assert [spec.name for spec in cut] == ["Cut/1", "Cut/2", "Cut"]
-    assert cut[0].pipelines[0].operator == first
-    renamed = Rename(of=Input(dataset="Cut/1"), pairs=(("window", "w"),))
-    assert cut[1].pipelines[0].operator == replace(again, of=renamed)
-    assert cut[2].pipelines[0].operator == Union(left=Input(dataset="Cut/2"), right=Input(dataset="Cut/2"))
-    assert cut[2].pipelines[0].inputs == ("Cut/2",)
+    one, two, cut = lowered(replace(COUNTED, name="Cut", pipelines=(pipeline,)), {"Events": EVENTS})
+    assert cut.name == "Cut"
+    assert one.pipelines[0].operator == first
+    assert two.pipelines[0].operator == replace(again, of=Rename(of=Input(dataset=one.name), pairs=(("window", "w"),)))
+    assert cut.pipelines[0].operator == Union(left=Input(dataset=two.name), right=Input(dataset=two.name))
+    assert cut.pipelines[0].inputs == (two.name,)
+
+
+def test_pipelines_that_begin_with_one_aggregate_share_it() -> None:
+    one, other = derived(renamed(counted()), "One"), derived(renamed(counted(), "o"), "Other")
+    both, alone = planned(one, other), planned(other)
+    counting, first, second = both.jobs
+    assert (first.dataset, second.dataset) == ("One", "Other")
+    assert first.inputs == second.inputs
+    (emitting,) = both.indexes
+    assert (emitting.topic, emitting.emits) == (counting.output.name, first.inputs[0])
+    # Whoever comes later finds it, and what is there already stays what it is.
+    assert set(alone.jobs) < set(both.jobs)
+    assert set(alone.topics) < set(both.topics)
+    assert alone.indexes == both.indexes
+
+
+def test_another_aggregate_or_another_history_is_another_one() -> None:
+    one = derived(renamed(counted()), "One")
+    later = HoppingWindow(length_us=7200 * S, stride_us=3600 * S)
+    others = [
+        derived(renamed(counted(aggregates=(replace(FOREVER[0], window=later),))), "Other"),
+        replace(derived(renamed(counted()), "Other"), history_us=S),
+    ]
+    for other in others:
+        assert len(planned(one, other).indexes) == 2
 
 
 def test_corrections_of_rows_reach_as_far_as_windows_delay_them() -> None:

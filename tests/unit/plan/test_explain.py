@@ -3,17 +3,30 @@
 # Checkers see classes where decorators make datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator"
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from caraway.cli.demo.example import load_example
 from caraway.client.client import build_graph
-from caraway.graph.operators import OPERATOR_TYPES, Changelog, Dedup, First, Input, Join, Operator
+from caraway.graph.operators import (
+    OPERATOR_TYPES,
+    Changelog,
+    Dedup,
+    First,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Select,
+    Union,
+)
 from caraway.graph.trees import parents
 from caraway.plan import GraphPlan, plan_graph
 from caraway.plan.explain import PlanExplained, StepExplained, explain
-from caraway.plan.explain import _text as text_of
+from caraway.plan.slots import slots_of
+from caraway.plan.steps import text_of
 from tests.unit.datasets.shop import Orders, Users, Visits
 
 
@@ -57,6 +70,36 @@ def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: Pla
                 assert step.state == ""
     away = next(job for job in explained.jobs if job.dataset == "AircraftAway")
     assert "take its contribution back" in away.step.state
+
+
+def test_right_hand_columns_that_are_not_taken_are_unread_unless_taken_elsewhere(plan: GraphPlan) -> None:
+    with_weather = next(job for job in plan.jobs if job.dataset == "FlightConditions")
+    join = with_weather.operator.of  # type: ignore[union-attr]
+    assert isinstance(join, Join)
+
+    def unread(operator: Operator) -> list[str]:
+        changed = GraphPlan(jobs=(replace(with_weather, operator=operator),))
+        (job,) = explain(changed, partitions=1).jobs
+        return [column for part in job.unread if part.dataset == "Weather" for column in part.columns]
+
+    windy = replace(join, fields=("wind",))
+    assert unread(windy) == ["temperature", "precipitation", "visibility"]
+    assert unread(Union(left=windy, right=Input(dataset="Weather"))) == []
+
+
+def test_a_job_holds_a_slot_for_each_partition_of_what_it_reads_and_keeps(plan: GraphPlan) -> None:
+    held = {job.dataset: job.slots for job in explain(plan, partitions=2).jobs}
+    # Departures; the table and what is kept of it; two topics and the join.
+    assert (held["OriginDelays"], held["AircraftAway"], held["FlightConditions"]) == (2, 4, 6)
+    assert explain(plan, partitions=1).slots * 2 == sum(held.values())
+
+
+def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
+    job = next(job for job in plan.jobs if job.dataset == "FlightConditions")
+    join = job.operator.of  # type: ignore[union-attr]
+    assert isinstance(join, Join)
+    keyed = replace(join, left=Latest(of=join.left, keys=("origin",)))
+    assert slots_of(replace(job, operator=keyed), 1) == slots_of(replace(job, operator=join), 1) + 1
 
 
 def test_every_topic_tells_who_writes_and_reads_it(explained: PlanExplained) -> None:
@@ -118,6 +161,15 @@ def test_work_that_several_jobs_repeat_is_named(plan: GraphPlan) -> None:
             "a dataset of its own would do it once"
         )
     ]
+
+
+def test_work_counts_as_repeated_whatever_columns_are_taken_of_it(plan: GraphPlan) -> None:
+    job = next(job for job in plan.jobs if job.dataset == "FlightConditions")
+    join = job.operator.of  # type: ignore[union-attr]
+    assert isinstance(join, Join)
+    fewer = replace(join, left=Select(of=join.left, columns=("origin",)), fields=("wind",))
+    twice = GraphPlan(jobs=(job, replace(job, operator=fewer)))
+    assert [line.split("`")[0] for line in explain(twice, partitions=1).shared] == ["not shared: 2 jobs do "]
 
 
 def _opaque(frame: Any) -> Any:

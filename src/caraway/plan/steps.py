@@ -1,0 +1,96 @@
+"""What a step does and what it keeps, told for people."""
+
+from caraway.dtypes.durations import print_duration
+from caraway.expr.printer import print_node
+from caraway.graph.operators import (
+    Aggregate,
+    Assign,
+    AssignFunction,
+    Changelog,
+    Dedup,
+    Drop,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    First,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Rename,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.graph.windows import print_window
+from caraway.plan.model import JobPlan
+from caraway.plan.slots import is_keyed
+
+# An expression that is longer is cut: this is an overview.
+SHOWN_CHARACTERS = 100
+
+
+def text_of(operator: Operator) -> str:
+    """Tell what a step does."""
+    match operator:
+        case Input():
+            return f"read {operator.dataset}"
+        case Filter():
+            return f"filter {_cut(print_node(operator.predicate))}"
+        case FilterFunction():
+            return f"filter {_function(operator.function.name, operator.traced is not None)}"
+        case Assign():
+            return "assign " + ", ".join(f"{c.name} = {_cut(print_node(c.expr))}" for c in operator.columns)
+        case AssignFunction():
+            return f"assign {operator.column} = {_function(operator.function.name, operator.traced is not None)}"
+        case Transform():
+            return f"transform {_function(operator.function.name, traced=False)}"
+        case Select() | Drop() | DropNull() | Explode():
+            return f"{type(operator).__name__.lower()} {', '.join(operator.columns)}"
+        case Rename():
+            return "rename " + ", ".join(f"{old} to {new}" for old, new in operator.pairs)
+        case Union():
+            return "union"
+        case Dedup():
+            window = "" if operator.window is None else f" in {print_window(operator.window)}"
+            return f"dedup by {', '.join(operator.by)}{window}"
+        case Join():
+            on = ", ".join(f"{left} = {right}" for left, right in zip(operator.left_on, operator.right_on, strict=True))
+            return f"{operator.how} join with {operator.right} on {on}"
+        case First() | Latest():
+            return f"{type(operator).__name__.lower()} of each {', '.join(operator.keys)}"
+        case Aggregate():
+            window = "" if operator.window is None else f" in {print_window(operator.window)}"
+            return f"aggregate by {', '.join(operator.keys)}{window}: {', '.join(a.into for a in operator.aggregates)}"
+        case Changelog():
+            return f"changelog, {operator.column} tells {'inserts' if operator.marks_inserts else 'deletes'}"
+
+
+def state_of(operator: Operator, job: JobPlan) -> str:
+    """Tell what a step of a job keeps between rows, and for how long; empty if nothing."""
+    horizon = print_duration(job.horizon_us)
+    match operator:
+        case Join():
+            return (
+                f"left rows of {horizon}; versions of {operator.right} of {horizon}, and of each key the one that "
+                "holds before"
+            )
+        case Dedup():
+            return f"rows of {horizon}, and of each group the one before"
+        case Changelog():
+            return f"versions of {horizon}, and of each key the one that holds before"
+        case Aggregate() if is_keyed(operator.of, job):
+            return f"versions of {horizon}, and of each key the one that holds before, to take its contribution back"
+        case First():
+            return "of each key the first row, for good"
+        case _:
+            return ""
+
+
+def _function(name: str, traced: bool) -> str:  # noqa: FBT001 (one of two words)
+    return f"by {name}, {'as an expression' if traced else 'in Python'}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[: SHOWN_CHARACTERS - 1]}…"
