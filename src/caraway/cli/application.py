@@ -2,6 +2,7 @@
 
 import typer
 
+from caraway.cli.audit import audit
 from caraway.cli.branch import branch
 from caraway.cli.commit import commit, preview
 from caraway.cli.demo import demo
@@ -11,7 +12,9 @@ from caraway.cli.jars import jars
 from caraway.cli.jobs import jobs
 from caraway.cli.ledger import ledger
 from caraway.cli.log import diff, log, rollback
+from caraway.cli.roles import roles
 from caraway.cli.status import status
+from caraway.cli.tokens import tokens
 from caraway.cli.up import up
 
 app = typer.Typer(
@@ -34,4 +37,7 @@ app.command()(log)
 app.command()(diff)
 app.command()(rollback)
 app.command()(ledger)
+app.add_typer(tokens, name="tokens")
+app.add_typer(roles, name="roles")
+app.command()(audit)
 app.command()(demo)

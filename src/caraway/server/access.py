@@ -192,9 +192,14 @@ def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:
         account=caller.account,
         token_id=caller.token_id,
         action=target,
-        branch=branch[:LONGEST],
-        detail=detail[:LONGEST],
+        branch=_writable(branch),
+        detail=_writable(detail),
     )
+
+
+def _writable(text: str) -> str:
+    """Return as much of a request's text as is written down, without what Postgres doesn't take."""
+    return text[:LONGEST].encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def _allowed(caller: Caller, need: Need, branch: str) -> bool:

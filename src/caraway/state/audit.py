@@ -11,6 +11,8 @@ from caraway.state.database import PATIENCE_SECONDS, patiently
 
 # What was begun and has no outcome yet; it stays so if the server dies in the middle.
 BEGUN = "begun"
+# What was done isn't kept from whoever waits for it.
+END_PATIENCE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +80,7 @@ class AuditLog:
             with self._engine.begin() as connection:
                 connection.execute(statement)
 
-        patiently(write, what="write the audit log", patience_seconds=self._patience_seconds)
+        patiently(write, what="write the audit log", patience_seconds=END_PATIENCE_SECONDS)
 
     def refusals(self, counts: Mapping[tuple[Act, str], int]) -> None:
         """Write down what was refused, and how often since the last call.

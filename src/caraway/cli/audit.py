@@ -1,0 +1,37 @@
+"""`caraway audit`: who changed what, and who was refused what."""
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from caraway.cli.database import DatabaseOption, opened
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.remote import JsonOption, show_json
+from caraway.state import AuditLog
+
+
+def audit(
+    limit: Annotated[int, typer.Option(help="How many lines, newest first.", min=1, max=100_000)] = 50,
+    database: DatabaseOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the newest changes and refusals, with who it was."""
+    with plain_errors(), opened(database, data) as engine:
+        records = AuditLog(engine).newest(limit)
+        if as_json:
+            lines = [{"at": r.at, **asdict(r.act), "outcome": r.outcome, "times": r.times} for r in records]
+            show_json({"audit": lines})
+            return
+        table = Table(
+            "at", "account", "token", "action", "branch", "outcome", "times", "", box=None, header_style="dim"
+        )
+        for record in records:
+            act = record.act
+            told = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]
+            # Much of it comes from whoever was refused.
+            table.add_row(f"{record.at:%Y-%m-%d %H:%M:%S}", *map(escape, (*told, act.detail)))
+        out.print(table)

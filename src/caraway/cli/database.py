@@ -1,0 +1,71 @@
+"""What the commands share that work on Postgres itself: whoever can open it is the operator, and needs no token."""
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import sqlalchemy as sa
+import typer
+
+from caraway.config import load_settings
+from caraway.errors import UnavailableError
+from caraway.stack.folder import DataFolder
+from caraway.stack.record import read_record
+from caraway.state import Access, connect, is_migrated
+from caraway.state.database import is_outage
+
+DatabaseOption = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        metavar="URL",
+        help="Postgres; without it that of the settings (CARAWAY_POSTGRES__URL), or of the stack in the data folder.",
+    ),
+]
+
+
+@contextmanager
+def opened(url: str | None, data: Path | None) -> Iterator[sa.Engine]:
+    """Open the Postgres that is meant.
+
+    Raises:
+        UnavailableError: None is named and no stack runs in the data folder; or it has no tables yet.
+    """
+    engine = connect(url or _url(data))
+    try:
+        _require_tables(engine)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def access(engine: sa.Engine) -> Access:
+    """Return what changes accounts, on behalf of who runs the command."""
+    return Access(engine, by=f"operator:{getpass.getuser()}")
+
+
+def _require_tables(engine: sa.Engine) -> None:
+    try:
+        ready = is_migrated(engine)
+    except sa.exc.DBAPIError as error:
+        if not is_outage(error):
+            raise
+        raise UnavailableError(f"Postgres doesn't answer ({str(error.orig).strip()})") from error
+    if not ready:
+        raise UnavailableError("the tables are not those of this version; the server brings them there when it starts")
+
+
+def _url(data: Path | None) -> str:
+    settings = load_settings(data)
+    if settings.postgres.url is not None:
+        return settings.postgres.url
+    record = read_record(DataFolder(settings.data_dir).record)
+    found = None if record is None else record.urls.get("postgres")
+    if found is None:
+        raise UnavailableError(
+            f"no stack runs in {settings.data_dir}: start it with `caraway up`, name its folder with --data, "
+            "or give --database"
+        )
+    return found

@@ -1,0 +1,100 @@
+"""`caraway roles`: what accounts may do."""
+
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from caraway.cli.database import DatabaseOption, access, opened
+from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.remote import JsonOption, show_json
+from caraway.state import Grant, Mode
+
+roles = typer.Typer(help="Roles: modes, on entities by their tags, on branches.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(help="The role.", metavar="ROLE")]
+AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="ACCOUNT")]
+
+
+@roles.command("define")
+def define(
+    name: NameArgument,
+    *,
+    may: Annotated[list[Mode], typer.Option("--may", help="What may be done; again for more.")],
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="On entities with this tag, not on all.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="But on none with this tag.")] = None,
+    branch: Annotated[list[str] | None, typer.Option("--branch", help="On this branch; without it on all.")] = None,
+    more: Annotated[bool, typer.Option("--more", help="Beside what the role grants already, not instead.")] = False,
+    database: DatabaseOption = None,
+    data: DataOption = None,
+) -> None:
+    """Say what a role grants; who has it has that within two seconds."""
+    with plain_errors(), opened(database, data) as engine:
+        known = access(engine)
+        grant = Grant(
+            modes=frozenset(may),
+            tags=frozenset(tag) if tag else None,
+            without=frozenset(without or ()),
+            branches=frozenset(branch) if branch else None,
+        )
+        before = known.roles().get(name, ()) if more else ()
+        known.define_role(name, [*before, grant])
+        out.print(f"role {name} grants: {'; '.join(map(_told, (*before, grant)))}", markup=False, soft_wrap=True)
+
+
+@roles.command("list")
+def list_roles(database: DatabaseOption = None, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Show all roles and what they grant."""
+    with plain_errors(), opened(database, data) as engine:
+        found = access(engine).roles()
+        if as_json:
+            show_json({"roles": {name: [_shown(grant) for grant in grants] for name, grants in found.items()}})
+            return
+        table = Table("role", "grants", box=None, header_style="dim")
+        for name, grants in found.items():
+            table.add_row(name, "\n".join(map(_told, grants)))
+        out.print(table)
+
+
+@roles.command("delete")
+def delete(name: NameArgument, database: DatabaseOption = None, data: DataOption = None) -> None:
+    """Remove a role that nobody has."""
+    with plain_errors(), opened(database, data) as engine:
+        access(engine).delete_role(name)
+        out.print(f"deleted role {name}", markup=False)
+
+
+@roles.command("give")
+def give(
+    account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
+) -> None:
+    """Give a role to an account."""
+    with plain_errors(), opened(database, data) as engine:
+        access(engine).give_role(account, name)
+        out.print(f"{account} has role {name}", markup=False)
+
+
+@roles.command("take")
+def take(
+    account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
+) -> None:
+    """Take a role from an account."""
+    with plain_errors(), opened(database, data) as engine:
+        access(engine).take_role(account, name)
+        out.print(f"{account} doesn't have role {name}", markup=False)
+
+
+def _shown(grant: Grant) -> dict[str, object]:
+    return {
+        "modes": sorted(grant.modes),
+        "tags": None if grant.tags is None else sorted(grant.tags),
+        "without": sorted(grant.without),
+        "branches": None if grant.branches is None else sorted(grant.branches),
+    }
+
+
+def _told(grant: Grant) -> str:
+    entities = "all entities" if grant.tags is None else f"entities tagged {' or '.join(sorted(grant.tags))}"
+    without = f" without {' or '.join(sorted(grant.without))}" if grant.without else ""
+    branches = "all branches" if grant.branches is None else f"branches {', '.join(sorted(grant.branches))}"
+    return f"{', '.join(sorted(grant.modes))} on {entities}{without} of {branches}"

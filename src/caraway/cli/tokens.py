@@ -1,0 +1,71 @@
+"""`caraway tokens`: make, list and revoke what requests show to the server."""
+
+from dataclasses import asdict
+from datetime import timedelta
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from caraway.cli.database import DatabaseOption, access, opened
+from caraway.cli.output import DataOption, err, out, plain_errors
+from caraway.cli.remote import JsonOption, show_json
+
+tokens = typer.Typer(help="Tokens of users and services, which requests show to the server.", no_args_is_help=True)
+
+
+@tokens.command("create")
+def create(
+    account: Annotated[str, typer.Argument(help="Whose it is; the account is made if it isn't there.")],
+    *,
+    role: Annotated[list[str] | None, typer.Option("--role", "-r", help="Give the account this role, too.")] = None,
+    service: Annotated[bool, typer.Option("--service", help="The account is that of a program.")] = False,
+    days: Annotated[int | None, typer.Option(help="How long it is valid; without it until revoked.", min=1)] = None,
+    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    database: DatabaseOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a token and print it: it is shown this once, and only its hash is kept."""
+    with plain_errors(), opened(database, data) as engine:
+        token_id, token = access(engine).create_token(
+            account,
+            roles_given=role or (),
+            kind="service" if service else "user",
+            note=note,
+            lasting=None if days is None else timedelta(days=days),
+        )
+        if as_json:
+            show_json({"id": token_id, "account": account, "token": token})
+            return
+        # The token alone goes to the output, so that it can be piped to where secrets are kept.
+        err.print(f"token {token_id} of {account}; it isn't shown again", markup=False)
+        typer.echo(token)
+
+
+@tokens.command("list")
+def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_json: JsonOption = False) -> None:
+    """Show all tokens that there ever were, without what makes them tokens."""
+    with plain_errors(), opened(database, data) as engine:
+        found = access(engine).tokens()
+        if as_json:
+            show_json({"tokens": [asdict(token) for token in found]})
+            return
+        table = Table("id", "account", "of a", "roles", "note", "made", "valid until", box=None, header_style="dim")
+        for token in found:
+            end = f"revoked {token.revoked_at:%Y-%m-%d %H:%M}" if token.revoked_at else str(token.expires_at or "")
+            made = f"{token.created_at:%Y-%m-%d %H:%M}"
+            table.add_row(token.id, token.account, token.kind, ", ".join(token.roles), token.note, made, end)
+        out.print(table if table.row_count else "There are no tokens.")
+
+
+@tokens.command("revoke")
+def revoke(
+    token_id: Annotated[str, typer.Argument(help="Its id, as `caraway tokens list` shows it.", metavar="ID")],
+    database: DatabaseOption = None,
+    data: DataOption = None,
+) -> None:
+    """End a token; servers refuse it within two seconds."""
+    with plain_errors(), opened(database, data) as engine:
+        access(engine).revoke_token(token_id)
+        out.print(f"revoked {token_id}", markup=False)

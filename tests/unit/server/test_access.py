@@ -1,0 +1,249 @@
+"""The gate and the limits: each kind of request has a need, and no way to ask leads around a tag."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableError
+from caraway.graph.specs import Graph
+from caraway.query import Catalog, QueryEngine
+from caraway.query.model import Instants
+from caraway.server import __main__ as server
+from caraway.server.access import NEEDS, RECORDED, Gate
+from caraway.server.access_limits import LimitedQueries, Tags
+from caraway.server.http import Request, Response, text_response
+from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Holder, Mode
+from caraway.state.access import digest_of
+from tests.effort import examples
+from tests.unit.query import garden
+
+NO_AUDIT: Any = SimpleNamespace()
+
+
+class Headers:
+    """Headers of a request, by lower-case name."""
+
+    def __init__(self, **headers: str) -> None:
+        self._headers = headers
+
+    def get(self, key: str, default: str | None = None) -> str | None:
+        return self._headers.get(key, default)
+
+
+def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: Any = SimpleNamespace
+    monkeypatch.setattr(server, "Api", lambda *_: made(log=0, commit=0))
+    targets = {route.target for route in server.routes(made(served=made(keep=0)))}
+    assert targets == NEEDS.keys()
+    assert {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION} == RECORDED
+
+
+def gate(**holders: Holder) -> Gate:
+    found = AccessList(1, {digest_of(token): holder for token, holder in holders.items()})
+    made: Any = SimpleNamespace(list_now=lambda _known: found)
+    ready = Gate(NO_AUDIT, made, clock=lambda: 1_000_000.0)
+    ready.refresh()
+    return ready
+
+
+def holder(*grants: Grant) -> Holder:
+    return Holder(Caller(account="ada", token_id="t1", grants=grants), None)
+
+
+def test_without_tokens_everybody_may_do_everything() -> None:
+    assert Gate(NO_AUDIT, None).admit("sync", Headers()) is ANYBODY
+
+
+def test_before_the_tokens_are_known_nobody_is_let_in() -> None:
+    unread: Any = SimpleNamespace()
+    with pytest.raises(UnavailableError, match="doesn't know the tokens"):
+        Gate(NO_AUDIT, unread).admit("log", Headers(authorization="Bearer x"))
+
+
+@pytest.mark.parametrize("header", [None, "", "x", "Basic x", "Bearer", "Bearer ", "Bearer y", "Bearer x y"])
+def test_only_a_valid_token_is_let_in(header: str | None) -> None:
+    ready = gate(x=holder(Grant(modes=frozenset(Mode))))
+    assert ready.admit("log", Headers(authorization="bearer x")).account == "ada"
+    with pytest.raises(UnauthenticatedError):
+        ready.admit("log", Headers(**({} if header is None else {"authorization": header})))
+
+
+def test_a_token_ends() -> None:
+
+    end = datetime.fromtimestamp(1_000_000.0, UTC)
+    for until, valid in ((end + timedelta(seconds=1), True), (end, False)):
+        ready = gate(x=replace(holder(Grant(modes=frozenset(Mode))), expires_at=until))
+        if valid:
+            ready.admit("log", Headers(authorization="Bearer x"))
+        else:
+            with pytest.raises(UnauthenticatedError):
+                ready.admit("log", Headers(authorization="Bearer x"))
+
+
+@pytest.mark.parametrize("target", [*NEEDS, "a target that somebody forgot"])
+def test_a_mode_opens_what_needs_it_and_nothing_else(target: str) -> None:
+    need = NEEDS.get(target)
+    for mode in Mode:
+        ready = gate(x=holder(Grant(modes=frozenset({mode}), branches=frozenset({"dev"}))))
+        for branch in ("main", "dev"):
+            headers = Headers(**{"authorization": "Bearer x", "x-caraway-branch": branch})
+            opened = target in NEEDS and (
+                need is None or need.mode is None or (need.mode is mode and (need.anywhere or branch == "dev"))
+            )
+            if opened:
+                ready.admit(target, headers)
+            else:
+                with pytest.raises(ForbiddenError, match="'ada'"):
+                    ready.admit(target, headers)
+
+
+def test_refusals_are_written_down_counted() -> None:
+    written: list[Mapping[Any, int]] = []
+    found = AccessList(1, {digest_of("x"): holder()})
+    access: Any = SimpleNamespace(list_now=lambda _known: found)
+    audit: Any = SimpleNamespace(refusals=written.append)
+    ready = Gate(audit, access)
+    ready.refresh()
+
+    async def refuse() -> Response:
+        raise ForbiddenError("not this feature")
+
+    for _ in range(3):
+        with pytest.raises(ForbiddenError):
+            ready.admit("log", Headers(authorization="Bearer x"))
+    request = Request("POST", "/", "", Headers(), b"", holder().caller)
+    with pytest.raises(ForbiddenError):
+        asyncio.run(ready.pass_on("extract_features", request, refuse))
+    ready.refresh()
+    ready.refresh()
+    (counts,) = written
+    assert {(act.account, act.action): times for (act, _), times in counts.items()} == {
+        ("ada", "log"): 3,
+        ("ada", "extract_features"): 1,
+    }
+
+
+def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -> None:
+    told: list[object] = []
+
+    def begin(act: Act) -> int:
+        told.append(act.action)
+        return 7
+
+    audit: Any = SimpleNamespace(begin=begin, end=lambda number, outcome: told.append((number, outcome)))
+
+    async def done() -> Response:
+        told.append("deed")
+        return text_response("done")
+
+    async def refused() -> Response:
+        raise ForbiddenError("no")
+
+    ready, request = Gate(audit, None), Request("POST", "/", "", Headers(), b"")
+    asyncio.run(ready.pass_on("sync", request, done))
+    with pytest.raises(ForbiddenError):
+        asyncio.run(ready.pass_on("sync", request, refused))
+    assert told == ["sync", "deed", (7, "done"), "sync", (7, "forbidden")]
+
+
+class Nothing:
+    """An index without rows."""
+
+    def read(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        del dataset, at_us
+        return [[None] * len(keys) for _ in columns], [False] * len(keys)
+
+
+def tagged(**tags: tuple[str, ...]) -> Graph:
+    """The garden with tags on datasets."""
+    graph = garden.graph()
+    return replace(
+        graph,
+        datasets=tuple(replace(d, metadata=replace(d.metadata, tags=tags.get(d.name, ()))) for d in graph.datasets),
+    )
+
+
+def limited(graph: Graph, *grants: Grant) -> LimitedQueries:
+    caller = Caller(account="ada", token_id="t", grants=grants)
+    return LimitedQueries(QueryEngine(Catalog("v", graph), Nothing()), Tags.of(graph), caller, "main")
+
+
+READ = frozenset({Mode.READ_DATA})
+NO_PII = Grant(modes=READ, without=frozenset({"pii"}))
+
+
+@pytest.mark.parametrize(
+    ("feature", "refused_for"),
+    [
+        ("State.mean", ""),
+        ("State.score", ""),
+        ("State.answer", ""),
+        ("State.species", "State.species"),
+        # Its extractor reads a dataset that may be read, and an intermediate feature that may not.
+        ("State.advice", "State.species"),
+        ("State.big", "State.size"),
+    ],
+)
+def test_a_query_needs_all_that_it_touches(feature: str, refused_for: str) -> None:
+    queries = limited(tagged(Pots=("pii",)), NO_PII)
+    for _ in range(2):
+        if not refused_for:
+            queries.plan(["Tap.pot"], [feature])
+        else:
+            with pytest.raises(ForbiddenError, match=refused_for):
+                queries.plan(["Tap.pot"], [feature])
+
+
+def test_a_lookup_needs_the_fields() -> None:
+    graph = tagged()
+    pots = next(d for d in graph.datasets if d.name == "Pots")
+    fields = tuple(
+        replace(f, metadata=replace(f.metadata, tags=("pii",))) if f.name == "size" else f for f in pots.fields
+    )
+    graph = replace(graph, datasets=tuple(replace(d, fields=fields) if d is pots else d for d in graph.datasets))
+    queries = limited(graph, NO_PII)
+    assert queries.lookup("Pots", [{"pot": 1}], ["species"])[0] == [False]
+    for wanted in (["size"], []):
+        with pytest.raises(ForbiddenError, match=r"Pots\.size"):
+            queries.lookup("Pots", [{"pot": 1}], wanted)
+    with pytest.raises(ForbiddenError, match=r"Pots\.size"):
+        queries.plan(["Tap.pot"], ["State.size"])
+    queries.plan(["Tap.pot"], ["State.species"])
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(
+    st.dictionaries(st.sampled_from(["Pots", "Rules", "Moisture"]), st.sampled_from([("a",), ("b",), ("a", "b")])),
+    st.sampled_from(["State.species", "State.mean", "State.advice", "State.score", "State.answer"]),
+    st.none() | st.frozensets(st.sampled_from(["a", "b"]), min_size=1),
+    st.frozensets(st.sampled_from(["a", "b"])),
+)
+def test_a_query_is_allowed_exactly_if_each_entity_is(
+    tags: dict[str, tuple[str, ...]], feature: str, only: frozenset[str] | None, without: frozenset[str]
+) -> None:
+    """The oracle goes through the graph by hand: which datasets a feature comes from."""
+    comes_from: dict[str, list[set[str]]] = {
+        "State.species": [{"Pots"}],
+        "State.mean": [{"Moisture"}],
+        "State.advice": [{"Pots"}, {"Pots", "Rules"}, {"Rules"}],
+        "State.score": [{"Moisture"}, {"Moisture"}],
+        "State.answer": [set()],
+    }
+    graph = tagged(**tags)
+    queries = limited(graph, Grant(modes=READ, tags=only, without=without))
+    found = [{tag for name in names for tag in tags.get(name, ())} for names in comes_from[feature]]
+    allowed = all((only is None or only & of) and not without & of for of in found)
+    if allowed:
+        queries.plan(["Tap.pot"], [feature])
+    else:
+        with pytest.raises(ForbiddenError):
+            queries.plan(["Tap.pot"], [feature])
