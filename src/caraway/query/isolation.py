@@ -11,6 +11,7 @@ import itertools
 import multiprocessing
 import os
 import queue
+import resource
 import signal
 import threading
 import time
@@ -18,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -31,6 +33,7 @@ from caraway.query.model import Instants, PythonStep
 # Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
 MAX_KNOWN = 200
 JOIN_S = 1.0
+MEBIBYTE = 1 << 20
 
 Columns = Mapping[str, list[object]]
 Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
@@ -41,11 +44,13 @@ _NUMBERS = itertools.count()
 class Worker:
     """A process that runs users' functions, one call after the other."""
 
-    def __init__(self) -> None:
-        """Start it."""
+    def __init__(self, memory_mb: int | None) -> None:
+        """Start it; its functions may take so much memory, in MiB."""
         context = multiprocessing.get_context("forkserver")
         self._pipe, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(target=serve, args=(theirs,), daemon=True, name="extractors")
+        self._process: BaseProcess = context.Process(
+            target=serve, args=(theirs, memory_mb), daemon=True, name="extractors"
+        )
         self._process.start()
         theirs.close()
         self._known: set[int] = set()
@@ -56,6 +61,7 @@ class Worker:
         Raises:
             TimeoutError: It isn't done in time.
             EOFError: The process has ended.
+            MemoryError: The function needs more memory than it may take; the process ends.
             ExtractorError: The function failed; the process can be used again.
         """
         deadline = time.monotonic() + seconds
@@ -77,6 +83,8 @@ class Worker:
                     return done
                 case "failed":
                     raise ExtractorError(what)
+                case "spent":
+                    raise MemoryError
                 case _:
                     self._pipe.send(_looked_up(lookups, what))
 
@@ -103,9 +111,10 @@ def _looked_up(lookups: LookupProvider, asked: tuple[Any, ...]) -> tuple[Looked 
 class FunctionPool:
     """Some processes for users' functions. Thread safe."""
 
-    def __init__(self, processes: int, seconds: float) -> None:
-        """Prepare for so many calls at a time, each of which may take so many seconds."""
+    def __init__(self, processes: int, seconds: float, memory_mb: int | None = None) -> None:
+        """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB."""
         self._seconds = seconds
+        self._memory_mb = memory_mb
         self._size = processes
         # The one that was used last is still warm. None stands for a process that isn't started yet.
         self._idle: queue.LifoQueue[Worker | None] = queue.LifoQueue()
@@ -117,7 +126,7 @@ class FunctionPool:
         multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
         taken = [self._idle.get() for _ in range(self._size)]
         for worker in taken:
-            self._idle.put(worker or Worker())
+            self._idle.put(worker or Worker(self._memory_mb))
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""
@@ -144,7 +153,7 @@ class FunctionPool:
             raise UnavailableError(f"{title}: all {self._size} processes for extractors are busy") from None
         worker: Worker | None = None
         try:
-            worker = idle or Worker()
+            worker = idle or Worker(self._memory_mb)
             columns = worker.call(number, step, batch, lookups, self._seconds)
         except ExtractorError:
             self._idle.put(worker)
@@ -152,6 +161,11 @@ class FunctionPool:
         except TimeoutError:
             self._replace(worker)
             raise ExtractorError(f"{title} did not end within {self._seconds:g} s; its process was ended") from None
+        except MemoryError:
+            self._replace(worker)
+            raise ExtractorError(
+                f"{title} needs more than {self._memory_mb} MB of memory; its process was ended"
+            ) from None
         except (EOFError, OSError):
             how = self._replace(worker)
             raise ExtractorError(f"{title} ended its process ({how})") from None
@@ -169,11 +183,13 @@ class FunctionPool:
             self._idle.put(None)
 
 
-def serve(pipe: Connection) -> None:
-    """Answer calls until the other end is closed; runs in the process."""
+def serve(pipe: Connection, memory_mb: int | None) -> None:
+    """Answer calls until the other end is closed, or memory is short; runs in the process."""
     # Whoever stops the server by Ctrl-C stops the server, which ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_server, daemon=True).start()
+    if memory_mb is not None:
+        _limit_memory(memory_mb)
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(pipe)
     while True:
@@ -185,7 +201,23 @@ def serve(pipe: Connection) -> None:
             functions.clear()
         if step is not None:
             functions[number] = step, compile_function(step, lambda _step, _past: lookups)
-        pipe.send(_answer(*functions[number], columns, rows, at, past=past))
+        answer = _answer(*functions[number], columns, rows, at, past=past)
+        pipe.send(answer)
+        if answer[0] == "spent":
+            # What was left half done by it is nobody's business any more.
+            return
+
+
+def _limit_memory(memory_mb: int) -> None:
+    """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        # macOS neither tells nor limits it.
+        return
+    lines = status.read_text(encoding="ascii").splitlines()
+    held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+    limit = held_kb * 1024 + memory_mb * MEBIBYTE
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _end_with_the_server() -> None:
@@ -203,7 +235,9 @@ def _answer(
     try:
         run(batch)
     except CarawayError as error:
-        return "failed", str(error)
+        return ("spent", None) if isinstance(error.__cause__, MemoryError) else ("failed", str(error))
+    except MemoryError:
+        return "spent", None
     return "done", {name: batch.columns[name] for name in step.kept}
 
 

@@ -26,6 +26,7 @@ from tests.unit.query.garden import CATALOG, DictReader
 pytestmark = pytest.mark.slow
 
 SECONDS = 1.5
+MEMORY_MB = 200
 OUTPUTS = ["State.advice", "State.water", "State.species"]
 DATA = {"Tap.pot": [1, 2]}
 NOW_US = time.time_ns() // 1000
@@ -37,7 +38,7 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[FunctionPool]:
-    made = FunctionPool(2, SECONDS)
+    made = FunctionPool(2, SECONDS, MEMORY_MB)
     made.start()
     yield made
     made.stop()
@@ -80,6 +81,12 @@ def exit_if_odd(cls: Any, ts: Any, x: Any) -> Any:
     return x.rename("y")
 
 
+def take_much_if_odd(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    held = bytearray((300 if x[0] % 2 else 50) << 20)
+    return x.rename("y") + len(held[:0])
+
+
 def step(function: Any) -> PythonStep:
     return PythonStep(
         featureset="A",
@@ -114,7 +121,11 @@ def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
 
 @pytest.mark.parametrize(
     ("function", "said"),
-    [(loop_if_odd, r"did not end within 1.5 s"), (exit_if_odd, r"ended its process \(exit code 3\)")],
+    [
+        (loop_if_odd, r"did not end within 1.5 s"),
+        (exit_if_odd, r"ended its process \(exit code 3\)"),
+        (take_much_if_odd, r"needs more than 200 MB of memory"),
+    ],
 )
 def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, function: Any, said: str) -> None:
     of = step(function)
