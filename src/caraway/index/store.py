@@ -1,8 +1,9 @@
 """The database of an index process: one RocksDB, held by one process."""
 
 import logging
+import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,9 @@ FORMAT_KEY = META + b"format"
 
 # The file that asks the next start to build the database anew: reads found it damaged.
 DAMAGED = "DAMAGED"
+# The file that names the snapshot with which the database began. If it turns out damaged, later snapshots may hold the
+# same damaged table: only an older one is tried.
+RESTORED = "RESTORED"
 
 MEBIBYTE = 1 << 20
 CACHE_BYTES = 96 * MEBIBYTE
@@ -42,18 +46,32 @@ LOG_BYTES = 64 * MEBIBYTE
 BLOOM_BITS = 10
 
 
+# Puts a snapshot of a format into a folder that isn't there yet, and tells its name; None if it has none. Snapshots
+# from the one of the given name on are passed over (`caraway.index.snapshots`).
+Restore = Callable[[Path, bytes, str], str | None]
+
+
 class IndexStore:
     """Entries under asset and key, and the offsets up to which they account for their topics."""
 
-    def __init__(self, path: Path, *, geometry: Geometry = DEFAULT_GEOMETRY, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        geometry: Geometry = DEFAULT_GEOMETRY,
+        cache_bytes: int = CACHE_BYTES,
+        restore: Restore | None = None,
+    ) -> None:
         """Open the database in the folder `path`, or make it.
 
-        One that is damaged, or of another format, is moved aside: the topics hold all that was in it.
+        One that is damaged, or of another format, is moved aside: the topics hold all that was in it. A new one begins
+        with the snapshot that `restore` has, else empty.
 
         Args:
             path: Folder of the database.
             geometry: Shape of the tile pyramids.
             cache_bytes: Size of the cache of blocks read, index and filters included.
+            restore: Where snapshots come from.
 
         Raises:
             ConflictError: Another process has it open.
@@ -62,10 +80,13 @@ class IndexStore:
         self.path = path
         self.geometry = geometry
         self.damaged = False
+        self.format = FORMAT + b" " + geometry.describe()
+        self._restore = restore
         self._cache = Cache(cache_bytes)
+        unlike = _began_with(path) if (path / DAMAGED).exists() else ""
         if (path / DAMAGED).exists():
             _move_aside(path, "it was found damaged")
-        self.db = self._open_sound()
+        self.db = self._open_sound(unlike)
 
     def __enter__(self) -> Self:
         return self
@@ -152,33 +173,64 @@ class IndexStore:
         """Write what is in memory to disk and let go of the folder."""
         self.db.close()
 
-    def _open_sound(self) -> Rdict:
+    def _open_sound(self, unlike: str) -> Rdict:
         """Open the database; one that can't be used is moved aside and a new one made."""
-        wanted = FORMAT + b" " + self.geometry.describe()
+        wanted = self.format
         db: Rdict | None = None
         try:
-            db = self._open()
+            if not self.path.exists() or not any(self.path.iterdir()):
+                return self._begin(unlike)
+            db = self._open(self.path)
             found = db.get(FORMAT_KEY)
         except Exception as error:
             if not is_damage(error):
                 raise self._refused(error) from error
             reason = str(error)
         else:
-            if found is None:
-                db.put(FORMAT_KEY, wanted)
-            if found in {None, wanted}:
+            if found == wanted:
                 return db
             reason = f"its format is {found!r}, wanted is {wanted!r}"
         if db is not None:
             db.close()
+        unlike = _began_with(self.path)
         _move_aside(self.path, reason)
-        db = self._open()
-        db.put(FORMAT_KEY, wanted)
+        return self._begin(unlike)
+
+    def _begin(self, unlike: str = "") -> Rdict:
+        """Make a new database, from a snapshot older than `unlike` if there is one."""
+        if self._restore is not None:
+            folder = self.path.with_name(f"{self.path.name}.restoring")
+            shutil.rmtree(folder, ignore_errors=True)
+            name = self._restore(folder, self.format, unlike)
+            if name is not None and self._prepared(folder, name):
+                folder.rename(self.path)
+                LOGGER.info("the index begins with snapshot %s and goes on from its offsets", name)
+            shutil.rmtree(folder, ignore_errors=True)
+        db = self._open(self.path)
+        db.put(FORMAT_KEY, self.format)
         return db
 
-    def _open(self) -> Rdict:
-        self.path.mkdir(parents=True, exist_ok=True)
-        return Rdict(str(self.path), _options(self._cache))
+    def _prepared(self, folder: Path, name: str) -> bool:
+        """Make a snapshot fit to be the database; tell whether it can be."""
+        try:
+            self.db = self._open(folder)
+            sound: bool = self.db.get(FORMAT_KEY) == self.format
+            # What was emitted since isn't known in it: such an index is built anew, and finds out from its topic.
+            prefix = emission_key(b"")
+            for key, _ in list(self.scan(prefix, after(prefix))):
+                self.drop(key[len(prefix) :])
+            self.db.close()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            LOGGER.exception("snapshot %s of the index can't be used", name)
+            return False
+        (folder / RESTORED).write_text(name, encoding="utf-8")
+        return sound
+
+    def _open(self, path: Path) -> Rdict:
+        path.mkdir(parents=True, exist_ok=True)
+        return Rdict(str(path), _options(self._cache))
 
     def _refused(self, error: Exception) -> Exception:
         text = str(error)
@@ -196,13 +248,24 @@ def check_end(iterator: RdictIter) -> None:
 def is_damage(error: Exception) -> bool:
     """Tell whether RocksDB says that its files aren't what they should be."""
     text = str(error)
-    return text.startswith("Corruption") or ("NotFound" in text) or ("No such file" in text and ".sst" in text)
+    gone = "No such file" in text and (".sst" in text or "MANIFEST" in text)
+    return text.startswith("Corruption") or "NotFound" in text or gone
+
+
+def _began_with(path: Path) -> str:
+    restored = path / RESTORED
+    return restored.read_text(encoding="utf-8", errors="replace") if restored.exists() else ""
 
 
 def _move_aside(path: Path, reason: str) -> None:
     aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{time.monotonic_ns()}")
     path.rename(aside)
-    LOGGER.error("the index database at %s can't be used (%s): moved to %s, built anew from Kafka", path, reason, aside)
+    LOGGER.error(
+        "the index database at %s can't be used (%s): moved to %s, built anew from a snapshot or Kafka",
+        path,
+        reason,
+        aside,
+    )
 
 
 def _options(cache: Cache) -> Options:

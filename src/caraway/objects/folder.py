@@ -4,7 +4,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from pyarrow import fs
 
 from caraway.errors import UnavailableError
 
-# What is on its way has this ending; nobody takes it for an object.
-PART = ".part"
+# Where objects are while they are written: nobody who lists a folder sees them come and go.
+PARTS = ".parts"
+# A listing fails if an object goes away meanwhile: somebody tidies.
+LIST_ATTEMPTS = 5
 PIECE = 1 << 20
 
 Digest = str
@@ -44,17 +46,25 @@ class ObjectFolder:
         self._root: str = path.rstrip("/")
         self._local = isinstance(self._files, fs.LocalFileSystem)
 
-    def list(self, under: str = "") -> list[Stored]:
+    def stored(self, under: str = "") -> list[Stored]:
         """Return the objects whose names begin with the folder `under`, in order of their names."""
         root = f"{self._root}/{under}".rstrip("/")
         with self._told(under):
-            found = self._files.get_file_info(fs.FileSelector(root, allow_not_found=True, recursive=True))
+            found = self._listed(fs.FileSelector(root, allow_not_found=True, recursive=True))
         objects = [
             Stored(info.path[len(self._root) + 1 :], info.size, info.mtime_ns / 1e9)
             for info in found
-            if info.type is fs.FileType.File and not info.path.endswith(PART)
+            if info.type is fs.FileType.File and not info.path.startswith(f"{self._root}/{PARTS}/")
         ]
         return sorted(objects, key=lambda stored: stored.name)
+
+    def _listed(self, selector: Any) -> list[Any]:  # noqa: ANN401 (pyarrow has no types)
+        for _ in range(LIST_ATTEMPTS - 1):
+            with suppress(FileNotFoundError):
+                found: list[Any] = self._files.get_file_info(selector)
+                return found
+        last: list[Any] = self._files.get_file_info(selector)
+        return last
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
@@ -97,9 +107,10 @@ class ObjectFolder:
     def _appearing(self, name: str) -> Iterator[Any]:
         """Give a stream whose content becomes the object when all of it is written."""
         path = self._path(name)
-        part = f"{path}.{secrets.token_hex(4)}{PART}"
+        part = f"{self._root}/{PARTS}/{secrets.token_hex(8)}"
         with self._told(name):
-            self._files.create_dir(path.rpartition("/")[0], recursive=True)
+            for file in (path, part):
+                self._files.create_dir(file.rpartition("/")[0], recursive=True)
             try:
                 with self._files.open_output_stream(part) as stream:
                     yield stream

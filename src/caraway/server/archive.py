@@ -220,7 +220,7 @@ class Archive:
 
     def _begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         """Read on behind what is archived."""
-        names = [stored.name for stored in self._objects.list(f"{FOLDER}/topic={self._topic_id}")]
+        names = [stored.name for stored in self._objects.stored(f"{FOLDER}/topic={self._topic_id}")]
         archived = positions(names)
         self._gathered = {}
         consumer.assign(

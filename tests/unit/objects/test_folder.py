@@ -1,12 +1,14 @@
 """Objects appear as a whole, under the names and with the content that they were given."""
 
 import hashlib
+import threading
 from pathlib import Path
 
 import pytest
 
 from caraway.errors import UnavailableError
 from caraway.objects import ObjectFolder
+from caraway.objects.folder import PARTS
 
 
 @pytest.fixture
@@ -15,13 +17,13 @@ def folder(tmp_path: Path) -> ObjectFolder:
 
 
 def test_what_is_written_is_listed_and_read(folder: ObjectFolder) -> None:
-    assert folder.list() == []
+    assert folder.stored() == []
     folder.write("b/c/2", b"two")
     folder.write("a/1", b"one")
     folder.write("a/1", b"uno")
-    assert [(stored.name, stored.size) for stored in folder.list()] == [("a/1", 3), ("b/c/2", 3)]
-    assert [stored.name for stored in folder.list("b")] == ["b/c/2"]
-    assert folder.list("nothing") == []
+    assert [(stored.name, stored.size) for stored in folder.stored()] == [("a/1", 3), ("b/c/2", 3)]
+    assert [stored.name for stored in folder.stored("b")] == ["b/c/2"]
+    assert folder.stored("nothing") == []
     assert folder.read("a/1") == b"uno"
 
 
@@ -41,15 +43,15 @@ def test_a_write_that_fails_leaves_nothing(folder: ObjectFolder, tmp_path: Path)
 
 def test_what_is_on_its_way_is_no_object(folder: ObjectFolder, tmp_path: Path) -> None:
     folder.write("a", b"")
-    (tmp_path / "store" / "b.1234.part").write_bytes(b"half")
-    assert [stored.name for stored in folder.list()] == ["a"]
+    (tmp_path / "store" / PARTS / "1234").write_bytes(b"half")
+    assert [stored.name for stored in folder.stored()] == ["a"]
 
 
 def test_removing_twice_is_removing(folder: ObjectFolder) -> None:
     folder.write("a", b"")
     folder.remove("a")
     folder.remove("a")
-    assert folder.list() == []
+    assert folder.stored() == []
 
 
 def test_what_is_not_there_and_addresses_that_mean_nothing_are_told(folder: ObjectFolder) -> None:
@@ -63,3 +65,22 @@ def test_a_store_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError):
         ObjectFolder(str(tmp_path / "file")).write("a/b", b"")
+
+
+def test_listing_bears_what_comes_and_goes(folder: ObjectFolder) -> None:
+    folder.write("keep/a", b"")
+    ended = threading.Event()
+
+    def churn() -> None:
+        while not ended.is_set():
+            folder.write("keep/b", b"x")
+            folder.remove("keep/b")
+
+    thread = threading.Thread(target=churn)
+    thread.start()
+    try:
+        for _ in range(200):
+            assert "keep/a" in {stored.name for stored in folder.stored()}
+    finally:
+        ended.set()
+        thread.join()
