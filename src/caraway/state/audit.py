@@ -6,6 +6,7 @@ from datetime import datetime
 
 import sqlalchemy as sa
 
+from caraway.errors import UnavailableError
 from caraway.state.access_tables import audit
 from caraway.state.database import PATIENCE_SECONDS, patiently
 
@@ -66,7 +67,10 @@ class AuditLog:
             with self._engine.begin() as connection:
                 return write_act(connection, act, BEGUN)
 
-        return patiently(write, what="write the audit log", patience_seconds=self._patience_seconds)
+        try:
+            return patiently(write, what="write the audit log", patience_seconds=self._patience_seconds)
+        except sa.exc.ProgrammingError as error:
+            raise UnavailableError("could not write the audit log: the tables are being set up") from error
 
     def end(self, number: int, outcome: str) -> None:
         """Write down how it went.
