@@ -27,12 +27,23 @@ SLICE_S = 0.02
 class ServerProcess:
     """`python -m caraway.server` on a free port."""
 
-    def __init__(self, folder: Path, *, kafka: str, postgres: str, archive_seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        kafka: str,
+        postgres: str,
+        archive_seconds: float = 60.0,
+        snapshot_seconds: float = 300.0,
+        tokens: bool = False,
+    ) -> None:
         self.settings = Settings(
             data_dir=folder,
             kafka=KafkaSettings(bootstrap_servers=kafka),
             postgres=PostgresSettings(url=postgres),
-            server=ServerSettings(port=ports.choose(), archive_seconds=archive_seconds),
+            server=ServerSettings(
+                port=ports.choose(), archive_seconds=archive_seconds, snapshot_seconds=snapshot_seconds, tokens=tokens
+            ),
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"

@@ -77,7 +77,7 @@ def test_repeated_deaths_are_told_with_the_log(
     assert str(watched.runner.log) in message
     began = time.monotonic()
     watched.stop()
-    assert time.monotonic() - began < 5, "a long wait before the next start must not delay the end"
+    assert time.monotonic() - began < 30, "a long wait before the next start must not delay the end"
 
 
 def test_a_part_that_does_not_listen_is_killed(tmp_path: Path, run_part: RunPart) -> None:
