@@ -196,6 +196,7 @@ class Snapshots:
         for stored in manifests[: -self._kept]:
             self._objects.remove(stored.name)
         oldest = self._clock() - self._grace_s
+        self._objects.tidy(oldest)
         for stored in self._objects.stored(FILES):
             if stored.name not in needed and stored.written_at < oldest:
                 self._objects.remove(stored.name)

@@ -123,6 +123,14 @@ class ObjectFolder:
                     self._files.delete_file(part)
                 raise
 
+    def tidy(self, before: float) -> None:
+        """Remove what was begun before a time (seconds since the epoch) and never became an object."""
+        with self._told(PARTS):
+            for info in self._listed(fs.FileSelector(f"{self._root}/{PARTS}", allow_not_found=True)):
+                if info.mtime_ns / 1e9 < before:
+                    with suppress(FileNotFoundError):
+                        self._files.delete_file(info.path)
+
     def _path(self, name: str) -> str:
         return f"{self._root}/{name}"
 

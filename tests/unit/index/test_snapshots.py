@@ -1,5 +1,6 @@
 """Snapshots: what is restored is what was there; one that isn't whole is refused."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -112,18 +113,26 @@ def test_a_torn_snapshot_is_refused(
     assert restored(snapshots, tmp_path / "three") == (None, {})
 
 
+def named(objects: ObjectFolder) -> set[str]:
+    """Return the files that the manifests name."""
+    manifests = [json.loads(objects.read(stored.name)) for stored in objects.stored(MANIFESTS)]
+    return {f"{FILES}/{file['digest']}" for manifest in manifests for file in manifest["files"]}
+
+
 def test_old_snapshots_go_and_files_that_nobody_needs(objects: ObjectFolder, tmp_path: Path) -> None:
     clock = Clock()
     patient = Snapshots(objects, kept=2, clock=clock)
     taken(patient, tmp_path / "one", 100, 200, 300, 400)
     assert len(objects.stored(MANIFESTS)) == 2
-    before = len(objects.stored(FILES))
+    before = {stored.name for stored in objects.stored(FILES)}
+    assert named(objects) < before
     # What was written a moment ago may be of a snapshot that another server is taking.
     clock.now += 10**9
     with IndexStore(tmp_path / "one") as store:
         fill(store, 400, 1)
         assert patient.take(store) is not None
-    assert len(objects.stored(FILES)) < before
+    assert len(objects.stored(MANIFESTS)) == 2
+    assert {stored.name for stored in objects.stored(FILES)} == named(objects)
     assert restored(patient, tmp_path / "two") == (400, {0: 401})
 
 

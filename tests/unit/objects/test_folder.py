@@ -47,6 +47,19 @@ def test_what_is_on_its_way_is_no_object(folder: ObjectFolder, tmp_path: Path) -
     assert [stored.name for stored in folder.stored()] == ["a"]
 
 
+def test_what_nobody_goes_on_writing_is_removed(folder: ObjectFolder, tmp_path: Path) -> None:
+    folder.tidy(0)
+    folder.write("a", b"")
+    part = tmp_path / "store" / PARTS / "1234"
+    part.write_bytes(b"half")
+    begun = part.stat().st_mtime
+    folder.tidy(begun)
+    assert part.exists()
+    folder.tidy(begun + 1)
+    assert not part.exists()
+    assert [stored.name for stored in folder.stored()] == ["a"]
+
+
 def test_removing_twice_is_removing(folder: ObjectFolder) -> None:
     folder.write("a", b"")
     folder.remove("a")
