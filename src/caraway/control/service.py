@@ -1,6 +1,7 @@
 """A commit, from a request to the branch's new head."""
 
 import uuid
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Protocol
 
@@ -84,6 +85,7 @@ class CommitService:
         """
         head = self._heads.head(branch)
         before = decode_graph(head.graph) if head.commit_id else Graph()
+        _refuse_twice(request.graph)
         after = merge(before, request.graph, incremental=request.incremental)
         validate(after)
         _refuse_several_pipelines(after)
@@ -168,6 +170,14 @@ def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
         faults += omission_faults(before, request.graph)
     if faults:
         raise CommitError("\n".join(faults))
+
+
+def _refuse_twice(graph: Graph) -> None:
+    """Merging goes by name and would take the last one."""
+    for kind, specs in (("dataset", graph.datasets), ("featureset", graph.featuresets)):
+        counts = Counter(spec.name for spec in specs)
+        if twice := [name for name, count in counts.items() if count > 1]:
+            raise CommitError("\n".join(f"{kind} {name} is in the commit twice" for name in twice))
 
 
 def _refuse_several_pipelines(graph: Graph) -> None:

@@ -15,6 +15,8 @@ CONNECT_TIMEOUT_SECONDS = 5
 # A server answers at most a few commits and reports at once; the rest of the load never touches Postgres.
 POOL_SIZE = 4
 
+READ_ONLY = "25006"
+
 T = TypeVar("T")
 
 
@@ -33,7 +35,10 @@ def is_outage(error: BaseException) -> bool:
     """Tell whether an error means that Postgres is away, so that the same call may succeed later."""
     if isinstance(error, OperationalError | InterfaceError):
         return True
-    return isinstance(error, DBAPIError) and error.connection_invalidated
+    if not isinstance(error, DBAPIError):
+        return False
+    # A server that takes no writes is on its way to another one, or waits for its operator.
+    return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
 
 
 def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float) -> T:
