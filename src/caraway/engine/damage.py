@@ -6,7 +6,7 @@ records again, with the same ids and revisions. Only the time that it takes is.
 
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -46,9 +46,9 @@ def repairing(checkpoint: Path) -> Iterator[None]:
         raise UnavailableError(put_aside(checkpoint, brief(text))) from error
 
 
-def is_damage(error: str) -> bool:
+def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
     """Tell whether a job failed because its checkpoint can't be read."""
-    return _SIGNS.search(error) is not None and _OTHER.search(error) is None
+    return _SIGNS.search(error) is not None and not any(_OTHER.search(text) for text in (error, *causes))
 
 
 def put_aside(checkpoint: Path, error: str) -> str:

@@ -141,11 +141,13 @@ class Jobs:
         return {job_id: self._stopping.pop(job_id)[0] for job_id in done}
 
 
-def brief(error: BaseException | str, limit: int = 600) -> str:
-    """Return the part of an error that tells something: Java's come with pages of trace."""
+def brief(error: BaseException | str, limit: int = 600, because: str = "") -> str:
+    """Return the part of an error that tells something, and its cause: Java's come with pages of trace."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "==="))]
-    return "\n".join(kept)[:limit]
+    told = "\n".join(kept)
+    cause = f"\ncaused by {because[: limit // 2]}" if because and because not in told else ""
+    return told[: limit - len(cause)] + cause
 
 
 def _go_on(runtime: Runtime, query: Query, plan: JobPlan) -> Query:

@@ -15,6 +15,7 @@ from caraway.engine.observer import Observer
 from caraway.engine.phases import Phase, is_left_behind
 from caraway.plan.model import JobPlan
 from caraway.spark.checkpoints import position_of
+from caraway.spark.java import causes_of
 from caraway.spark.letters import LetterCount
 
 # Asking a query costs some milliseconds of the driver, and each answer is a write to the registry.
@@ -55,9 +56,10 @@ class SparkQuery:
             return None
         error = self.query.exception()
         if error is not None:
-            told = brief(error)
+            causes = causes_of(error)
+            told = brief(error, because=causes[-1] if causes else "")
             # Spark's own text, since the sign may stand deep in it.
-            return put_aside(self.checkpoint, told) if is_damage(str(error)) else told
+            return put_aside(self.checkpoint, told) if is_damage(str(error), causes) else told
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:

@@ -21,7 +21,7 @@ from caraway.topics import DEAD_LETTERS, ensure_topics
 from caraway.topics.positions import TopicEnds
 
 # Jobs that start together would all pause together at each checkpoint; intervals that differ by up to a sixth drift
-# apart.
+# apart. They differ by milliseconds: of two jobs with the same one, those that once coincide would do so for ever.
 STAGGER_PART = 6
 
 
@@ -74,7 +74,7 @@ class SparkRuntime:
             plan=plan,
             phase=phase,
             checkpoint=checkpoint,
-            interval_ms=1000 * interval if trigger is Trigger.REAL_TIME else 0,
+            interval_ms=round(1000 * interval) if trigger is Trigger.REAL_TIME else 0,
             letters=letters,
             observer=self.observer,
             clock=time.monotonic,
@@ -93,6 +93,7 @@ class SparkRuntime:
         return phase_at_start(plan.mode, lag, unfinished=position.unfinished, was=was)
 
 
-def staggered(interval_seconds: int, job_id: str) -> int:
-    """Return the checkpoint interval of a job: always the same, and mostly another one than the next job's."""
-    return interval_seconds + hashlib.sha256(job_id.encode()).digest()[0] % (1 + interval_seconds // STAGGER_PART)
+def staggered(interval_seconds: int, job_id: str) -> float:
+    """Return a job's checkpoint interval: always the same, and hardly ever another job's, to the millisecond."""
+    part = int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:4])
+    return interval_seconds + part % (1000 * interval_seconds // STAGGER_PART) / 1000

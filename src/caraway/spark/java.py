@@ -1,5 +1,6 @@
 """The way from PySpark to our Java classes: the only place that touches PySpark's private names."""
 
+from collections.abc import Sequence
 from subprocess import Popen
 from typing import Any
 
@@ -28,6 +29,15 @@ def jvm_process(session: SparkSession) -> Popen[bytes]:
     """Return the process of the JVM that PySpark started for `session`."""
     process: Popen[bytes] = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001
     return process
+
+
+def causes_of(error: BaseException) -> Sequence[str]:
+    """Return what an error of the JVM's was caused by, the root last; Spark's own text often leaves that out."""
+    trace = getattr(getattr(error, "_cause", None), "_stackTrace", None) or ""
+    first, *others = trace.splitlines() or [""]
+    mark = "Caused by: "
+    causes = [first, *(line.removeprefix(mark) for line in others if line.startswith(mark))]
+    return [cause for cause in causes if cause]
 
 
 def call_java(function: Any, *columns: Column) -> Column:  # noqa: ANN401 (py4j has no types)

@@ -63,7 +63,7 @@ def start_job(
     *,
     bootstrap_servers: str,
     checkpoint: Path,
-    checkpoint_interval_seconds: int,
+    checkpoint_interval_seconds: float,
     letters: LetterCount | None = None,
     trigger: Trigger | None = None,
 ) -> StreamingQuery:
@@ -97,7 +97,7 @@ def start_job(
     match trigger:
         case Trigger.REAL_TIME:
             # PySpark's own overloads don't know this argument yet.
-            return writer.trigger(realTime=f"{checkpoint_interval_seconds} seconds").start()  # type: ignore[call-overload,no-any-return]
+            return writer.trigger(realTime=f"{checkpoint_interval_seconds:.3f} seconds").start()  # type: ignore[call-overload,no-any-return]
         case Trigger.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
         case Trigger.BACKLOG:

@@ -22,6 +22,12 @@ def test_only_what_cannot_be_read_is_damage(error: str, *, damaged: bool) -> Non
     assert is_damage(error) is damaged
 
 
+def test_what_goes_away_by_itself_may_stand_in_the_cause_alone() -> None:
+    error = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state."
+    assert is_damage(error, ["java.io.IOException: Input/output error"])
+    assert not is_damage(error, ["x.y.Z: loading", "java.io.IOException: No space left on device"])
+
+
 def test_the_last_damaged_checkpoint_is_kept(tmp_path: Path) -> None:
     job = tmp_path / "job"
     for number in range(2):
