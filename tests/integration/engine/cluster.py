@@ -22,30 +22,41 @@ HOST = "127.0.0.1"
 class Cluster:
     """Processes of a cluster, each with a log."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, cores: int, memory: str) -> None:
+        """Let each worker offer so much."""
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._offer = ["--cores", str(cores), "--memory", memory]
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self.url = f"spark://{HOST}:{ports.choose()}"
 
-    def start(self, *, workers: int, cores: int, memory: str) -> None:
+    def start(self, workers: int) -> None:
         master = ["--host", HOST, "--port", self.url.rpartition(":")[2], "--webui-port", "0"]
         self._run("master", f"{DEPLOY}.master.Master", master)
         self._wait_for("master", "I have been elected leader")
         for number in range(workers):
-            scratch = self._folder / f"work{number}"
-            options = ["--host", HOST, "--cores", str(cores), "--memory", memory, "--webui-port", "0"]
-            self._run(f"worker{number}", f"{DEPLOY}.worker.Worker", [*options, "-d", str(scratch), self.url])
+            self.start_worker(number)
         for number in range(workers):
             self._wait_for(f"worker{number}", "Successfully registered with master")
+
+    def start_worker(self, number: int) -> None:
+        """Start a further worker; it is used as soon as it has registered."""
+        scratch = self._folder / f"work{number}"
+        options = ["--host", HOST, *self._offer, "--webui-port", "0", "-d", str(scratch), self.url]
+        self._run(f"worker{number}", f"{DEPLOY}.worker.Worker", options)
+
+    def kill_worker(self, number: int) -> None:
+        """Kill a worker; its executor ends when it sees that."""
+        self._processes[f"worker{number}"].kill()
 
     def executors(self) -> set[str]:
         """Return the folders in which executors have run, one each."""
         return {str(path) for path in self._folder.glob("work*/app-*/*") if path.is_dir()}
 
     def stop(self) -> None:
-        for process in reversed(self._processes):
+        # The master last.
+        for process in reversed(self._processes.values()):
             process.terminate()
-        for process in self._processes:
+        for process in self._processes.values():
             try:
                 process.wait(10)
             except subprocess.TimeoutExpired:
@@ -61,7 +72,7 @@ class Cluster:
             command = [str(find_java()), "-cp", str(JARS), *options, main, *arguments]
             # A worker starts executors from this folder.
             environment = {**os.environ, "SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
-            self._processes.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
+            self._processes[name] = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
     def _wait_for(self, name: str, text: str) -> None:
         log = self._folder / f"{name}.log"
@@ -85,9 +96,9 @@ appender.stderr.layout.pattern = %p %m%n
 @contextmanager
 def running_cluster(folder: Path, *, workers: int, cores: int, memory: str) -> Iterator[Cluster]:
     """Give a cluster, and end it afterwards."""
-    cluster = Cluster(folder)
+    cluster = Cluster(folder, cores=cores, memory=memory)
     try:
-        cluster.start(workers=workers, cores=cores, memory=memory)
+        cluster.start(workers)
         yield cluster
     finally:
         cluster.stop()

@@ -1,0 +1,46 @@
+"""Thirty jobs in one engine: all of them answer, in about as many slots of Spark as the plan says that they hold."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from caraway.plan.slots import slots_of
+from tests.integration.engine.rig import Rig
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.shop import Shop
+
+SHOPS, ROWS = 6, 60
+# Alone on two cores they start in half a minute.
+START_SECONDS = 240
+# Spark frees the slots of a batch some moments after it has ended, and the next one begins at once.
+SPARE_SLOTS = 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_thirty_jobs_answer_in_as_many_slots_as_planned(broker: Broker, tmp_path: Path) -> None:
+    shops = [Shop(f"-many{n}") for n in range(SHOPS)]
+    traffic = [model.traffic(seed=n, count=ROWS) for n in range(SHOPS)]
+    jobs = [job for shop in shops for job in shop.jobs()]
+    assert len(jobs) == 30
+    topics = [topic for shop in shops for topic in (shop.orders, shop.prices)]
+    broker.create(*topics, *(job.output for job in jobs))
+    slots = sum(slots_of(job, partitions=1) for job in jobs)
+    rig = Rig(tmp_path, broker.bootstrap_servers, CARAWAY_SPARK__MASTER=f"local[{slots + SPARE_SLOTS}]")
+    try:
+        rig.want(jobs)
+        rig.start()
+        rig.wait_until_running(len(jobs), START_SECONDS)
+        for shop, (orders, prices) in zip(shops, traffic, strict=True):
+            broker.send(shop.orders, orders)
+            broker.send(shop.prices, prices)
+        for shop, (orders, prices) in zip(shops, traffic, strict=True):
+            for job in shop.jobs():
+                expected = model.expected_of(job, orders, prices)
+                assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{rig.log()}"
+        rig.process.send_signal(signal.SIGTERM)
+        assert rig.process.wait(60) == 0, rig.log()
+    finally:
+        rig.close()
