@@ -23,7 +23,6 @@ from caraway.graph.sources import Cdc, SourceSpec, distinct_sources
 from caraway.graph.specs import DatasetSpec, Graph, PipelineSpec
 from caraway.graph.trees import datasets_read
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.plan.limits import require_streamable, revises
 from caraway.plan.lowering import lowered
 from caraway.plan.model import (
     Column,
@@ -37,6 +36,7 @@ from caraway.plan.model import (
     TopicPlan,
 )
 from caraway.plan.modes import mode_of
+from caraway.plan.revising import revises
 
 # Digits of the content hash in a name: 48 bits tell the versions of one dataset apart with ease.
 NAME_DIGITS = 12
@@ -160,7 +160,6 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
         revised, horizon = False, disorder
     else:
         inputs = [planned[name] for name in datasets_read(pipeline.operator)]
-        require_streamable(spec, pipeline, specs, {given.spec.name for given in inputs if given.read.revised})
         content = _digest(dataset_fingerprint(spec), *(given.content for given in inputs))
         kind, schema = _output(spec, pipeline.operator, specs)
         disorder = max(given.read.disorder_us for given in inputs)

@@ -22,8 +22,10 @@ from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
 _FOREVER = -1
-# Which record of those that are made of one version: that of its begin.
-_BEGIN = 0
+# Which record of those that are made of one version: that of its begin, and what join keys are to know of it.
+_BEGIN, _NEWS = 0, 2
+# Columns for a moment; no user's column has such a name.
+_TO, _IS_NEWS = "$to", "$news"
 
 
 def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
@@ -39,22 +41,21 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    rows = _events(left, inputs) if left.keys else left
+    # Of an end the time stamp isn't that of the version which ends.
+    followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
+    rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left
     added = added_columns(join, right)
-    left_of = dict(zip(join.right_on, join.left_on, strict=True))
     left_row, right_row = row_type(left.columns.items()), row_type(added.items())
-    # The key that the right-hand records have on Kafka.
-    key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
-    # A left row may be joined by its time stamp, which stands in no column of its own.
-    at = rows.scope().columns
-    key = codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
+    key = _join_key(codec, rows, right, join)
+    if followed:
+        key = F.coalesce(name(_TO), key)
     own = name(SIDE) == OWN
     packed = _packed(
         rows.frame,
         name(SIDE),
         F.when(own, key).otherwise(name(KEY)),
         F.when(own, _row(codec, rows, left_row)).otherwise(name(PACKED)),
-        *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table")] if rows.keys else []),
+        *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_NEWS)] if rows.keys else []),
     )
     # A table is joined as of its own time, whatever the window.
     low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
@@ -67,6 +68,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         0 if rows.keys else join.within_high_us,
         join.how is JoinKind.INNER,
         bool(rows.keys),
+        followed,
         inputs.settle_ms,
     )
     meta = [name(column) for column in META]
@@ -93,13 +95,29 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     )
 
 
-def _events(keyed: Stream, inputs: Inputs) -> Stream:
+def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Column:
+    """Return the key that the right-hand records of left rows have on Kafka."""
+    left_of = dict(zip(join.right_on, join.left_on, strict=True))
+    key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
+    # A left row may be joined by its time stamp, which stands in no column of its own.
+    at = rows.scope().columns
+    return codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
+
+
+def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into a put where each begins and a delete where it ends.
 
     Each stands on its own then, so that it can go to its own join key: versions of a key may have different ones.
+
+    Args:
+        keyed: The versions.
+        joined_at: Their join key, if each join key is to hear of all versions of a key that ever stood under it.
+        inputs: The job's inputs.
     """
-    changed, columns = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs)
-    return replace(keyed, frame=changed.select(*_own_meta(), *columns), revised=True, passengers=True)
+    changed, columns = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
+    news = (F.col("which") == _NEWS).alias(_IS_NEWS)
+    frame = changed.select(*_own_meta(), *columns, F.col("to").alias(_TO), news)
+    return replace(keyed, frame=frame, revised=True, passengers=True)
 
 
 def contributions(keyed: Stream, inputs: Inputs) -> Stream:
@@ -143,7 +161,7 @@ def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
 
 
 def _with_neighbours(
-    rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs
+    rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs, *, joined_at: Column | None = None
 ) -> tuple[DataFrame, list[Column]]:
     """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.Neighbours`).
 
@@ -159,15 +177,23 @@ def _with_neighbours(
         name(SIDE),
         F.when(own, key).otherwise(name(KEY)),
         F.when(own, _row(codec, rows, row)).otherwise(name(PACKED)),
+        *([F.when(own, joined_at).alias("joined")] if joined_at is not None else []),
     )
     neighbours = jvm_of(inputs.session).io.caraway.Neighbours
     java = neighbours.apply(
-        to_java(packed), inputs.new_operator(), kind, window_us, inputs.horizon_us, inputs.settle_ms
+        to_java(packed),
+        inputs.new_operator(),
+        kind,
+        window_us,
+        inputs.horizon_us,
+        joined_at is not None,
+        inputs.settle_ms,
     )
     parts = from_java(java, inputs.session).select(
         *(name(column) for column in META),
         *_riding(own),
         F.col("which"),
+        F.col("to"),
         codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
     )
     return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns]

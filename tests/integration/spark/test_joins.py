@@ -8,6 +8,8 @@ from pyspark.sql import SparkSession
 
 from caraway.graph.operators import (
     Changelog,
+    Dedup,
+    First,
     Input,
     Join,
     JoinKind,
@@ -43,6 +45,11 @@ def _joined(left: Operator, on: str, *fields: str, how: JoinKind = JoinKind.INNE
     )
 
 
+# Tables whose versions may be corrected.
+FIRST_CARTS = First(of=Select(of=CLICK, columns=("user", "number")), keys=("number",))
+LAST_CARTS = Latest(of=Dedup(of=Select(of=CLICK, columns=("user", "number")), by=("user",)), keys=("number",))
+# By a column that a join of tables has brought.
+SUPERIORS = _joined(Rename(of=USER, pairs=(*PAIRS, ("level", "own_level"))), "own_level", "level")
 CHANGES = Changelog(of=LEVELS, column="gone", marks_inserts=False)
 ALL = [
     Case("CartsOfUsers", _joined(CARTS, "user", "town")),
@@ -50,6 +57,10 @@ ALL = [
     Case("UsersByKey", _joined(LEVELS, "user", "town", "labels")),
     Case("UsersByLevel", _joined(LEVELS, "level", "town", how=JoinKind.LEFT)),
     Case("ChangesOfCarts", Changelog(of=_joined(CARTS, "user", "town"), column="gone", marks_inserts=False)),
+    Case("FirstCartsOfUsers", _joined(FIRST_CARTS, "user", "town")),
+    Case("LastCartsOfUsers", _joined(LAST_CARTS, "user", "town", how=JoinKind.LEFT)),
+    Case("CartsTwice", _joined(_joined(CARTS, "user", "town"), "user", "labels", how=JoinKind.LEFT)),
+    Case("Superiors", _joined(SUPERIORS, "level", "town", how=JoinKind.LEFT)),
     Case("ChangesWithUsers", _joined(CHANGES, "user", "town")),
 ]
 

@@ -18,6 +18,7 @@ from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
 
 SLIM = Orders.select("user", "shop", "price")
 TABLE = SLIM.groupby("user").latest()
+BY_SHOP = SLIM.groupby("user", "shop").aggregate(n=Count(window=Tumbling("1h")))
 
 
 def planned(build: Callable[[], Any]) -> None:
@@ -53,6 +54,13 @@ def planned(build: Callable[[], Any]) -> None:
         # Wherever it stands.
         lambda: TABLE.join(Users, how="left", on=["user"]).filter(col("user") > 1),
         lambda: TABLE.join(Users, how="left", on=["user"]),
+        # A table whose rows may be corrected, with another one.
+        lambda: TABLE.join(Users, how="left", on=["user"], fields=["town"]).join(
+            Users, how="left", on=["user"], fields=["born"]
+        ),
+        lambda: SLIM.groupby("user").first().join(Users, how="inner", on=["user"]),
+        lambda: SLIM.dedup("shop").groupby("user").latest().join(Users, how="left", on=["user"]),
+        lambda: BY_SHOP.join(Users, how="left", on=["user"]),
         lambda: SLIM.join(Users, how="left", on=["user"], fields=["town"]).join(
             Users, how="left", on=["user"], fields=["born"]
         ),

@@ -26,21 +26,24 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final int number;
   private final AsOfState.Rule rule;
   private final boolean keyed;
+  private final boolean followed;
   private final long settleMs;
   private transient MapState<Long, byte[]> lefts;
   private transient MapState<Long, byte[]> rights;
   private transient MapState<Long, byte[]> tables;
 
-  private AsOfJoin(String operator, int number, AsOfState.Rule rule, boolean keyed, long settleMs) {
+  private AsOfJoin(String operator, int number, AsOfState.Rule rule, boolean keyed, boolean followed, long settleMs) {
     this.operator = operator;
     this.number = number;
     this.rule = rule;
     this.keyed = keyed;
+    this.followed = followed;
     this.settleMs = settleMs;
   }
 
   /**
-   * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; key of the left table, if {@code keyed}).
+   * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; if {@code keyed}, key of the left table and
+   * whether it is news).
    *
    * @param operator a name that no other operator of this JVM has
    * @param number the side of this join's right rows
@@ -48,15 +51,16 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
    * @param low how much older than the left row a match may be, in microseconds; negative: any
    * @param high how much younger, in microseconds
    * @param keyed whether the left rows are begins and ends of the rows of a table
+   * @param followed whether what is known of the left table comes as news ({@link Followers}), not as begins and ends
    * @param settleMs see {@link Frontier}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
   public static Dataset<Row> apply(
       Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner, boolean keyed,
-      long settleMs) {
+      boolean followed, long settleMs) {
     return Operators.grouped(in)
         .transformWithState(
-            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, settleMs),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, followed, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
             Encoders.row(Operators.passengers().add("right", "binary")));
@@ -95,13 +99,14 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier);
       TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier) : null;
       if (side == Operators.OWN) {
-        if (!keyed || NeighbourState.begins(version.id())) {
+        boolean news = keyed && row.getBoolean(Operators.NEWS);
+        if (!keyed || (!news && NeighbourState.begins(version.id()))) {
           state.left(version, sink);
-        } else {
+        } else if (!news) {
           // Where a row ends its key has none, if no other one begins there.
           sink.accept(new AsOfState.Joined(version.op(), version, version.rev(), null));
         }
-        if (keyed) {
+        if (keyed && news == followed) {
           tableState.left(row.getAs(Operators.TABLE), version, sink);
         }
       } else if (state.right(version, row.getLong(Operators.OFFSET), sink) && keyed) {

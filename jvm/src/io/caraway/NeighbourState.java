@@ -49,6 +49,8 @@ final class NeighbourState {
 
   static final int BEGIN = 0;
   static final int END = 1;
+  /** A version as it came, for {@link Followers}. */
+  static final int NEWS = 2;
 
   private static final byte TABLE_ENDS = 0;
   private static final byte TABLE_BEGINS = 1;
@@ -67,12 +69,13 @@ final class NeighbourState {
     this.frontier = frontier;
   }
 
-  void version(Version version, Consumer<Part> out) {
+  /** Takes a record, and tells whether it was news. */
+  boolean version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
     Version replaced = version.known(versions);
     // A void of the least revision was never anything else, in any run.
     if (!version.replaces(replaced) || (version.op() == Version.VOID && Version.isLeast(version.rev()))) {
-      return;
+      return false;
     }
     Version other = rule.forward() ? Version.before(versions, key) : Version.after(versions, key);
     List<Part> ownBefore = parts(replaced);
@@ -85,6 +88,7 @@ final class NeighbourState {
     if (trim && bound > Long.MIN_VALUE) {
       trim(bound);
     }
+    return true;
   }
 
   /** Tells whether an identity of {@link Kind#TABLE} is that of a begin. */

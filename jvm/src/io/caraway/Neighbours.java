@@ -14,66 +14,87 @@ import org.apache.spark.sql.streaming.TimerValues;
 import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** {@link NeighbourState} as a Spark operator. Rows have side 0; those of other sides pass, for the joins further on. */
+/**
+ * {@link NeighbourState} as a Spark operator, and {@link Followers} beside it for a table whose versions may be revised before it is joined.
+ *
+ * <p>Rows have side 0; those of other sides pass, for the joins further on.
+ */
 public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
   private final NeighbourState.Rule rule;
+  private final boolean followed;
   private final long settleMs;
   private transient MapState<Long, byte[]> versions;
+  private transient MapState<Long, byte[]> stands;
 
-  private Neighbours(String operator, NeighbourState.Rule rule, long settleMs) {
+  private Neighbours(String operator, NeighbourState.Rule rule, boolean followed, long settleMs) {
     this.operator = operator;
     this.rule = rule;
+    this.followed = followed;
     this.settleMs = settleMs;
   }
 
   /**
-   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row).
+   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; the key of the join behind, if {@code followed}).
    *
    * @param operator a name that no other operator of this JVM has
    * @param kind name of a {@link NeighbourState.Kind}
    * @param window length of its buckets or of its gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
+   * @param followed whether join keys hear of all versions: which is {@link NeighbourState#NEWS} then
    * @param settleMs see {@link Frontier}
-   * @return meta columns, side, key, row, which of the records that are made of one
+   * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of news only)
    */
-  public static Dataset<Row> apply(Dataset<Row> in, String operator, String kind, long window, long horizon, long settleMs) {
+  public static Dataset<Row> apply(
+      Dataset<Row> in, String operator, String kind, long window, long horizon, boolean followed, long settleMs) {
     NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.valueOf(kind), window, horizon);
     return Operators.grouped(in)
         .transformWithState(
-            new Neighbours(operator, rule, settleMs),
+            new Neighbours(operator, rule, followed, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
-            Encoders.row(Operators.passengers().add("which", "int")));
+            Encoders.row(Operators.passengers().add("which", "int").add("to", "binary")));
   }
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     versions = Operators.pages(getHandle(), "versions");
+    stands = followed ? Operators.pages(getHandle(), "stands") : null;
   }
 
   @Override
   public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
     Frontier frontier = Frontier.named(operator, settleMs);
     SortedPages pages = Operators.open(versions, NeighbourState.pruner(rule, frontier));
+    SortedPages standing = followed
+        ? Operators.open(stands, new Pruning(2, Pruning.Needed.HOLDING, () -> frontier.settledBefore(rule.horizon())))
+        : null;
     List<Row> out = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
       if (row.getInt(Operators.SIDE) == Operators.OWN) {
-        Slice own = Slice.of(pages, row.getAs(Operators.KEY));
-        new NeighbourState(rule, own, frontier).version(Operators.version(row), part -> out.add(row(part)));
+        byte[] key = row.getAs(Operators.KEY);
+        Slice own = Slice.of(pages, key);
+        Version version = Operators.version(row);
+        boolean news = new NeighbourState(rule, own, frontier).version(version, part -> out.add(row(part.which(), part.version(), null)));
+        if (news && followed) {
+          Followers followers = new Followers(own, Slice.of(standing, key));
+          followers.version(version, row.getAs(Operators.JOINED), one -> out.add(row(NeighbourState.NEWS, one.version(), one.follower())));
+        }
       } else {
-        out.add(Operators.passing(row, 1));
+        out.add(Operators.passing(row, 2));
       }
     }
     pages.flush();
+    if (followed) {
+      standing.flush();
+    }
     return CollectionConverters.asScala(out.iterator());
   }
 
-  private static Row row(NeighbourState.Part part) {
-    Version made = part.version();
+  private static Row row(int which, Version made, byte[] to) {
     byte[] payload = made.row().length == 0 ? null : made.row();
     return RowFactory.create(
-        made.op(), made.time(), made.ingested(), made.id(), made.rev(), 0L, Operators.OWN, null, payload, part.which());
+        made.op(), made.time(), made.ingested(), made.id(), made.rev(), 0L, Operators.OWN, null, payload, which, to);
   }
 }

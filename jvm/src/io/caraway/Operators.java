@@ -21,8 +21,11 @@ final class Operators {
   static final int SIDE = 0;
   static final int KEY = 1;
   static final int OFFSET = 7;
-  // Of a join of tables: key of the left table.
+  // Of a table that is followed: key of the join.
+  static final int JOINED = 9;
+  // Of a join of tables: key of the left table, and whether the row is news for a follower.
   static final int TABLE = 9;
+  static final int NEWS = 10;
 
   // The side of the rows that an operator is about.
   static final int OWN = 0;

@@ -13,8 +13,8 @@ import java.util.TreeMap;
 /**
  * A join of two tables beside a plain one, which looks at each time on its own. After a crash both sides are read again in another order.
  *
- * <p>A left row is its key and its join key, which may be another one in each version. The right side is keyed by the join key. Left records
- * that may be revised are refused by the planner (docs/decisions/0008-joins-of-tables.md).
+ * <p>A left row is its key and its join key, which may be another one in each version and, where left records are revised, in each revision.
+ * The right side is keyed by the join key.
  */
 final class TablesTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
@@ -28,8 +28,9 @@ final class TablesTest {
     AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, random.nextBoolean());
     int times = 2 + random.nextInt(30);
     List<List<Version>> sides = new ArrayList<>();
+    boolean revised = random.nextInt(3) > 0;
     for (int side = 0; side <= RIGHT; side++) {
-      sides.add(records(random, side, times));
+      sides.add(records(random, side, times, revised && side != RIGHT));
     }
     List<AsOfState.Joined> sent = new ArrayList<>();
     Map<String, Traces.Memory> pages = new HashMap<>();
@@ -37,17 +38,17 @@ final class TablesTest {
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(rule, pages, sides, read, random, sent);
+      step(rule, revised, pages, sides, read, random, sent);
     }
     Map<String, Traces.Memory> lost = new HashMap<>();
     pages.forEach((name, memory) -> lost.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(rule, lost, sides, readOn, random, sent);
+      step(rule, revised, lost, sides, readOn, random, sent);
     }
     for (int i = checkpoint; i < total; i++) {
-      step(rule, pages, sides, read, random, sent);
+      step(rule, revised, pages, sides, read, random, sent);
     }
     List<Version> lefts = new ArrayList<>(sides.get(0));
     lefts.addAll(sides.get(1));
@@ -65,24 +66,38 @@ final class TablesTest {
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
   }
 
-  /** Records of one partition, some of them sent again. */
-  private static List<Version> records(Random random, int side, int times) {
+  /** Records of one partition, some of them sent again, or moved to another time, key and join key, or taken back. */
+  private static List<Version> records(Random random, int side, int times, boolean revised) {
     List<Version> made = new ArrayList<>();
     for (int i = 0; i < 20; i++) {
-      if (!made.isEmpty() && random.nextInt(4) == 0) {
-        made.add(made.get(random.nextInt(made.size())));
+      boolean again = !made.isEmpty() && random.nextInt(revised ? 2 : 4) == 0;
+      Version known = again ? made.get(random.nextInt(made.size())) : null;
+      if (again && (!revised || random.nextInt(3) == 0)) {
+        made.add(known);
         continue;
       }
       byte[] row = {(byte) random.nextInt(KEYS), (byte) random.nextInt(3), (byte) i};
       int op = random.nextInt(5) == 0 ? Version.DELETE : Version.PUT;
-      made.add(new Version(op, random.nextInt(times), 0, new byte[] {(byte) i, (byte) side}, new byte[0], row));
+      byte[] id = again ? known.id() : new byte[] {(byte) i, (byte) side};
+      byte[] rev = revised ? new byte[] {0, (byte) i} : new byte[0];
+      if (again) {
+        // What a record takes back is the newest revision of it, wherever that is.
+        Version held = known;
+        for (Version other : made) {
+          held = Arrays.equals(other.id(), id) && other.replaces(held) ? other : held;
+        }
+        made.add(new Version(Version.VOID, held.time(), 0, id, rev, held.row()));
+      }
+      if (!again || random.nextInt(3) > 0) {
+        made.add(new Version(op, random.nextInt(times), 0, id, rev, row));
+      }
     }
     return made;
   }
 
   private static void step(
-      AsOfState.Rule rule, Map<String, Traces.Memory> pages, List<List<Version>> sides, int[] read, Random random,
-      List<AsOfState.Joined> sent) {
+      AsOfState.Rule rule, boolean revised, Map<String, Traces.Memory> pages, List<List<Version>> sides, int[] read,
+      Random random, List<AsOfState.Joined> sent) {
     int side = random.nextInt(sides.size());
     while (read[side] == sides.get(side).size()) {
       side = (side + 1) % sides.size();
@@ -98,11 +113,19 @@ final class TablesTest {
       return;
     }
     SortedPages versions = new SortedPages(pages.computeIfAbsent("versions", n -> new Traces.Memory()));
+    SortedPages followers = new SortedPages(pages.computeIfAbsent("followers", n -> new Traces.Memory()));
     byte[] table = {version.row()[0]};
     List<Version> events = new ArrayList<>();
+    List<Followers.News> news = new ArrayList<>();
     NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
-    new NeighbourState(changes, Slice.of(versions, table), new Frontier(() -> 0, Traces.SETTLE_MS)).version(version, part -> events.add(part.version()));
+    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+    NeighbourState state = new NeighbourState(changes, Slice.of(versions, table), frontier);
+    if (state.version(version, part -> events.add(part.version())) && revised) {
+      byte[] at = {version.row()[1]};
+      new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, news::add);
+    }
     versions.flush();
+    followers.flush();
     for (Version event : events) {
       joined(rule, pages, event.row()[1], (asOf, tables) -> {
         if (NeighbourState.begins(event.id())) {
@@ -110,8 +133,13 @@ final class TablesTest {
         } else {
           sent.add(new AsOfState.Joined(event.op(), event, event.rev(), null));
         }
-        tables.left(table, event, sent::add);
+        if (!revised) {
+          tables.left(table, event, sent::add);
+        }
       });
+    }
+    for (Followers.News one : news) {
+      joined(rule, pages, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
     }
   }
 

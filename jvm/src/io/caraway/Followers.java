@@ -1,0 +1,54 @@
+package io.caraway;
+
+import java.util.Arrays;
+import java.util.function.Consumer;
+
+/**
+ * The join keys under which a key of a table has stood, in any revision: each of them hears of all versions of that key.
+ *
+ * <p>So what is known under a join key is the whole timeline of the key, and its rank grows with it (docs/records.md). A join key that heard
+ * only of what stands there could, in a run that a crash ended, have seen something nearer that the next run never tells it of.
+ *
+ * @param versions those of the key, as {@link NeighbourState} keeps them
+ * @param stands of the key: under each join key the places at which a version stood there
+ */
+record Followers(Slice versions, Slice stands) {
+  private static final byte[] NOTHING = {};
+
+  /** What a join key is to know of a version: a put if it stands there, a delete if it doesn't. */
+  record News(byte[] follower, Version version) {}
+
+  /** Takes a version that is new to {@code versions}, and its join key. */
+  void version(Version version, byte[] at, Consumer<News> out) {
+    Slice own = stands.of(at);
+    boolean follows = own.higher(Version.at(Long.MIN_VALUE)) != null;
+    boolean trim = own.put(version.key(), NOTHING);
+    if (!follows) {
+      for (SortedPages.Entry entry : versions.range(Version.at(Long.MIN_VALUE), null)) {
+        Version known = Version.decode(entry);
+        if (!Arrays.equals(entry.key(), version.key())) {
+          out.accept(new News(at, elsewhere(known)));
+        }
+      }
+    }
+    for (byte[] follower : stands.furtherKeys()) {
+      out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
+    }
+    if (trim) {
+      trim();
+    }
+  }
+
+  /** Forgets where the key stood before the oldest version that is kept. */
+  private void trim() {
+    SortedPages.Entry oldest = versions.higher(Version.at(Long.MIN_VALUE));
+    for (byte[] follower : stands.furtherKeys()) {
+      stands.of(follower).removeBelow(oldest.key());
+    }
+  }
+
+  private static Version elsewhere(Version version) {
+    int op = version.op() == Version.VOID ? Version.VOID : Version.DELETE;
+    return new Version(op, version.time(), version.ingested(), version.id(), version.rev(), version.row());
+  }
+}
