@@ -115,6 +115,8 @@ class ServerSettings(_Section):
         tokens: Whether requests need a token (`caraway tokens create`); without, everybody may do everything.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
+        extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
+        snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
         archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
     """
 
@@ -123,7 +125,9 @@ class ServerSettings(_Section):
     tokens: bool = False
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
+    extractor_memory_mb: Annotated[int, Field(ge=16)] = 512
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0
+    snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
 
     @property
     def url(self) -> str | None:

@@ -2,16 +2,22 @@
 
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 
+from caraway.errors import UnavailableError
+from caraway.index.expiry import Swept, sweep
 from caraway.index.outlet import Outlet
 from caraway.index.store import IndexStore
 from caraway.index.tail import Subscription, Tail
-from caraway.plan.model import IndexPlan
+from caraway.plan.model import IndexKind, IndexPlan
 
 STOP_S = 10.0
 # How often to look whether a thread that is to answer still runs.
 ANSWER_S = 1.0
+# Entries of a slice of a sweep: some 3 ms in which no record is applied.
+SWEPT_AT_ONCE = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +84,45 @@ class IndexWorker:
             # First there, then here, so that an asset that goes and comes back is never with both.
             self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
 
+    def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
+        """Remove the versions of an index that were superseded at or before a time, slice by slice; see `sweep`.
+
+        Args:
+            asset: An index of versions; one that isn't followed, or is catching up, is left alone.
+            horizon_us: No read is as of an earlier time.
+            stopping: Set, it ends this after the slice in hand.
+
+        Returns:
+            How many versions were removed.
+
+        Raises:
+            UnavailableError: The database refuses.
+        """
+        removed, start = 0, b""
+        while not stopping.is_set():
+            slices: list[Swept] = []
+            done = self._live.do(partial(self._sweep, asset, horizon_us, start, slices))
+            try:
+                if not self._outcome(done):
+                    break
+            except Exception as error:
+                # What RocksDB raises is an Exception and nothing more special.
+                if type(error) is not Exception:
+                    raise
+                raise UnavailableError(f"the index can't be swept: {error}") from error
+            removed += slices[0].removed
+            if slices[0].next is None:
+                break
+            start = slices[0].next
+        return removed
+
+    def _sweep(self, asset: bytes, horizon_us: int, start: bytes, slices: list[Swept]) -> bool:
+        """Do a slice of a sweep, if the index is followed here. Own thread of the live tail only."""
+        if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
+            return False
+        slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
+        return True
+
     def status(self) -> dict[str, object]:
         """Return the state of all indexes, as plain values."""
         return {
@@ -120,10 +165,13 @@ class IndexWorker:
 
     def _take_over(self, subscription: Subscription) -> bool:
         """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
-        taken = self._live.do(lambda: self._wants(subscription) and self._live.adopt(subscription))
+        return self._outcome(self._live.do(lambda: self._wants(subscription) and self._live.adopt(subscription)))
+
+    def _outcome(self, done: "Future[bool]") -> bool:
+        """Wait for what the live tail was told to do; False if it has ended."""
         while True:
             try:
-                return taken.result(ANSWER_S)
+                return done.result(ANSWER_S)
             except TimeoutError:
                 if not self._live.is_alive():
                     return False

@@ -36,7 +36,6 @@ MAX_BYTES = 16 << 20
 BATCH = 200
 POLL_S = 0.5
 RETRY_S = 2.0
-STOP_S = 5.0
 ANSWER_S = 10.0
 
 CONFIG: Final[dict[str, Any]] = {
@@ -179,11 +178,11 @@ class Archive:
         if self._thread.ident is None:
             self._thread.start()
 
-    def stop(self) -> None:
-        """Write what was read, and end."""
+    def stop(self, timeout_s: float) -> None:
+        """Write what was read, and end; wait for that, but not longer than `timeout_s`."""
         self._stopping.set()
         if self._thread.ident is not None:
-            self._thread.join(STOP_S)
+            self._thread.join(timeout_s)
 
     def _run(self) -> None:
         while not self._stopping.is_set():

@@ -18,11 +18,13 @@ from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
 from caraway.objects import ObjectFolder
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.archive import Archive
+from caraway.server.expiry import Expiry
 from caraway.server.live import Live, make_lives
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
@@ -45,6 +47,8 @@ KAFKA_TIMEOUT_S = 3.0
 DELIVERY_TIMEOUT_S = 8.0
 # A supervisor gives us 15 s to end.
 STOP_S = 3.0
+# What isn't done by then is done again after the next start, or by another server.
+BACKGROUND_STOP_S = 1.0
 
 
 class Deployment:
@@ -55,7 +59,7 @@ class Deployment:
 
         Raises:
             ConfigurationError: Postgres or Kafka isn't named.
-            UnavailableError: The folder of the index can't be used.
+            UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
             ConflictError: Another process has the index open.
         """
         if settings.postgres.url is None:
@@ -67,15 +71,21 @@ class Deployment:
         self.postgres_url = settings.postgres.url
         self.bootstrap_servers = settings.kafka.bootstrap_servers
         self.partitions = settings.kafka.partitions
-        self._store = IndexStore(_index_folder(settings))
+        self._objects = ObjectFolder(settings.objects_url)
+        snapshots = Snapshots(self._objects)
+        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore)
+        seconds = settings.server.snapshot_seconds
+        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
         self.reader = IndexReader(self._store)
         self.index = IndexWorker(self.bootstrap_servers, self._store)
-        self.functions = FunctionPool(settings.server.extractor_processes, settings.server.extractor_seconds)
+        self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
+        self.functions = FunctionPool(
+            settings.server.extractor_processes, settings.server.extractor_seconds, settings.server.extractor_memory_mb
+        )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
         self._served_writer = TopicWriter(self.bootstrap_servers)
         self.served = ServedLog(self._served_writer)
-        self._objects = ObjectFolder(settings.objects_url)
         member = f"{socket.gethostname()}:{settings.data_dir}"
         self._archive = Archive(self.bootstrap_servers, self._objects, settings.server.archive_seconds, member=member)
         self._engine = connect(self.postgres_url)
@@ -104,22 +114,29 @@ class Deployment:
         self.functions.start()
         self.served.start()
         self.index.start()
+        self._expiry.start()
+        if self._keeper is not None:
+            self._keeper.start()
         for watch in self._watches.values():
             watch.start()
         self.gate.start()
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
+        background = [part for part in (self._archive, self._expiry, self._keeper) if part is not None]
+        for part in background:
+            part.stop(0)
         for watch in self._watches.values():
             watch.stop(STOP_S)
         self.gate.stop()
         self.writer.close(STOP_S)
         self.served.close()
-        self._served_writer.close(STOP_S)
-        self._archive.stop()
+        self._served_writer.close(BACKGROUND_STOP_S)
         self.functions.stop()
         self.index.stop()
         self.control.close()
+        for part in background:
+            part.stop(BACKGROUND_STOP_S)
         self._store.close()
         self._engine.dispose()
 

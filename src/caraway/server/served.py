@@ -33,7 +33,7 @@ MAX_ROWS_WAITING = 200_000
 MAX_BYTES_WAITING = 64 << 20
 # Kafka takes messages up to a megabyte.
 MAX_RECORD_BYTES = 900_000
-CLOSE_S = 3.0
+CLOSE_S = 1.0
 # An outage is told once in this time.
 COMPLAIN_S = 30.0
 

@@ -67,15 +67,17 @@ class Flow:
             future.result(PATIENCE_S)
         self.sent += made
 
-    def check(self, reader: IndexReader, plans: Sequence[IndexPlan] = PLANS) -> None:
-        """Compare the index with a dictionary, at several times."""
+    def check(self, reader: IndexReader, plans: Sequence[IndexPlan] = PLANS, *, since_us: int = 0) -> None:
+        """Compare the index with a dictionary, at several times from `since_us` on."""
         end = self.ids * SECOND // 10
         for plan in plans:
             naive = NaiveIndex(replace(plan, topic=self.topic))
             for record in self.sent:
                 naive.apply(record)
             columns = COLUMNS[plan.kind]
-            for at_us in (0, end // 3, end, end + 3600 * SECOND):
+            for at_us in (0, end // 3, end // 2, end, end + 3600 * SECOND):
+                if at_us < since_us:
+                    continue
                 keys = [CODEC.encode_key([key]) or b"" for key in KEYS]
                 got, found = reader.read(plan, keys, at_us, columns)
                 for place, key in enumerate(KEYS):

@@ -6,6 +6,7 @@ import secrets
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import TopicWriter, ensure_topics
 from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+from tests.unit.index.naive import SECOND
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,6 +105,34 @@ def test_an_index_that_joins_a_topic_catches_up_while_others_stay(
         flow.check(reader)
         worker.set_plans([])
         wait_for(lambda: not worker.positions(), "all to leave")
+
+
+def test_superseded_versions_are_removed_while_the_topic_is_followed(
+    kafka: str, writer: TopicWriter, topic: str, tmp_path: Path
+) -> None:
+    ensure_topics(kafka, [topic], 2)
+    flow = Flow(writer, topic)
+    windows, versions = on(topic)
+    stopping = threading.Event()
+    with following(kafka, tmp_path / "index") as (worker, reader):
+        worker.set_plans([windows, versions])
+        assert worker.expire(b"nothing!", 10**18, stopping) == 0
+        flow.send(3000)
+        wait_until_level(worker, topic, 3000)
+        wait_for(lambda: all(s.following for s in worker.positions()), "hand-over")
+        horizon_us = flow.ids * SECOND // 20
+        assert worker.expire(windows.asset, horizon_us, stopping) == 0
+        assert 500 < worker.expire(versions.asset, horizon_us, stopping) < 3000
+        assert worker.expire(versions.asset, horizon_us, stopping) == 0
+        flow.check(reader, [windows])
+        flow.check(reader, [versions], since_us=horizon_us)
+        stopping.set()
+        assert worker.expire(versions.asset, 10**18, stopping) == 0
+        stopping.clear()
+        # Nobody follows it any more.
+        worker.set_plans([windows])
+        wait_for(lambda: len(worker.positions()) == 1, "the versions to leave")
+        assert worker.expire(versions.asset, 10**18, stopping) == 0
 
 
 def test_a_bad_record_is_skipped(

@@ -100,7 +100,7 @@ def test_what_waits_is_bounded(writer: Held, monkeypatch: pytest.MonkeyPatch) ->
     assert counted("three", "lost") == 12
     log.start()
     writer.wait()
-    # Of the two that waited the first one fits in the bytes that may be on their way.
+    # Either the rows of the first two wait still, or their bytes are on the way: there is no room for so many more.
     log.keep(PLAN, computed(40), origin("four"))
     log.close()
     assert sum(len(items) for items, _ in writer.sent) == 2

@@ -1,0 +1,89 @@
+"""Which versions nobody can ask for any more, and a thread that has them removed."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import structlog
+
+from caraway.errors import UnavailableError
+from caraway.plan.model import IndexKind
+from caraway.state import Planned
+
+LOG = structlog.get_logger(__name__)
+
+SWEEP_INTERVAL_S = 3600.0
+
+
+class Sweeper(Protocol):
+    """What removes versions (`caraway.index.IndexWorker`)."""
+
+    def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
+        """Remove the versions of an index that were superseded by a time; return how many."""
+        ...
+
+
+def histories(commits: Mapping[str, Planned]) -> dict[bytes, int]:
+    """Return how long each index keeps versions that were superseded, in microseconds.
+
+    An offline index is read as of any time, so it keeps all of them and isn't here. Of several commits the one that
+    keeps most counts.
+    """
+    kept: dict[bytes, int | None] = {}
+    for planned in commits.values():
+        specs = {spec.name: spec for spec in planned.graph.datasets}
+        for plan in planned.plan.indexes:
+            spec = specs.get(plan.dataset)
+            history = None if spec is None or spec.index is None or spec.index.offline else spec.history_us
+            if plan.kind is not IndexKind.VERSIONS or plan.emits is not None:
+                history = None
+            known = kept.get(plan.asset, 0)
+            kept[plan.asset] = None if history is None or known is None else max(history, known)
+    return {asset: history for asset, history in kept.items() if history is not None}
+
+
+class Expiry:
+    """Sweeps all indexes every hour."""
+
+    def __init__(
+        self,
+        sweeper: Sweeper,
+        commits: Callable[[], Mapping[str, Planned]],
+        *,
+        interval_s: float = SWEEP_INTERVAL_S,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Let `sweeper` remove what no commit of those that are served keeps."""
+        self._sweeper = sweeper
+        self._commits = commits
+        self._interval_s = interval_s
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="expiry", daemon=True)
+
+    def start(self) -> None:
+        """Begin; the first sweep comes after an interval."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End after the slice in hand."""
+        self._stopping.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_s):
+            self.sweep()
+
+    def sweep(self) -> int:
+        """Sweep once; return how many versions went."""
+        removed = 0
+        for asset, history_us in histories(self._commits()).items():
+            try:
+                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self._stopping)
+            except UnavailableError as error:
+                LOG.warning("an index can't be swept", asset=asset.hex(), reason=str(error))
+        if removed:
+            LOG.info("removed versions beyond the history of their datasets", versions=removed)
+        return removed

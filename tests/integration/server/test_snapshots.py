@@ -1,0 +1,49 @@
+"""A server whose index is lost begins with a snapshot, not with the beginning of the topics."""
+
+import shutil
+import time
+from pathlib import Path
+
+from caraway.index.snapshots import MANIFESTS
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.unit.query import garden
+
+# The broker is that of other tests too, and so are the topics of equal definitions.
+POT = 7_000_000
+
+
+def test_a_lost_index_begins_with_a_snapshot(kafka: str, postgres: str, tmp_path: Path) -> None:
+    server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, snapshot_seconds=0.5)
+    server.start()
+    server.commit(garden.graph())
+    bought = int(time.time()) - 3600
+
+    def log(first: int, count: int) -> None:
+        rows = [
+            {"pot": pot, "species": f"s{pot}", "size": 1.0, "bought": bought} for pot in range(first, first + count)
+        ]
+        assert server.log("pots", rows).json()["accepted"] == count
+
+    def species(*pots: int) -> object:
+        return server.query(["State.species"], {"Tap.pot": list(pots)}).json().get("State.species")
+
+    log(POT, 50)
+    eventually(lambda: species(POT, POT + 49) == [f"s{POT}", f"s{POT + 49}"], server.said)
+    folder = Path(server.settings.objects_url) / MANIFESTS
+    since = time.time_ns() // 1000
+    # One that began after all was there; a further record makes it differ from the one before.
+    log(POT + 50, 1)
+    eventually(lambda: any(int(path.name.partition("-")[0]) > since for path in folder.glob("*.json")), server.said)
+    server.kill()
+    log_before = len(server.log_file.read_text())
+    shutil.rmtree(server.settings.data_dir / "index")
+    server.start()
+    eventually(lambda: species(POT, POT + 50) == [f"s{POT}", f"s{POT + 50}"], server.said)
+    log(POT + 51, 1)
+    eventually(lambda: species(POT + 51) == [f"s{POT + 51}"], server.said)
+    assert "the index begins with snapshot" in server.log_file.read_text()[log_before:], server.said()
+    # Of the records of the topic it has read those behind the snapshot only.
+    (index,) = [index for index in server.http.get("/status").json()["index"]["indexes"] if index["dataset"] == "Pots"]
+    assert index["offsets"]["0"] >= 52
+    assert index["written"] + index["unchanged"] <= 2
+    assert server.stop() == 0, server.said()
