@@ -125,7 +125,7 @@ class ServerSettings(_Section):
     tokens: bool = False
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
-    extractor_memory_mb: Annotated[int, Field(ge=16)] = 512
+    extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
 
