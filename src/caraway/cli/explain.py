@@ -95,7 +95,7 @@ def _job(job: JobExplained) -> Tree:
     tree.add(Text(f"late records correct what lies back up to {job.horizon}"))
     tree.add(Text(f"holds {_slots(job.slots)} of Spark"))
     for unread in job.unread:
-        tree.add(Text(f"doesn't read of {unread.dataset}: {', '.join(unread.columns)}"))
+        tree.add(Text(f"doesn't take of {unread.dataset}: {', '.join(unread.columns)}"))
     tree.add(Text(f"writes {job.writes}"))
     _add_step(tree, job.step)
     return tree

@@ -45,7 +45,7 @@ class JobExplained:
         horizon: How late a record may come and still correct what depends on it.
         reads: The topics of its inputs.
         writes: The topic of its output.
-        unread: Columns of its inputs that it passes over, as nobody needs them there.
+        unread: Columns of its inputs that it doesn't take: a select or a join leaves them out.
         slots: How many of Spark's slots it holds.
     """
 
@@ -64,7 +64,7 @@ class JobExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadColumns:
-    """Columns of an input that a job passes over."""
+    """Columns of an input that a job doesn't take."""
 
     dataset: str
     columns: tuple[str, ...]
