@@ -33,12 +33,13 @@ fix:
 test-fast *options:
     env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal {{options}}
 
-# Everything: all unit tests, then what needs real Postgres, Kafka and Spark.
+# Everything: all unit tests, then what needs real Postgres, Kafka and Spark, then both engines over fixed seeds.
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
     {{python}} -m pytest tests/integration tests/e2e {{options}}
+    {{python}} -m pytest tests/parity/test_parity.py {{options}}
 
-# The streaming engine against the in-process one, over fixed seeds and those that failed once.
+# The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
@@ -46,9 +47,9 @@ parity *options:
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
 
-# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes (docs/parity.md).
-soak minutes="10":
-    {{python}} -m tests.parity.soak {{minutes}}
+# Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md).
+soak minutes="10" kills="30":
+    {{python}} -m tests.parity.soak {{minutes}} {{kills}}
 
 # Run the benchmarks and print their figures.
 bench *options:

@@ -1,4 +1,4 @@
-"""`just soak [minutes]`: fresh seeds for as long as asked, then 30 kills. Seeds that fail are kept in seeds.txt."""
+"""`just soak [minutes] [kills]`: fresh seeds for as long as asked, then kills. What fails is kept in seeds.txt."""
 
 import logging
 import sys
@@ -17,7 +17,7 @@ from tests.parity.telling import told
 
 # A session is opened anew after so many batches: Spark keeps some memory for every query that ever ran.
 BATCHES = 40
-KILLS = 30
+DEFAULT_MINUTES, DEFAULT_KILLS = 10.0, 30
 
 
 def soak(minutes: float) -> int:
@@ -41,6 +41,8 @@ def soak(minutes: float) -> int:
 
 def crash_cycles(kills: int) -> int:
     """Kill all parts in turn, in a random order; return how much was wrong afterwards."""
+    if not kills:
+        return 0
     victims = SystemRandom().sample(list(Victim) * (kills // 4 + 1), kills)
     with TemporaryDirectory() as folder:
         report = crash_run(Path(folder), victims, rows=100 * kills, tell=tell)
@@ -51,5 +53,6 @@ def crash_cycles(kills: int) -> int:
 
 if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 10.0
-    sys.exit(1 if soak(minutes) + crash_cycles(KILLS) else 0)
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_MINUTES
+    kills = int(sys.argv[2]) if len(sys.argv) > 2 else DEFAULT_KILLS
+    sys.exit(1 if soak(minutes) + crash_cycles(kills) else 0)
