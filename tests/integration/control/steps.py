@@ -1,0 +1,119 @@
+"""A control process that stops at a chosen step: what each statement, transaction and topic is, it counts.
+
+The steps are found at the connections themselves, which are real; the product knows nothing of it. Topics are files of
+a folder, so that they outlive the process as those of a broker would.
+"""
+
+import os
+import signal
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from caraway.control.service import CommitService
+from caraway.control.site import Site
+from caraway.control.world import Deployed
+from caraway.graph.wire import CommitRequest
+from caraway.state import Ledger, StateReader, StateWriter, connect
+from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
+
+# What a commit may change.
+TABLES = (commits, branches, assets, asset_references, ledger, jobs)
+BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+@dataclass
+class Steps:
+    """Counts steps, and does `act` once before the step number `at`."""
+
+    at: int | None = None
+    act: Callable[[], None] = lambda: None
+    taken: list[str] = field(default_factory=list)
+
+    def step(self, what: str) -> None:
+        if len(self.taken) == self.at:
+            self.taken.append(what)
+            self.act()
+        else:
+            self.taken.append(what)
+
+
+@dataclass
+class Clock:
+    """Time that passes when it is told to."""
+
+    now: datetime = BEGINNING
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Plant:
+    """All that one control process has."""
+
+    def __init__(self, url: str, folder: Path, steps: Steps, clock: Clock) -> None:
+        self.engine = connect(url)
+        self._folder = folder
+        self._steps = steps
+        _count(self.engine, steps)
+        self.reader = StateReader(self.engine)
+        self.writer = StateWriter(self.engine, clock=clock, keep=timedelta())
+        self.ledger = Ledger(self.engine, clock=clock, keep=timedelta())
+        world = Deployed(
+            make_topics=self._make, drop_topics=self._drop, jobs=self.reader, index_lag=lambda _: "", clock=clock
+        )
+        self.site = Site(self.ledger, world, check=lambda: None, list_topics=self.topics, drop=self._drop)
+        self.commits = CommitService(self.reader, self.writer, self.site)
+
+    def topics(self) -> list[str]:
+        return [path.name for path in self._folder.iterdir()]
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    def _make(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._steps.step(f"make {name}")
+            (self._folder / name).touch()
+
+    def _drop(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._steps.step(f"drop {name}")
+            (self._folder / name).unlink(missing_ok=True)
+
+
+def _count(engine: sa.Engine, steps: Steps) -> None:
+    """Count each statement, and each COMMIT twice: before it is sent and after it was answered."""
+
+    def before(*arguments: object) -> None:
+        steps.step(str(arguments[2]).partition("\n")[0][:60])
+
+    sa.event.listen(engine, "before_cursor_execute", before)
+    commit = engine.dialect.do_commit
+
+    def counted(connection: sa.PoolProxiedConnection) -> None:
+        steps.step("COMMIT")
+        commit(connection)
+        steps.step("COMMIT was answered")
+
+    engine.dialect.do_commit = counted  # type: ignore[method-assign, assignment]
+
+
+def content(url: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return all rows that a commit may change."""
+    engine = connect(url)
+    with engine.connect() as connection:
+        found = {t.name: sorted(map(tuple, connection.execute(sa.select(t))), key=str) for t in TABLES}
+    engine.dispose()
+    return found
+
+
+def commit_and_die(url: str, folder: Path, at: int, now: datetime, request: CommitRequest) -> None:
+    """Make a commit in this process, which kills itself before a step."""
+    steps = Steps(at, lambda: os.kill(os.getpid(), signal.SIGKILL))
+    plant = Plant(url, folder, steps, Clock(now))
+    plant.commits.commit(request)
+    plant.close()

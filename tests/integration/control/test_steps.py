@@ -1,0 +1,160 @@
+"""A commit is interrupted at every one of its steps, and is whole or not there at all, whatever it was."""
+
+import multiprocessing
+import signal
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, decode_graph
+from caraway.plan.planner import plan_graph
+from caraway.state import AssetKind, AssetState, DesiredState, Head, JobState, StateReader, blueprints, migrate
+from tests.integration.control.steps import Clock, Plant, Steps, commit_and_die, content
+from tests.unit.control.graphs import clicks, spend, users
+
+# A lease of a worker that died has run out by then.
+LATER = timedelta(minutes=5)
+ROUNDS = 200
+# What a commit itself takes are its first nineteen steps; the ledger takes some fifty more, much alike each other.
+FIRST = 25
+AFTER = 6
+STRIDE = 7
+# To come to rest takes longer than a commit; meanwhile the next ones may well be made.
+REST = 5
+
+
+def graph(version: int) -> Graph:
+    """A graph of which each version replaces a topic, a job and two indexes of the one before."""
+    return Graph(datasets=(clicks(), spend(version=version, above=float(version)), users(version=version)))
+
+
+@dataclass
+class Deployment:
+    """What outlives the control processes."""
+
+    url: str
+    folder: Path
+    clock: Clock
+
+    def restart(self) -> Plant:
+        """Start a control process, long after whatever happened to the one before."""
+        self.clock.now += LATER
+        return Plant(self.url, self.folder, Steps(), self.clock)
+
+
+@pytest.fixture
+def deployment(postgres: str, tmp_path: Path) -> Deployment:
+    migrate(postgres)
+    folder = tmp_path / "topics"
+    folder.mkdir()
+    found = Deployment(postgres, folder, Clock())
+    plant = found.restart()
+    plant.commits.commit(CommitRequest(message="1", graph=graph(1)))
+    settle(found, plant)
+    plant.close()
+    return found
+
+
+def settle(deployment: Deployment, plant: Plant) -> None:
+    """Be engine and workers until nothing is left to do."""
+    for _ in range(ROUNDS):
+        deployment.clock.now += timedelta(minutes=2)
+        for job in plant.reader.jobs():
+            state = JobState.RUNNING if job.desired is DesiredState.RUNNING else JobState.STOPPED
+            plant.writer.report(
+                job.job_id, state=state, mode=job.mode, attempts=1, error="", progress={"lag_records": 0}
+            )
+        plant.site.converge()
+        if not plant.reader.ledger():
+            return
+    raise AssertionError(plant.reader.ledger())
+
+
+def check_whole(reader: StateReader, before: Head, wanted: Graph) -> None:
+    """Check that the branch holds a commit with all that it needs."""
+    head = reader.head()
+    assert head.commit_id is not None
+    assert reader.commit(head.commit_id).parent == before.commit_id
+    assert decode_graph(head.graph) == wanted
+    live = {asset.content for asset in reader.assets() if asset.id in reader.references()}
+    assert live >= {blueprint.content for blueprint in blueprints(plan_graph(wanted))}
+
+
+def check_rest(plant: Plant, wanted: Graph) -> None:
+    """Check that what there is, is what the branch needs, and that it serves it."""
+    (main,) = plant.reader.standing().branches
+    assert main.serving == main.head
+    live = [asset for asset in plant.reader.assets() if asset.state is not AssetState.GONE]
+    assert {asset.state for asset in live} == {AssetState.READY}
+    assert {asset.content for asset in live} == {blueprint.content for blueprint in blueprints(plan_graph(wanted))}
+    assert set(plant.topics()) == {asset.name for asset in live if asset.kind is AssetKind.TOPIC}
+
+
+def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deployment: Deployment) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["caraway.control.site", commit_and_die.__module__])
+    version, at, outcomes = 1, 0, list[bool]()
+    while True:
+        wanted = graph(version + 1)
+        plant = deployment.restart()
+        before, rows = plant.reader.head(), content(deployment.url)
+        request = CommitRequest(message=str(version + 1), graph=wanted)
+        arguments = (deployment.url, deployment.folder, at, deployment.clock.now, request)
+        child = context.Process(target=commit_and_die, args=arguments)
+        child.start()
+        child.join()
+        assert child.exitcode in {0, -signal.SIGKILL}
+        committed = plant.reader.head_id() != before.commit_id
+        if committed:
+            check_whole(plant.reader, before, wanted)
+            version += 1
+            settle(deployment, plant)
+            check_rest(plant, wanted)
+        else:
+            # As if it had never been asked for: it can be asked for again.
+            assert content(deployment.url) == rows
+        plant.close()
+        if child.exitcode == 0:
+            break
+        outcomes.append(committed)
+        # Up to the transaction's end every step; of what the ledger does after it, where it begins and samples of it.
+        at += 1 if outcomes.count(True) < AFTER else STRIDE
+    # First nothing, from one step on all of it; and there were steps on either side.
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count(False) >= 15
+    assert outcomes.count(True) >= AFTER
+
+
+def test_a_postgres_that_drops_every_connection_at_any_step_goes_unnoticed(deployment: Deployment) -> None:
+    version, at = 1, 0
+    with psycopg.connect(deployment.url, autocommit=True) as other:
+
+        def cut() -> None:
+            other.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+        while True:
+            deployment.clock.now += LATER
+            steps = Steps(act=cut)
+            plant = Plant(deployment.url, deployment.folder, steps, deployment.clock)
+            before, wanted = plant.reader.head(), graph(version + 1)
+            steps.taken.clear()
+            steps.at = at
+            result = plant.commits.commit(CommitRequest(message=str(version + 1), graph=wanted))
+            was_cut = len(steps.taken) > at
+            assert plant.reader.head_id() == result.commit_id
+            check_whole(plant.reader, before, wanted)
+            version, at = version + 1, at + (1 if at < FIRST else STRIDE)
+            steps.at = None
+            if version % REST == 0 or not was_cut:
+                settle(deployment, plant)
+                check_rest(plant, wanted)
+            plant.close()
+            if not was_cut:
+                break

@@ -1,0 +1,161 @@
+"""Wrong commits to a real control plane: each is refused with entity and reason, and the branch is as it was."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from caraway.control import CommitService, Control
+from caraway.errors import CarawayError, CommitError, InvalidInputError, UnavailableError, UnknownEntityError
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, decode_commit, encode_commit
+from caraway.state import MAIN, Branches, StateWriter, migrate
+from tests.integration.control.steps import Clock, Plant, Steps, content
+from tests.unit.graph import test_commit_mistakes as mistakes
+
+BRANCH = mistakes.BRANCH
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A request that is refused; its refusal holds all `facts`, and one of the `names` if there are any."""
+
+    graph: Graph
+    facts: list[str]
+    incremental: bool = False
+    names: tuple[str, ...] = ()
+
+
+def wrong_graphs() -> list[Wrong]:
+    """Return the mistakes that the unit tests know."""
+    found = []
+    for case in (
+        *mistakes.ENTITIES,
+        *mistakes.SOURCES,
+        *mistakes.PIPELINES,
+        *mistakes.EXPECTATIONS,
+        *mistakes.FEATURESETS,
+    ):
+        graph, _, facts = getattr(case, "values", case)
+        found.append(Wrong(graph, facts))
+    return found
+
+
+def wrong_changes() -> list[Wrong]:
+    """Return changes of what the branch holds that it can't take."""
+    marks: list[Any] = mistakes.test_a_changed_definition_needs_a_greater_version.pytestmark  # type: ignore[attr-defined]
+    (test,) = [mark for mark in marks if mark.name == "parametrize" and "facts" in mark.args[0]]
+    changed = [Wrong(graph, facts, incremental) for graph, facts in test.args[1] for incremental in (True, False)]
+    names = [spec.name for spec in BRANCH.datasets]
+    forgotten = [
+        Wrong(replace(BRANCH, datasets=tuple(d for d in BRANCH.datasets if d.name != name)), [name]) for name in names
+    ]
+    return [*changed, *forgotten, Wrong(replace(BRANCH, featuresets=()), ["User"])]
+
+
+@pytest.fixture
+def plant(postgres: str, tmp_path: Path) -> Iterator[Plant]:
+    migrate(postgres)
+    plant = Plant(postgres, tmp_path, Steps(), Clock())
+    plant.commits.commit(CommitRequest(message="sound", graph=BRANCH))
+    yield plant
+    plant.close()
+
+
+def cases() -> Iterator[tuple[str, Wrong]]:
+    """Return wrong requests with the branch that they are for; `new` is empty."""
+    for case in wrong_graphs():
+        # What is deleted has never been there.
+        yield "new", replace(case, facts=[fact for fact in case.facts if fact != "deletes"])
+        # Here it is refused for what the branch holds already, or for the same reason: whichever is found first.
+        names = [spec.name for spec in (*case.graph.datasets, *BRANCH.datasets)]
+        names += [spec.name for spec in (*case.graph.featuresets, *BRANCH.featuresets)]
+        yield MAIN, replace(case, facts=[], names=tuple(names))
+    for case in wrong_changes():
+        yield MAIN, case
+
+
+def test_two_hundred_wrong_commits_change_nothing(plant: Plant, postgres: str) -> None:
+    Branches(plant.engine).create("new")
+    before, topics = content(postgres), sorted(plant.topics())
+    wrong = list(cases())
+    assert len(wrong) >= 200
+    for branch, case in wrong:
+        request = CommitRequest(message="wrong", graph=case.graph, incremental=case.incremental)
+        with pytest.raises(CarawayError) as caught:
+            plant.commits.commit(decode_commit(encode_commit(request)), branch=branch)
+        said = str(caught.value)
+        assert not [fact for fact in case.facts if fact not in said], said
+        assert not case.names or any(name in said for name in case.names), said
+    assert content(postgres) == before
+    assert sorted(plant.topics()) == topics
+    # And they are in nobody's way.
+    plant.commits.commit(CommitRequest(message="sound again", graph=BRANCH), branch="new")
+
+
+def test_what_isnt_a_commit_changes_nothing(plant: Plant, postgres: str) -> None:
+    before = content(postgres)
+    sound = encode_commit(CommitRequest(message="sound", graph=BRANCH))
+    for broken in (sound[:-7], b"\xff" * 40, sound[5:], b"GET / HTTP/1.1"):
+        with pytest.raises((InvalidInputError, CommitError)):
+            plant.commits.commit(decode_commit(broken))
+    for branch in ("nowhere", "", "main "):
+        with pytest.raises(UnknownEntityError, match="there is no branch"):
+            plant.commits.commit(CommitRequest(message="lost", graph=BRANCH), branch=branch)
+    graph = mistakes.with_dataset(mistakes.LATEST, version=2)
+    with pytest.raises(CommitError, match="Made"):
+        plant.commits.commit(CommitRequest(message="no backfill", graph=graph, backfill=False))
+    assert content(postgres) == before
+
+
+TABLES = ("commits", "branches", "assets", "asset_references", "ledger", "jobs")
+# Conditions of Postgres, and what it says of them.
+TROUBLES = {
+    "disk_full": "could not extend file: No space left on device",
+    "read_only_sql_transaction": "cannot execute INSERT in a read-only transaction",
+}
+
+
+def trouble(postgres: psycopg.Connection, table: str, condition: str) -> None:
+    """Let Postgres refuse to change a table for a reason of its own."""
+    postgres.execute(
+        sql.SQL("""
+            CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION '{}' USING ERRCODE = '{}'; END $$;
+            CREATE TRIGGER trouble BEFORE INSERT OR UPDATE OR DELETE ON {} EXECUTE FUNCTION trouble()
+        """).format(sql.SQL(TROUBLES[condition]), sql.SQL(condition), sql.Identifier(table))
+    )
+
+
+@pytest.mark.parametrize("table", TABLES)
+@pytest.mark.parametrize("condition", TROUBLES)
+def test_a_postgres_that_takes_nothing_refuses_the_commit_whole(
+    plant: Plant, postgres: str, table: str, condition: str
+) -> None:
+    before = content(postgres)
+    graph = mistakes.with_dataset(mistakes.EVENTS, metadata=replace(mistakes.OWNED, description="new"))
+    later = tuple(replace(d, version=2) if d is mistakes.PEOPLE else d for d in graph.datasets)
+    request = CommitRequest(message="changed", graph=replace(graph, datasets=later, featuresets=()), incremental=True)
+    with psycopg.connect(postgres, autocommit=True) as operator:
+        trouble(operator, table, condition)
+        writer = StateWriter(plant.engine, patience_seconds=0.2, keep=timedelta())
+        impatient = CommitService(plant.reader, writer, plant.site)
+        with pytest.raises(UnavailableError, match=TROUBLES[condition]):
+            impatient.commit(request)
+        operator.execute("DROP FUNCTION trouble CASCADE")
+    assert content(postgres) == before
+    assert impatient.commit(request).commit_id == plant.reader.head_id()
+
+
+def test_a_kafka_that_is_away_refuses_the_commit(plant: Plant, postgres: str) -> None:
+    before = content(postgres)
+    control = Control.connect(postgres, "127.0.0.1:1", kafka_timeout_s=0.5)
+    with pytest.raises(UnavailableError, match="Kafka"):
+        control.commits.commit(CommitRequest(message="sound", graph=BRANCH))
+    control.close()
+    assert content(postgres) == before
