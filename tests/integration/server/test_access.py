@@ -1,0 +1,322 @@
+"""A server that asks for tokens: who may do what at every endpoint, what is written down, and that no token leaks."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import sqlalchemy as sa
+from psycopg import sql
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.graph.specs import Graph
+from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.server.access import NEEDS
+from caraway.server.openapi import DOCUMENT
+from caraway.state import Access, AuditLog, Grant, Mode, connect
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_api import pot
+from tests.unit.query import garden
+
+# What to ask at each path, and the target that it is.
+REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
+    "/api/v1/query": ("extract_features", {"inputs": [], "outputs": [], "data": []}),
+    "/api/v1/query/explain": ("explain_query", {}),
+    "/get-online-features": ("extract_features", {}),
+    "/api/v1/log": ("log", {}),
+    "/api/v1/commit": ("sync", None),
+    "/api/v1/dataset/{name}/lookup": ("lookup", {}),
+    "/api/v1/init": ("init_branch", {"clone_from": "nowhere"}),
+    "/api/v1/delete": ("delete_branch", {}),
+    "/api/v1/branch/list": ("list_branches", None),
+    "/api/v1/branch/log": ("branch_log", None),
+    "/api/v1/branch/diff": ("branch_diff", None),
+    "/api/v1/branch/rollback": ("roll_back", {}),
+    "/api/v1/ledger": ("ledger", None),
+    "/api/v1/health": ("health", None),
+    "/api/v1/status": ("status", None),
+    "/api/v1/metrics": ("metrics", None),
+    "/api/v1/openapi.json": ("openapi", None),
+    "/api/v1/docs": ("docs", None),
+    "/metrics": ("metrics", None),
+    "/": ("root", None),
+}
+UNTAGGED = {"Pots": ("pii",)}
+
+
+def tagged() -> Graph:
+    """The garden, with pots that are private."""
+    graph = garden.graph()
+    return replace(
+        graph,
+        datasets=tuple(replace(d, metadata=replace(d.metadata, tags=UNTAGGED.get(d.name, ()))) for d in graph.datasets),
+    )
+
+
+@pytest.fixture(scope="module")
+def engine(database: str) -> Iterator[sa.Engine]:
+    engine = connect(database)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def database(postgres_server: str) -> str:
+    """A database of the module's own: it counts the audit log."""
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE access")
+    return f"{postgres_server.rpartition('/')[0]}/access"
+
+
+@pytest.fixture(scope="module")
+def guarded(
+    kafka: str, database: str, engine: sa.Engine, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server that asks for tokens, serves the garden and lets `http` be the administrator."""
+    process = ServerProcess(tmp_path_factory.mktemp("guarded"), kafka=kafka, postgres=database, tokens=True)
+    process.start()
+    _, token = Access(engine, by="test").create_token("root@example.com", roles_given=["admin"])
+    process.http.headers["Authorization"] = f"Bearer {token}"
+    eventually(lambda: process.http.get("/status").status_code == 200, process.said)
+    process.commit(tagged())
+    yield process
+    assert process.stop() == 0, process.said()
+
+
+class Users:
+    """Clients of one server, each with an account of its own."""
+
+    def __init__(self, server: ServerProcess, engine: sa.Engine) -> None:
+        self.server = server
+        self.access = Access(engine, by="test")
+        self._made: list[httpx.Client] = []
+
+    def user(self, name: str, *grants: Grant) -> httpx.Client:
+        """Make a client whose account may do this, and wait until the server knows."""
+        self.access.define_role(name, grants)
+        token_id, token = self.access.create_token(name, roles_given=[name], kind="service")
+        client = httpx.Client(
+            base_url=str(self.server.settings.server.url),
+            headers={"Authorization": f"Bearer {token}", "X-Token-Id": token_id},
+            timeout=self.server.http.timeout,
+        )
+        self._made.append(client)
+        eventually(lambda: client.get("/metrics").status_code == 200, self.server.said)
+        return client
+
+    def close(self) -> None:
+        for client in self._made:
+            client.close()
+
+
+@pytest.fixture
+def users(guarded: ServerProcess, engine: sa.Engine) -> Iterator[Users]:
+    made = Users(guarded, engine)
+    yield made
+    made.close()
+
+
+def ask_all(client: httpx.Client) -> dict[str, int]:
+    """Ask at every path, with hardly anything in the body, and return the statuses."""
+    statuses = {}
+    for path, methods in DOCUMENT["paths"].items():
+        for method in methods:
+            body = REQUESTS[path][1]
+            statuses[path] = client.request(method, path.replace("{name}", "Pots"), json=body).status_code
+    return statuses
+
+
+def test_every_path_is_asked_at() -> None:
+    assert REQUESTS.keys() == DOCUMENT["paths"].keys()
+    assert {target for target, _ in REQUESTS.values()} == NEEDS.keys()
+
+
+@pytest.mark.parametrize("header", [{}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic cm9vdDpyb290"}])
+def test_without_a_valid_token_hardly_anything_is_answered(guarded: ServerProcess, header: dict[str, str]) -> None:
+    with httpx.Client(base_url=str(guarded.settings.server.url), headers=header) as client:
+        for path, status in ask_all(client).items():
+            if NEEDS[REQUESTS[path][0]] is None:
+                assert status == 200, path
+            else:
+                assert status == 401, path
+        refused = client.post("/api/v1/log", content=b"x" * 1_000)
+        assert refused.headers["www-authenticate"] == "Bearer"
+        assert refused.json()["code"] == "unauthenticated"
+
+
+@pytest.mark.spec("featuresets:10:2")
+@pytest.mark.parametrize("mode", [None, *Mode])
+def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) -> None:
+    granted = [] if mode is None else [Grant(modes=frozenset({mode}))]
+    client = users.user(f"only-{mode}", *granted)
+    for path, status in ask_all(client).items():
+        need = NEEDS[REQUESTS[path][0]]
+        if path == "/api/v1/init":
+            # To clone is to read and write definitions and data: no single mode is enough.
+            assert status == 403, (path, status)
+        elif need is None or need.mode is None or need.mode is mode:
+            assert status not in {401, 403}, (path, status)
+        else:
+            assert status == 403, (path, status)
+
+
+@pytest.mark.spec("featuresets:10:2")
+def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> None:
+    guarded.log("pots", [pot(701, "oak", size=12.5)])
+    data = {"Tap.pot": [701]}
+    eventually(lambda: guarded.query(["State.species"], data).json() == {"State.species": ["oak"]}, guarded.said)
+    client = users.user("no-pii", Grant(modes=frozenset(Mode), without=frozenset({"pii"})))
+
+    def query(output: str) -> dict[str, object]:
+        return {"inputs": ["Tap.pot"], "outputs": [output], "data": data}
+
+    allowed = client.post("/api/v1/query", json=query("State.mean"))
+    assert allowed.json() == {"State.mean": [-1.0]}
+    feast = {"features": ["State:species"], "entities": {"Tap.pot": [701]}}
+    log = {"webhook": "garden", "endpoint": "pots", "data": [pot(702, "elm")]}
+    for path, body in (
+        ("/api/v1/query", query("State.species")),
+        ("/api/v1/query", query("State.advice")),
+        ("/api/v1/query", query("State")),
+        ("/api/v1/query/explain", query("State.species")),
+        ("/get-online-features", feast),
+        ("/api/v1/dataset/Pots/lookup", {"keys": [{"pot": 701}]}),
+        ("/api/v1/dataset/Pots/lookup", {"keys": [{"pot": 701}], "fields": ["size"]}),
+        ("/api/v1/log", log),
+    ):
+        refused = client.post(path, json=body)
+        assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), (path, refused.text)
+        assert "oak" not in refused.text
+        assert guarded.http.post(path.removeprefix("/api/v1"), json=body).status_code == 200 or path.startswith("/get")
+    rule = {"species": "oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
+    taken = client.post("/api/v1/log", json={"webhook": "garden", "endpoint": "rules", "data": [rule]})
+    assert taken.status_code == 200, taken.text
+    for path in ("/api/v1/init", "/api/v1/delete"):
+        answer = client.post(path, json={"clone_from": "main"}, headers={"X-Caraway-Branch": "copy"})
+        assert answer.status_code == (403 if path.endswith("init") else 404)
+
+
+def test_a_commit_needs_all_that_it_touches(users: Users, guarded: ServerProcess) -> None:
+    client = users.user("definer", Grant(modes=frozenset(Mode), without=frozenset({"pii"})))
+    before = guarded.http.get("/branch/log").json()["commits"]
+
+    def commit(graph: Graph) -> httpx.Response:
+        content = encode_commit(CommitRequest(message="by tags", graph=graph))
+        return client.post("/api/v1/commit", content=content)
+
+    described = {"Pots": "all pots", "Rules": "all rules"}
+    for name, description in described.items():
+        graph = tagged()
+        datasets = tuple(
+            replace(d, metadata=replace(d.metadata, description=description)) if d.name == name else d
+            for d in graph.datasets
+        )
+        answer = commit(replace(graph, datasets=datasets))
+        commits = guarded.http.get("/branch/log").json()["commits"]
+        if name == "Pots":
+            assert answer.status_code == 403
+            assert "'definer' lacks write-definition on branch 'main' for: Pots" in answer.json()["err_msg"]
+            assert commits == before
+        else:
+            assert answer.status_code == 200, answer.text
+            assert commits[0]["author"] == "definer"
+            assert commits[1:] == before
+
+
+def test_branches_limit_definitions_and_data(users: Users, guarded: ServerProcess) -> None:
+    made = guarded.http.post("/init", json={"clone_from": "main"}, headers={"X-Caraway-Branch": "dev"})
+    assert made.status_code == 200, made.text
+    client = users.user("dev-only", Grant(modes=frozenset(Mode), branches=frozenset({"dev"})))
+    body = {"inputs": ["Tap.pot"], "outputs": ["State.mean"], "data": {"Tap.pot": [1]}}
+    for branch, status in (("dev", 200), ("main", 403)):
+        assert client.post("/api/v1/query", json=body, headers={"X-Fennel-Branch": branch}).status_code == status
+        assert client.get("/api/v1/branch/log", headers={"X-Caraway-Branch": branch}).status_code == status
+    head = guarded.http.get("/branch/log").json()["commits"][0]["id"]
+    other = client.get("/api/v1/branch/diff", params={"from": head, "to": head})
+    assert (other.status_code, "branch 'main'" in other.json()["err_msg"]) == (403, True)
+    stolen = client.post("/api/v1/branch/rollback", json={"commit_id": head}, headers={"X-Caraway-Branch": "dev"})
+    assert stolen.status_code == 403
+    gone = client.post("/api/v1/delete", headers={"X-Caraway-Branch": "dev"})
+    assert gone.status_code == 200, gone.text
+
+
+def test_a_revoked_token_is_refused_soon(users: Users, guarded: ServerProcess) -> None:
+    client = users.user("leaver", Grant(modes=frozenset(Mode)))
+    assert client.get("/api/v1/status").status_code == 200
+    users.access.revoke_token(client.headers["X-Token-Id"])
+    eventually(lambda: client.get("/api/v1/status").status_code == 401, guarded.said)
+    users.access.revoke_token(client.headers["X-Token-Id"])
+
+
+def test_what_was_changed_and_refused_is_written_down(users: Users, guarded: ServerProcess, engine: sa.Engine) -> None:
+    client = users.user("watched", Grant(modes=frozenset({Mode.READ_DATA})))
+    content = encode_commit(CommitRequest(message="no", graph=Graph()))
+    for _ in range(2):
+        assert client.post("/api/v1/commit", content=content).status_code == 403
+    audit = AuditLog(engine)
+
+    def refusals() -> int:
+        return sum(r.times for r in audit.newest(1_000) if (r.act.account, r.outcome) == ("watched", "forbidden"))
+
+    eventually(lambda: refusals() == 2, guarded.said)
+    guarded.http.post("/init", json={}, headers={"X-Caraway-Branch": "written-down"})
+    guarded.http.post("/init", json={}, headers={"X-Caraway-Branch": "written-down"})
+    done = [r for r in audit.newest(1_000) if r.act.branch == "written-down"]
+    assert [(r.act.account, r.act.action, r.outcome) for r in done] == [
+        ("root@example.com", "init_branch", "conflict"),
+        ("root@example.com", "init_branch", "done"),
+    ]
+    guarded.http.post("/delete", json={}, headers={"X-Caraway-Branch": "written-down"})
+
+
+def test_no_token_is_kept_or_logged(users: Users, guarded: ServerProcess, database: str) -> None:
+    client = users.user("secretive", Grant(modes=frozenset(Mode)))
+    ask_all(client)
+    token = client.headers["Authorization"].removeprefix("Bearer ")
+    secret = token.rpartition("_")[2]
+    with psycopg.connect(database) as connection:
+        tables = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+        for (table,) in tables:
+            rows = connection.execute(sql.SQL("SELECT t::text FROM {} t").format(sql.Identifier(table)))
+            content = str(rows.fetchall())
+            assert secret not in content, table
+            assert secret.encode().hex() not in content, table
+    assert secret not in guarded.log_file.read_text()
+    assert secret not in guarded.http.get("/metrics").text
+
+
+def test_the_commands_for_tokens_and_roles(guarded: ServerProcess, database: str, tmp_path: Path) -> None:
+    runner = CliRunner()
+
+    def run(*arguments: str, code: int = 0) -> str:
+        result = runner.invoke(app, [*arguments, "--database", database, "--data", str(tmp_path)])
+        assert result.exit_code == code, result.output
+        return result.output
+
+    run("roles", "define", "reader", "--may", "read-data", "--branch", "main", "--without", "pii")
+    run("roles", "define", "reader", "--may", "read-definition", "--more")
+    listed = run("roles", "list")
+    assert "read-data on all entities without pii of branches main" in listed
+    assert "read-definition on all entities of all branches" in listed
+    assert "there is no role 'nobody'" in run("tokens", "create", "cleo", "--role", "nobody", code=1)
+    printed = run("tokens", "create", "cleo", "--role", "reader", "--days", "3", "--note", "for the demo")
+    token = printed.strip().splitlines()[-1]
+    secret = token.rpartition("_")[2]
+    shown = run("tokens", "list")
+    assert "cleo" in shown
+    assert "for the demo" in shown
+    assert secret not in shown + run("audit")
+    with httpx.Client(base_url=str(guarded.settings.server.url), headers={"Authorization": f"Bearer {token}"}) as cleo:
+        eventually(lambda: cleo.get("/api/v1/status").status_code == 200, guarded.said)
+        run("roles", "take", "cleo", "reader")
+        eventually(lambda: cleo.get("/api/v1/status").status_code == 403, guarded.said)
+        assert "cleo" not in run("roles", "delete", "reader")
+        run("tokens", "revoke", token.split("_")[1])
+        eventually(lambda: cleo.get("/metrics").status_code == 401, guarded.said)
+    assert "no token 'x'" in run("tokens", "revoke", "x", code=1)
+    run("roles", "give", "cleo", "admin")
+    assert "cleo, root@example.com have it" in run("roles", "delete", "admin", code=1)
