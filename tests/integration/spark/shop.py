@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, optional
@@ -164,22 +164,21 @@ def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent
     return orders, prices
 
 
+def named(sent: Sequence[Sent]) -> list[Sent]:
+    """Give records an identity of their own, which they have when they are sent again, too."""
+    return [replace(record, record_id=name_of(number)) for number, record in enumerate(sent)]
+
+
+def name_of(number: int) -> bytes:
+    """Return the identity of a record; of equal times that of the greater number is the later."""
+    return number.to_bytes(8) + bytes(4)
+
+
 def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     """Give records an identity of their own, and send some of them again later on."""
     rng = random.Random(seed)  # noqa: S311 (test data)
-    named = [
-        Sent(
-            row=s.row,
-            time_us=s.time_us,
-            op=s.op,
-            key=s.key,
-            ingested_us=s.ingested_us,
-            record_id=i.to_bytes(8) + bytes(4),
-        )
-        for i, s in enumerate(sent)
-    ]
     result: list[Sent] = []
-    for record in named:
+    for record in named(sent):
         result.append(record)
         if rng.random() < 0.2:
             result.append(rng.choice(result))
