@@ -33,7 +33,7 @@ def status(data: Path) -> dict[str, Any]:
     return report
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_up_in_the_background_and_down(data: Path) -> None:
     up = caraway("up", data, "--detach")
     try:
@@ -58,7 +58,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
     assert caraway("down", data).returncode == 1
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_up_in_the_foreground_until_ctrl_c(data: Path) -> None:
     arguments = [sys.executable, "-m", "caraway.cli", "up", "--data", str(data)]
     with subprocess.Popen(
