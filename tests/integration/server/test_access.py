@@ -192,7 +192,7 @@ def test_tags_limit_every_way_to_ask(users: Users, guarded: ServerProcess) -> No
         assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), (path, refused.text)
         assert "oak" not in refused.text
         assert guarded.http.post(path.removeprefix("/api/v1"), json=body).status_code == 200 or path.startswith("/get")
-    rule = {"species": "oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
+    rule = {"species": "private oak", "text": "rarely", "water": 1, "since": "2026-01-01T00:00:00Z"}
     taken = client.post("/api/v1/log", json={"webhook": "garden", "endpoint": "rules", "data": [rule]})
     assert taken.status_code == 200, taken.text
     for path in ("/api/v1/init", "/api/v1/delete"):
