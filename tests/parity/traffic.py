@@ -11,6 +11,7 @@ from caraway.plan import GraphPlan, IndexPlan, TopicPlan, plan_graph
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, PUT, RecordCodec
 from caraway.topics.connection import kafka_logger
+from caraway.topics.dead_letters import DEAD_LETTERS
 from caraway.topics.identity import position_id
 from tests.parity.graphs import Case
 from tests.parity.indexing import Index
@@ -63,7 +64,7 @@ class Traffic:
         """Make the topics, of one partition or two, and begin to follow them."""
         topics = [topic.name for part in self.parts for topic in part.plan.topics]
         one = {name for name in topics if self._rng.random() < 0.5}
-        ensure_topics(self.servers, one, 1)
+        ensure_topics(self.servers, {*one, DEAD_LETTERS}, 1)
         ensure_topics(self.servers, set(topics) - one, 2)
         self.index.set_plans([index for part in self.parts for index in part.plan.indexes])
 

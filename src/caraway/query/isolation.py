@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
 
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError, UnavailableError
 from caraway.graph.runtime import LookupProvider
@@ -214,6 +215,8 @@ def _limit_memory(memory_mb: int) -> None:
     if not status.exists():
         # macOS neither tells nor limits it.
         return
+    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
+    pa.set_memory_pool(pa.system_memory_pool())
     lines = status.read_text(encoding="ascii").splitlines()
     held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
     limit = held_kb * 1024 + memory_mb * MEBIBYTE

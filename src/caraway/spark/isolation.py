@@ -23,6 +23,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Generic, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 Request = TypeVar("Request")
@@ -217,6 +218,8 @@ def _serve(
 
 def _limit_memory(memory_mb: int) -> None:
     """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty."""
+    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
+    pa.set_memory_pool(pa.system_memory_pool())
     status = Path("/proc/self/status").read_text(encoding="ascii")
     held_kb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmData:"))
     limit = held_kb * 1024 + memory_mb * _MEBIBYTE

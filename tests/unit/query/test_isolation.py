@@ -12,6 +12,7 @@ from typing import Any
 
 import cloudpickle
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from caraway.dtypes.types import INT
@@ -137,6 +138,22 @@ def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, funct
     # Both processes work, the new one too.
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+
+def take_little_beside_arrow(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    taken = pa.array([7])
+    kept = bytearray(200 << 20)
+    return x.rename("y") * 0 + len(kept) + len(taken)
+
+
+def test_what_arrow_reserves_is_not_the_functions() -> None:
+    pool = FunctionPool(1, 30.0, 1100)
+    pool.start()
+    try:
+        assert run(pool, step(take_little_beside_arrow), 1) == [(200 << 20) + 1]
+    finally:
+        pool.stop()
 
 
 ORPHANED = """

@@ -73,6 +73,11 @@ def test_what_ends_the_process_is_told(work: Callable[[int], object], reason: st
         made.ask(1, 20)
 
 
+def test_arrow_reserves_no_memory_of_the_functions() -> None:
+    with child(lambda _: pa.default_memory_pool().backend_name) as made:
+        assert made.ask(1, 20) == "system"
+
+
 def test_what_only_raises_leaves_the_process_alone() -> None:
     with child(lambda request: 1 // request) as made:
         with pytest.raises(RuntimeError, match="ZeroDivisionError"):
