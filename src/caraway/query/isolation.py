@@ -11,7 +11,6 @@ import itertools
 import multiprocessing
 import os
 import queue
-import resource
 import signal
 import threading
 import time
@@ -19,14 +18,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
-import pyarrow as pa
 
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError, UnavailableError
 from caraway.graph.runtime import LookupProvider
+from caraway.memory import limit_memory
 from caraway.query.batch import Batch, Run
 from caraway.query.functions import MakeProvider, compile_function
 from caraway.query.model import Instants, PythonStep
@@ -34,7 +32,6 @@ from caraway.query.model import Instants, PythonStep
 # Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
 MAX_KNOWN = 200
 JOIN_S = 1.0
-MEBIBYTE = 1 << 20
 
 Columns = Mapping[str, list[object]]
 Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
@@ -190,7 +187,7 @@ def serve(pipe: Connection, memory_mb: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_server, daemon=True).start()
     if memory_mb is not None:
-        _limit_memory(memory_mb)
+        limit_memory(memory_mb)
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(pipe)
     while True:
@@ -207,20 +204,6 @@ def serve(pipe: Connection, memory_mb: int | None) -> None:
         if answer[0] == "spent":
             # What was left half done by it is nobody's business any more.
             return
-
-
-def _limit_memory(memory_mb: int) -> None:
-    """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        # macOS neither tells nor limits it.
-        return
-    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
-    pa.set_memory_pool(pa.system_memory_pool())
-    lines = status.read_text(encoding="ascii").splitlines()
-    held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
-    limit = held_kb * 1024 + memory_mb * MEBIBYTE
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
 def _end_with_the_server() -> None:

@@ -10,7 +10,6 @@ The child is forked, so that it has all modules already; it ends with the worker
 
 import ctypes
 import os
-import resource
 import signal
 import sys
 import time
@@ -20,16 +19,15 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from pathlib import Path
 from typing import Generic, TypeVar
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
+
+from caraway.memory import limit_memory
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
-_MEBIBYTE = 1 << 20
 _SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
 # Linux: the signal that a process gets when its parent ends (linux/prctl.h).
 _PR_SET_PDEATHSIG = 1
@@ -201,7 +199,7 @@ def _serve(
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             return
-        _limit_memory(memory_mb)
+        limit_memory(memory_mb)
     while True:
         try:
             request = pipe.recv()
@@ -214,13 +212,3 @@ def _serve(
             return
         except Exception:  # noqa: BLE001 (whatever it is, it is told where somebody reads it)
             pipe.send(("error", traceback.format_exc()))
-
-
-def _limit_memory(memory_mb: int) -> None:
-    """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty."""
-    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
-    pa.set_memory_pool(pa.system_memory_pool())
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    held_kb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmData:"))
-    limit = held_kb * 1024 + memory_mb * _MEBIBYTE
-    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

@@ -1,0 +1,26 @@
+"""How much memory a process that runs users' functions may take."""
+
+import resource
+from pathlib import Path
+
+import pyarrow as pa
+
+MEBIBYTE = 1 << 20
+
+
+def limit_memory(memory_mb: int) -> None:
+    """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty.
+
+    Args:
+        memory_mb: What it may take beyond what it holds now, in MiB. Only Linux tells and limits it; elsewhere nothing
+            is limited.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return
+    # Arrow's own allocator takes 1 GiB at its first use, which the system would count against the function.
+    pa.set_memory_pool(pa.system_memory_pool())
+    lines = status.read_text(encoding="ascii").splitlines()
+    held_kb = next(int(line.split()[1]) for line in lines if line.startswith("VmData:"))
+    limit = held_kb * 1024 + memory_mb * MEBIBYTE
+    resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
