@@ -29,6 +29,8 @@ from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.__main__ import SWITCH_INTERVAL_S
+from caraway.server.access import Gate
+from caraway.server.access_limits import Limits
 from caraway.server.app import App
 from caraway.server.feast import FeastDoor
 from caraway.server.live import Live
@@ -36,8 +38,10 @@ from caraway.server.queries import Queries
 from caraway.server.reading import DatasetReader
 from caraway.server.reads import Reads
 from caraway.server.routes import API, Route, Router
+from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id
 
+NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000
 SECOND = 1_000_000
 START_SECONDS = 600.0
@@ -101,15 +105,17 @@ def serve(port: int, events: int) -> None:
             Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
         )
         served = Served(Live("bench", definitions, plan, Endpoints(plan), engine))
-        queries = Queries()
-        reads, feast = Reads(served, queries, keep=lambda *_, **__: None), FeastDoor(served, queries)
+        queries, limits = Queries(), Limits(served)
+        reads, feast = Reads(limits, queries, keep=lambda *_, **__: None), FeastDoor(limits, queries)
+        # Without tokens it lets everybody in, and writes nothing down: nothing connects to this database.
+        gate = Gate(AuditLog(connect(NO_DATABASE)), None)
         routes = (
             Route("POST", f"{API}/query", reads.query, "extract_features"),
             Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         )
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         server = Server(
-            App(Router(routes)),
+            App(Router(routes), gate),
             address="127.0.0.1",
             port=port,
             interface=Interfaces.RSGI,
