@@ -1,9 +1,6 @@
 """The fields of a dataset, out of the class body that a user writes."""
 
-import ast
-import inspect
 import sys
-import textwrap
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +11,7 @@ from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotatio
 from caraway.dtypes.types import DATE, DATETIME, DataType, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.specs import FieldSpec, Metadata
-from caraway.lib.metadata import comments_above
+from caraway.lib.code_trees import fields_text
 
 RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field", "fqn")
 
@@ -40,7 +37,7 @@ def fields_of(body: type, namespace: Mapping[str, Any]) -> tuple[FieldSpec, ...]
     """
     where = f"dataset {body.__name__}"
     written = _written(body, namespace, where)
-    comments = comments_above(body)
+    comments = {field.name: field.comment for field in fields_text(body)}
     fields = [_field(where, name, w, comments.get(name, "")) for name, w in written.items()]
     marked = [name for name, w in written.items() if w.marker is not None and w.marker.timestamp]
     timestamp = _timestamp(fields, marked, where)
@@ -68,15 +65,7 @@ def _written(body: type, namespace: Mapping[str, Any], where: str) -> dict[str, 
 
 def _annotated_twice(body: type) -> list[str]:
     """Name the fields that stand twice in the text of a class; Python itself keeps the last of them."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(body)))
-    except (OSError, TypeError, SyntaxError):
-        return []
-    statements = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
-    names = [s.target.id for s in statements if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
-    # The text may be that of another class of this name.
-    if set(names) != set(inspect.get_annotations(body)):
-        return []
+    names = [field.name for field in fields_text(body)]
     return sorted({name for name in names if names.count(name) > 1})
 
 

@@ -22,8 +22,9 @@ from caraway.featuresets.generated import generate, stored_default
 from caraway.graph.runtime import FeaturesetHandle
 from caraway.graph.specs import AliasExtractor, FeaturesetSpec, Metadata, PythonExtractor
 from caraway.graph.specs import Extractor as ExtractorSpec
+from caraway.lib.code_trees import fields_text
 from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE
-from caraway.lib.metadata import comments_above, get_metadata, module_owner
+from caraway.lib.metadata import get_metadata, module_owner
 from caraway.lib.shipping import ship, source_with_includes
 
 RESERVED = ("fqn_", "dtype", "featureset_name", "featureset", "extractor", "extractors", "features")
@@ -234,7 +235,7 @@ def featureset(cls: type) -> Featureset:
         raise DefinitionError(
             f"{where}: reserved names can't be features: {', '.join(wrong)}; reserved: {', '.join(RESERVED)}"
         )
-    comments = comments_above(cls)
+    comments = {field.name: field.comment for field in fields_text(cls)}
     features: dict[str, Feature] = {}
     for item, annotation in annotations.items():
         value = vars(cls).get(item, None)

@@ -10,6 +10,8 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from caraway.lib.code_trees import lambdas
+
 Place = tuple[int, int]
 
 
@@ -54,14 +56,8 @@ def _lambda_text(code: types.CodeType) -> str:
     places = [place for place in _places(code) if place[0] >= code.co_firstlineno]
     if not text or not places:
         return ""
-    try:
-        tree = ast.parse(text)
-    except SyntaxError:
-        return ""
     # The innermost lambda that spans all of the code; those that it contains have code of their own.
-    around = [
-        node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and _spans(node, min(places), max(places))
-    ]
+    around = [node for node in lambdas(text) if _spans(node, min(places), max(places))]
     if not around:
         return ""
     found = max(around, key=lambda node: (node.lineno, node.col_offset))

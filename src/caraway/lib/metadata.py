@@ -1,10 +1,7 @@
-"""Owners, descriptions and flags: `@meta`, and the comments above a field."""
+"""Owners, descriptions and flags: `@meta`."""
 
-import ast
-import inspect
 import re
 import sys
-import textwrap
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +11,6 @@ from caraway.graph.specs import Metadata
 
 __all__ = [
     "Metadata",
-    "comments_above",
     "desc",
     "get_meta_attr",
     "get_metadata",
@@ -114,23 +110,3 @@ def module_owner(module: str) -> str:
     """Return the owner that a module declares for its definitions as `__owner__`."""
     owner = getattr(sys.modules.get(module), "__owner__", "")
     return owner if isinstance(owner, str) else ""
-
-
-def comments_above(cls: type) -> dict[str, str]:
-    """Return the comment lines directly above each annotated name of a class body, as far as the source is at hand."""
-    try:
-        lines = textwrap.dedent(inspect.getsource(cls)).splitlines()
-        tree = ast.parse("\n".join(lines))
-    except (OSError, TypeError, SyntaxError):
-        return {}
-    body = tree.body[0].body if tree.body and isinstance(tree.body[0], ast.ClassDef) else []
-    found = {}
-    for statement in body:
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
-            comment: list[str] = []
-            line = statement.lineno - 2
-            while line >= 0 and lines[line].strip().startswith("#"):
-                comment.insert(0, lines[line].strip().lstrip("#").strip())
-                line -= 1
-            found[statement.target.id] = "\n".join(comment)
-    return found
