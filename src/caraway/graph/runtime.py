@@ -34,7 +34,8 @@ class LookupProvider(Protocol):
 lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
 
 # Answers `secrets.get(name)`, with a KeyError for a name that it doesn't know; None: nothing of a user is running.
-secret_provider: ContextVar[Callable[[str], str] | None] = ContextVar("caraway_secret_provider", default=None)
+SecretProvider = Callable[[str], str]
+secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 
 
 @dataclass(frozen=True)
