@@ -3,22 +3,38 @@
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, FORMAT, PUT, VOID, Record, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
+from caraway.topics.erasure import (
+    ERASURE_KEY,
+    ErasedKeys,
+    Erasure,
+    decode_erasure,
+    encode_erasure,
+    erasure_of,
+    is_erasure,
+)
 from caraway.topics.identity import ID_BYTES, position_id, position_of
 from caraway.topics.producer import TopicItem, TopicWriter
 
 __all__ = [
     "DEAD_LETTERS",
     "DELETE",
+    "ERASURE_KEY",
     "FORMAT",
     "ID_BYTES",
     "MAX_PAYLOAD",
     "PUT",
     "VOID",
+    "ErasedKeys",
+    "Erasure",
     "Record",
     "RecordCodec",
     "TopicItem",
     "TopicWriter",
+    "decode_erasure",
+    "encode_erasure",
     "ensure_topics",
+    "erasure_of",
+    "is_erasure",
     "position_id",
     "position_of",
 ]

@@ -19,6 +19,7 @@ TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
 MAX_WAITING_ROWS = 500_000
 MAX_WAITING_KBYTES = 256 * 1024
 POLL_S = 0.2
+METADATA_TIMEOUT_S = 5.0
 
 
 class TopicWriter:
@@ -97,6 +98,30 @@ class TopicWriter:
             for key, value, headers in items:
                 try:
                     produce(topic, value, key, on_delivery=done, headers=dict(headers) if headers else None)
+                except (BufferError, KafkaException) as error:
+                    pending.refused(error)
+        return future
+
+    def write_to_all(self, topic: str, key: bytes, value: bytes) -> "Future[None]":
+        """Send a record to every partition of a topic and return at once; otherwise like `write`."""
+        future: Future[None] = Future()
+        if self._closing.is_set():
+            future.set_exception(UnavailableError("the writer is closed"))
+            return future
+        with self._lock:
+            producer = self._producer
+            try:
+                found = producer.list_topics(topic, METADATA_TIMEOUT_S).topics[topic]
+            except KafkaException as error:
+                future.set_exception(_failure(error.args[0], topic))
+                return future
+            if found.error is not None or not found.partitions:
+                future.set_exception(UnavailableError(f"Kafka doesn't know the topic {topic}: {found.error}"))
+                return future
+            pending = _Pending(future, topic, len(found.partitions))
+            for partition in found.partitions:
+                try:
+                    producer.produce(topic, value, key, partition, on_delivery=pending.delivered)
                 except (BufferError, KafkaException) as error:
                     pending.refused(error)
         return future

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.graph import redaction
@@ -33,7 +33,7 @@ def test_a_secret_that_contains_another_one_goes_as_a_whole() -> None:
     assert redacted("s3cr3t-value-and-more, s3cr3t-value") == f"{HIDDEN}, {HIDDEN}"
 
 
-@examples(60)
+@settings(max_examples=examples(60))
 @given(st.text(min_size=SHORTEST, max_size=30), st.text(max_size=10))
 def test_no_spelling_of_a_value_is_left(value: str, around: str) -> None:
     redaction._handed_out.clear()

@@ -1,0 +1,175 @@
+"""Erased keys: the record that tells a topic's readers of one, and who it hides from.
+
+A key isn't kept where it was erased: what is kept is a keyed hash of it (BLAKE2b with a key of the deployment, RFC
+7693), together with the topic and the columns, so that equal keys of two datasets can't be told to be equal.
+"""
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.plan.model import Column, RecordSchema
+from caraway.topics.codec import RecordCodec
+
+# Kafka's key of such a record. No MessagePack begins with this byte, so no record of a dataset has such a key.
+ERASURE_KEY = b"\xc1caraway.erase"
+ERASURE_FORMAT = 1
+DIGEST_BYTES = 16
+
+Hides = Callable[[bytes], bool]
+Hash = Any  # what hashlib makes has no name of its own
+
+
+class Erasure(msgspec.Struct, array_like=True, frozen=True):
+    """A key that was erased: values of some key columns, as a hash that only holders of the key `key_id` can make."""
+
+    columns: tuple[str, ...]
+    key_id: str
+    digest: bytes
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(tuple[int, Erasure]).decode
+
+
+def encode_erasure(erasure: Erasure) -> tuple[bytes, bytes]:
+    """Return Kafka's key and value of the record of an erasure."""
+    return ERASURE_KEY, _ENCODE((ERASURE_FORMAT, erasure))
+
+
+def is_erasure(key: bytes | None) -> bool:
+    """Tell whether a record with this Kafka key is that of an erasure, and no row."""
+    return key == ERASURE_KEY
+
+
+def decode_erasure(value: bytes | None) -> Erasure:
+    """Read the record of an erasure.
+
+    Raises:
+        InvalidInputError: It is none.
+    """
+    try:
+        version, erasure = _DECODE(value or b"")
+    except msgspec.MsgspecError as error:
+        raise InvalidInputError(f"it is no record of an erasure: {error}") from error
+    if version != ERASURE_FORMAT or len(erasure.digest) != DIGEST_BYTES or not erasure.columns:
+        raise InvalidInputError(f"it is no record of an erasure of format {ERASURE_FORMAT}")
+    return erasure
+
+
+def erasure_of(topic: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
+    """Return what is kept of an erased key.
+
+    Args:
+        topic: The topic whose records have it.
+        columns: Some of the topic's key columns.
+        values: Their values in stored form.
+        key_id: The name of `mac_key`.
+        mac_key: What only this deployment knows, up to 64 bytes.
+    """
+    names = tuple(column.name for column in columns)
+    digest = _hash(topic, names, mac_key)
+    digest.update(_codec(columns).encode_key(values))
+    return Erasure(names, key_id, digest.digest())
+
+
+class ErasedKeys:
+    """All erased keys that this process knows of. Thread safe; keys are only ever added."""
+
+    def __init__(self, mac_keys: Callable[[], Mapping[str, bytes]]) -> None:
+        """Know none yet; `mac_keys` gives the keys of the hashes by name, and is asked when there are some."""
+        self._mac_keys = mac_keys
+        self._lock = threading.Lock()
+        self._topics: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
+        self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
+
+    def add(self, topic: str, erasures: Iterable[Erasure]) -> None:
+        """Hide further keys of a topic."""
+        with self._lock:
+            groups = self._topics.setdefault(topic, {})
+            for erasure in erasures:
+                groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
+
+    def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
+        """Return what tells whether a Kafka key of a topic is erased; None if nothing is.
+
+        Args:
+            topic: The topic.
+            keys: The columns that its Kafka keys are made of.
+            strict: Refuse if some hashes can't be compared; otherwise leave these out.
+
+        Raises:
+            UnavailableError: Keys were hashed with a key that this process hasn't got, so it can't tell.
+        """
+        groups = self._topics.get(topic)
+        if not groups:
+            return None
+        known = self._known.get((topic, keys))
+        # A key file that was missing may have come.
+        if known is None or known[0] != len(groups) or known[2]:
+            with self._lock:
+                known = self._known[topic, keys] = (len(groups), *self._compiled(topic, keys, dict(groups)))
+        _, hides, missing = known
+        if missing and strict:
+            raise UnavailableError(
+                f"keys of {topic} were erased with the key {missing}, which this process hasn't got: it can't tell "
+                "which rows it must not show; give it the deployment's key file (secrets.key_file)"
+            )
+        return hides
+
+    def _compiled(
+        self, topic: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
+    ) -> tuple[Hides | None, str]:
+        """Return the test of a key, and the names of keys that are missing for it."""
+        mac_keys = self._mac_keys()
+        missing = sorted({key_id for _, key_id in groups if key_id not in mac_keys})
+        tests = [
+            _test(topic, keys, columns, mac_keys[key_id], digests)
+            for (columns, key_id), digests in groups.items()
+            if key_id in mac_keys
+        ]
+        if len(tests) == 1:
+            return tests[0], ", ".join(missing)
+        return (lambda key: any(test(key) for test in tests)) if tests else None, ", ".join(missing)
+
+
+def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_key: bytes, digests: set[bytes]) -> Hides:
+    begun = _hash(topic, columns, mac_key)
+    names = [column.name for column in keys]
+    if list(columns) == names:
+
+        def whole(key: bytes) -> bool:
+            digest = begun.copy()
+            digest.update(key)
+            return digest.digest() in digests
+
+        return whole
+    if not set(columns) <= set(names):
+        # It was asked for on a dataset of the same name with other keys.
+        return lambda _: False
+    places = [names.index(name) for name in columns]
+    encode, decode = _codec([keys[place] for place in places]).encode_key, _codec(keys).decode_key
+
+    def part(key: bytes) -> bool:
+        try:
+            values = decode(key)
+        except InvalidInputError:
+            return False
+        digest = begun.copy()
+        digest.update(encode([values[place] for place in places]) or b"")
+        return digest.digest() in digests
+
+    return part
+
+
+def _hash(topic: str, columns: Sequence[str], mac_key: bytes) -> Hash:
+    """Return a hash that has taken in all but the key itself."""
+    return hashlib.blake2b(_ENCODE((topic, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)
+
+
+def _codec(columns: Sequence[Column]) -> RecordCodec:
+    return RecordCodec(RecordSchema(keys=tuple(columns), columns=tuple(columns), timestamp="", fingerprint=0))
