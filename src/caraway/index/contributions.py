@@ -72,7 +72,7 @@ class ContributionFeed:
         asset = self._asset
         keys: dict[bytes, dict[bytes, Delivered]] = {}
         for item in delivered:
-            if item.record.op != VOID:
+            if item.record.op != VOID and not item.erased:
                 suffix = pack_u64(item.record.time + SIGN) + item.rank + item.record_id
                 keys.setdefault(item.key, {}).setdefault(suffix, item)
         prefixes = [key_prefix(asset, key) for key in keys]

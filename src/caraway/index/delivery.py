@@ -11,7 +11,8 @@ from caraway.topics import Record
 class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A record that the index can take: its key, itself, its id, its bytes; of a contribution the aggregated values.
 
-    `rank` comes before the id among contributions of equal times.
+    `rank` comes before the id among contributions of equal times. A record that is `erased` contributes nothing: of an
+    earlier revision that stood elsewhere nothing is left, and only the frontier still hears of its time.
     """
 
     key: bytes
@@ -20,6 +21,7 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     value: bytes
     values: tuple[Any, ...] = ()
     rank: bytes = b""
+    erased: bool = False
 
 
 @dataclass(slots=True)

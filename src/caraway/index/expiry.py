@@ -7,7 +7,7 @@ it is a deletion, and hides all that are older.
 
 from dataclasses import dataclass
 
-from caraway.index.keys import ASSET_BYTES, OUTBOX, VERSION, version_seek
+from caraway.index.keys import ASSET_BYTES, ERASED, VERSION, version_seek
 from caraway.index.store import IndexStore, check_end
 
 LENGTH_BYTES = 2
@@ -36,7 +36,7 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
     """
     iterator, batch = store.iterator(), store.batch()
     # Behind the entries of the keys lie those of the whole asset.
-    end = asset + OUTBOX
+    end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0
     stopped: bytes | None = None

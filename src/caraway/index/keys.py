@@ -28,7 +28,9 @@ TIMES = b"\xff\xfe"
 TURNS = b"\xff\xfd"
 STALE = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
-MAX_KEY_BYTES = 0xFFFA
+# Keys that were erased, and whether their entries are removed already.
+ERASED = b"\xff\xfa"
+MAX_KEY_BYTES = 0xFFF9
 
 # Entries of the database itself lie behind no asset: an asset is the head of a hash, all of whose bytes are never zero.
 META = bytes(ASSET_BYTES)

@@ -95,7 +95,8 @@ class Places:
         changed: dict[bytes, None] = {}
         for item in delivered:
             record_id, record = item.record_id, item.record
-            place = Place(record.rev or b"", record.op, record.time, item.key, item.rank)
+            op, key = (VOID, b"") if item.erased else (record.op, item.key)
+            place = Place(record.rev or b"", op, record.time, key, item.rank)
             if not _supersedes(place, after[record_id]):
                 continue
             after[record_id] = place

@@ -19,6 +19,7 @@ from caraway.index.recovery import recover
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.writer import IndexWriter, Message
 from caraway.plan.model import IndexPlan
+from caraway.topics import ErasedKeys
 
 LOGGER = logging.getLogger(__name__)
 
@@ -65,11 +66,12 @@ class Tail:
         *,
         when_level: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
+        erased: ErasedKeys | None = None,
     ) -> None:
         self._name = name
         self._bootstrap_servers = bootstrap_servers
         self._store = store
-        self._writer = IndexWriter(store)
+        self._writer = IndexWriter(store, erased=erased)
         self._send = send
         self._emissions: dict[bytes, Emission] = {}
         self._when_level = when_level
@@ -134,6 +136,11 @@ class Tail:
             return False
         self._writer.take_over()
         self._topics[subscription.plan.topic].append(subscription)
+        return True
+
+    def discard(self) -> bool:
+        """Forget what is kept decoded: the database was changed beside it. Own thread only."""
+        self._writer.take_over()
         return True
 
     def remove(self, assets: frozenset[bytes]) -> bool:

@@ -47,7 +47,7 @@ class VersionFeed:
         # An id has one time and one key here, so writing it again writes the same.
         asset, put = self._asset, batch.put
         for item in delivered:
-            if item.record.op == VOID:
+            if item.record.op == VOID or item.erased:
                 applied.unchanged += 1
                 continue
             put(version_key(key_prefix(asset, item.key), item.record.time, item.record_id), item.value)

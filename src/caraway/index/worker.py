@@ -9,9 +9,12 @@ from functools import partial
 from caraway.errors import UnavailableError
 from caraway.index.expiry import Swept, sweep
 from caraway.index.outlet import Outlet
+from caraway.index.removal import Removal, compact, known_erasures, mark_removed, remove
 from caraway.index.store import IndexStore
 from caraway.index.tail import Subscription, Tail
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import ErasedKeys, Erasure
+from caraway.topics.erasure import Hides
 
 STOP_S = 10.0
 # How often to look whether a thread that is to answer still runs.
@@ -50,14 +53,22 @@ class IndexWorker:
     record that can't be read is logged, counted and skipped.
     """
 
-    def __init__(self, bootstrap_servers: str, store: IndexStore) -> None:
-        """Prepare to follow topics of the broker "host:port"; nothing runs before `start`."""
+    def __init__(self, bootstrap_servers: str, store: IndexStore, erased: ErasedKeys | None = None) -> None:
+        """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
+
+        `erased` are the keys whose rows are left out; those that the topics tell of are added to them.
+        """
         self._store = store
+        self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._outlet = Outlet(bootstrap_servers)
-        self._behind = Tail("behind", bootstrap_servers, store, self._outlet.send, when_level=self._take_over)
-        self._live = Tail("live", bootstrap_servers, store, self._outlet.send, when_behind=self._leave_behind)
+        self._behind = Tail(
+            "behind", bootstrap_servers, store, self._outlet.send, when_level=self._take_over, erased=self._erased
+        )
+        self._live = Tail(
+            "live", bootstrap_servers, store, self._outlet.send, when_behind=self._leave_behind, erased=self._erased
+        )
 
     def start(self) -> None:
         """Start to follow the topics."""
@@ -122,6 +133,70 @@ class IndexWorker:
             return False
         slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
         return True
+
+    def erasures(self) -> list[tuple[IndexPlan, list[Erasure], list[Erasure]]]:
+        """Return of each index that is followed the erased keys whose entries are removed, and those still to be.
+
+        Raises:
+            UnavailableError: The database can't be read.
+        """
+        found = []
+        try:
+            for plan in [s.plan for s in self._live.subscriptions() if s.plan.emits is None]:
+                pending = known_erasures(self._store, plan.asset, pending=True)
+                removed = [e for e in known_erasures(self._store, plan.asset) if e not in pending]
+                found.append((plan, removed, pending))
+        except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            if type(error) is not Exception:
+                raise
+            raise UnavailableError(f"the index can't be read: {error}") from error
+        return found
+
+    def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
+        """Remove the entries of keys that are erased and whose entries aren't removed yet, slice by slice.
+
+        What is removed is gone from the files too, at the end. Reads don't show such keys in the meantime.
+
+        Args:
+            plan: An index; one that isn't followed, or is catching up, is left alone.
+            stopping: Set, it ends this after the slice in hand.
+
+        Returns:
+            Whether all is removed.
+
+        Raises:
+            UnavailableError: The database refuses, or keys are missing to tell which ones are erased.
+        """
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
+        if hides is None:
+            return True
+        try:
+            pending = known_erasures(self._store, plan.asset, pending=True)
+            start = b""
+            while not stopping.is_set():
+                slices: list[Removal] = []
+                if not self._outcome(self._live.do(partial(self._remove, plan.asset, hides, start, slices))):
+                    return False
+                following = slices[0].next
+                if following is None:
+                    compact(self._store, plan.asset)
+                    mark_removed(self._store, plan.asset, pending)
+                    return True
+                start = following
+        except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            if type(error) is not Exception:
+                raise
+            raise UnavailableError(f"erased keys can't be removed: {error}") from error
+        return False
+
+    def _remove(self, asset: bytes, hides: Hides, start: bytes, slices: list[Removal]) -> bool:
+        """Do a slice of it, if the index is followed here. Own thread of the live tail only."""
+        if not any(s.plan.asset == asset for s in self._live.subscriptions()):
+            return False
+        slices.append(remove(self._store, asset, hides, start, SWEPT_AT_ONCE))
+        return self._live.discard()
 
     def status(self) -> dict[str, object]:
         """Return the state of all indexes, as plain values."""

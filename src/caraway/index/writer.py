@@ -4,15 +4,18 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+import msgspec
 from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.index.contributions import ContributionFeed
 from caraway.index.delivery import Applied, Delivered
 from caraway.index.pyramid import CACHED_TILES, TileCache
+from caraway.index.removal import known_erasures, note_erasure
 from caraway.index.store import IndexStore
 from caraway.index.versions import VersionFeed
 from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import ErasedKeys, decode_erasure, is_erasure
 
 LOGGER = logging.getLogger(__name__)
 
@@ -36,16 +39,20 @@ class Feed(Protocol):
 class IndexWriter:
     """Applies records to the index. For one thread at a time, and the only writer of the assets given to it."""
 
-    def __init__(self, store: IndexStore, *, cached_tiles: int = CACHED_TILES) -> None:
-        """Write to `store`, keeping up to `cached_tiles` tiles decoded."""
+    def __init__(
+        self, store: IndexStore, *, cached_tiles: int = CACHED_TILES, erased: ErasedKeys | None = None
+    ) -> None:
+        """Write to `store`, keeping up to `cached_tiles` tiles decoded; leave rows of `erased` keys out."""
         self._store = store
+        self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
         self._feeds: dict[bytes, tuple[IndexPlan, Feed]] = {}
 
     def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
         """Apply records of the plan's topic, in one write together with the offsets behind them.
 
-        A record that can't be read is logged, counted and left out. Applying a record again changes nothing.
+        A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
+        erased keys contribute nothing; what there is of them is removed by `caraway.index.removal`.
 
         Raises:
             Exception: RocksDB failed; nothing was written.
@@ -55,8 +62,14 @@ class IndexWriter:
         batch = self._store.batch()
         offsets: dict[int, int] = {}
         delivered = []
+        erasures = [value for key, value, _, _ in messages if is_erasure(key)]
+        if erasures:
+            self._note(plan, erasures, batch)
+        hides = None if plan.emits is not None else self._erased.hides(plan.topic, plan.schema.keys, strict=False)
         for key, value, partition, offset in messages:
             offsets[partition] = max(offset + 1, offsets.get(partition, 0))
+            if erasures and is_erasure(key):
+                continue
             try:
                 # A record without a value decodes to an error as any other bytes do.
                 record = feed.read(key or b"", value or b"", partition, offset)
@@ -65,6 +78,8 @@ class IndexWriter:
                 if applied.refused <= LOGGED_REFUSALS:
                     LOGGER.warning("skipped %s/%d@%d: %s", plan.topic, partition, offset, error)
                 continue
+            if hides is not None and hides(record.key):
+                record = msgspec.structs.replace(record, erased=True)
             delivered.append(record)
         if delivered:
             applied.newest_ingested_us = max(d.record.ingested for d in delivered)
@@ -99,10 +114,23 @@ class IndexWriter:
         self._tiles.discard()
         self._store.drop(asset)
 
+    def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
+        """Learn of erased keys, whose entries are to be removed; the rows that other jobs read stay (`emits`)."""
+        for value in values:
+            try:
+                erasure = decode_erasure(value)
+            except InvalidInputError:
+                LOGGER.exception("skipped a record on %s", plan.topic)
+                continue
+            if plan.emits is None:
+                note_erasure(plan.asset, erasure, batch)
+                self._erased.add(plan.topic, [erasure])
+
     def _feed(self, plan: IndexPlan) -> Feed:
         known = self._feeds.get(plan.asset)
         if known is not None and (known[0] is plan or known[0] == plan):
             return known[1]
+        self._erased.add(plan.topic, known_erasures(self._store, plan.asset))
         feed: Feed = (
             VersionFeed(plan, self._store)
             if plan.kind is IndexKind.VERSIONS

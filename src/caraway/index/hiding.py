@@ -1,0 +1,60 @@
+"""Reads that don't show erased keys, from the moment that they are known to be erased."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from caraway.index.keys import FIRST_TIME_US
+from caraway.plan.model import Column, IndexPlan, RecordSchema
+from caraway.topics import ErasedKeys, RecordCodec
+from caraway.topics.erasure import Hides
+
+
+class Rows(Protocol):
+    """What holds rows (`caraway.index.IndexReader`)."""
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read the rows of `keys` as of `at_us`."""
+        ...
+
+
+class HidingReader:
+    """Reads as another reader does, but erased keys look as if they had never been. Thread safe."""
+
+    def __init__(self, rows: Rows, erased: ErasedKeys) -> None:
+        """Read from `rows` what `erased` doesn't hide."""
+        self._rows = rows
+        self._erased = erased
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read the rows of `keys` as of `at_us`; see `IndexReader.read`.
+
+        Raises:
+            UnavailableError: As there; or this process can't tell which keys are erased.
+        """
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
+        if hides is None:
+            return self._rows.read(plan, keys, at_us, columns)
+        hidden = _hidden(plan, hides, keys)
+        if not any(hidden):
+            return self._rows.read(plan, keys, at_us, columns)
+        times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
+        # Before the beginning of time no key has anything.
+        times = [FIRST_TIME_US if gone else time_us for gone, time_us in zip(hidden, times, strict=True)]
+        return self._rows.read(plan, keys, times, columns)
+
+
+def _hidden(plan: IndexPlan, hides: Hides, keys: Sequence[bytes]) -> list[bool]:
+    if plan.window is None:
+        return [hides(key) for key in keys]
+    # The key of a read ends with the window, that of a record doesn't have it.
+    decode = _codec(plan.keys).decode_key
+    encode, columns = _codec(plan.schema.keys).encode_key, len(plan.schema.keys)
+    return [hides(encode(decode(key)[:columns]) or b"") for key in keys]
+
+
+def _codec(columns: Sequence[Column]) -> RecordCodec:
+    return RecordCodec(RecordSchema(keys=tuple(columns), columns=tuple(columns), timestamp="", fingerprint=0))
