@@ -88,6 +88,8 @@ class SparkSettings(_Section):
         master: Spark master. Real-time mode needs a slot for every task of every job at once, and an idle task
             costs next to nothing: hence many more slots than cores.
         driver_memory: Java heap of the driver, such as `1g`.
+        checkpoints: Folder of the jobs' checkpoints, which all engines that share jobs must see, under the same path;
+            None is one in the data folder.
         checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a
             second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
         function_seconds: Time for one call of a user's function with a batch; rows at which it takes longer become
@@ -99,6 +101,7 @@ class SparkSettings(_Section):
 
     master: Annotated[str, AfterValidator(_spark_master)] = "local[256]"
     driver_memory: MemorySize = "1g"
+    checkpoints: FolderPath | None = None
     checkpoint_interval_seconds: Annotated[int, Field(ge=5)] = 180
     function_seconds: Annotated[float, Field(gt=0)] = 60.0
     function_memory_mb: Annotated[int, Field(ge=64)] = 1024
@@ -138,6 +141,19 @@ class ServerSettings(_Section):
         return f"http://{host}:{self.port}"
 
 
+class SecretsSettings(_Section):
+    """Secrets.
+
+    Attributes:
+        key_file: The file with the deployment's keys, which is made if it isn't there; None: `secret.key` in the data
+            folder. Servers and engines of one deployment need the same one.
+        cache_seconds: How long the value of a secret of another system is used before it is looked up again.
+    """
+
+    key_file: FolderPath | None = None
+    cache_seconds: Annotated[float, Field(ge=0)] = 30.0
+
+
 class JarsSettings(_Section):
     """Where the Java libraries come from.
 
@@ -175,7 +191,13 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
+    secrets: SecretsSettings = SecretsSettings()
     jars: JarsSettings = JarsSettings()
+
+    @property
+    def key_file(self) -> Path:
+        """Where the deployment's keys are."""
+        return self.secrets.key_file or self.data_dir / "secret.key"
 
     @property
     def objects_url(self) -> str:

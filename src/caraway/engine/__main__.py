@@ -7,8 +7,7 @@ import sys
 from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
 from caraway.errors import CarawayError
-from caraway.state import JobRegistry, connect
-from caraway.state.leases import Lease
+from caraway.state import JobRegistry, Membership, connect
 
 
 def main() -> int:
@@ -24,8 +23,8 @@ def main() -> int:
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
-        lease = Lease(engine=database, name="engine", holder=f"{socket.gethostname()}:{settings.data_dir}")
-        engine = Engine(settings, JobRegistry(database), lease)
+        membership = Membership(engine=database, holder=f"{socket.gethostname()}:{settings.data_dir}")
+        engine = Engine(settings, JobRegistry(database), membership)
         stop_on_signals(engine)
         return engine.run()
     except CarawayError as error:

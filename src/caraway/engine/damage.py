@@ -27,7 +27,8 @@ _OTHER = re.compile(
     r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
     r"|apache.kafka.*Exception"
 )
-_ASIDE = ".damaged"
+# What follows the name of a checkpoint that was put aside.
+DAMAGED = ".damaged"
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
 
 def put_aside(checkpoint: Path, error: str) -> str:
     """Move a checkpoint away, so that the job begins anew, and return what to tell; the last such one is kept."""
-    aside = checkpoint.with_name(checkpoint.name + _ASIDE)
+    aside = checkpoint.with_name(checkpoint.name + DAMAGED)
     shutil.rmtree(aside, ignore_errors=True)
     if checkpoint.exists():
         checkpoint.rename(aside)

@@ -6,17 +6,20 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from types import FrameType
+from typing import Protocol
 
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
-from caraway.engine.fencing import Fence, Lease, claimed_checkpoints, current_checkpoints
+from caraway.engine.fencing import LASTING, Fence, Lease, checkpoint_for, current_checkpoint, remove_gone
 from caraway.engine.heartbeat import Heartbeat
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
 from caraway.engine.ports import Registry
 from caraway.engine.spark_runtime import SparkRuntime
+from caraway.engine.tenancy import Member, Tenancy, Work
 from caraway.spark.live import live_rows
 from caraway.topics.positions import TopicEnds
 
@@ -34,13 +37,20 @@ EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
 
+class Membership(Lease, Protocol):
+    """What makes an engine one of several (`caraway.state.Membership`)."""
+
+    def with_token(self, token: int) -> Member:
+        """Return this engine as the member that has this token."""
+
+
 class Engine:
     """Runs the jobs of a registry until it is told to stop."""
 
-    def __init__(self, settings: Settings, registry: Registry, lease: Lease | None = None) -> None:
+    def __init__(self, settings: Settings, registry: Registry, membership: Membership | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
-        Of all engines with one `lease`, one runs at a time; without, one in a data folder.
+        All members share the jobs, and there is one of a data folder. Without a membership this engine runs all jobs.
 
         Raises:
             ConfigurationError: They don't.
@@ -53,7 +63,9 @@ class Engine:
         self._heartbeat = Heartbeat(settings.data_dir / "run" / "engine.json")
         self._stopping = threading.Event()
         self._fenced = threading.Event()
-        self._fence = None if lease is None else Fence(lease, self._lose)
+        self._membership = membership
+        self._fence = None if membership is None else Fence(membership, self._lose)
+        self._checkpoints = settings.spark.checkpoints or settings.data_dir / "checkpoints"
 
     def stop(self) -> None:
         """Ask it to end; may be called from a signal handler."""
@@ -71,16 +83,8 @@ class Engine:
         started = time.monotonic()
         driver = Driver.open(self._settings)
         log.info("Spark is ready after %.1f s", time.monotonic() - started)
-        checkpoints = self._settings.data_dir / "checkpoints"
-        if self._fence is None:
-            driver.require_lock()
-        else:
-            alone = driver.has_lock()
-            token = self._fence.claim(self._stopping, alone=alone)
-            if alone or token is None:
-                checkpoints = current_checkpoints(checkpoints)
-            else:
-                checkpoints = claimed_checkpoints(checkpoints, token)
+        tenancy = self._join(driver)
+        self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), tenancy)
         ends = TopicEnds(self._bootstrap_servers)
         observer = Observer(ends.ends, lambda: live_rows(driver.session))
         observer.start()
@@ -88,7 +92,7 @@ class Engine:
             session=driver.session,
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
-            checkpoints=checkpoints,
+            checkpoint_of=self._checkpoint if tenancy is None else tenancy.folder,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,
         )
@@ -98,7 +102,7 @@ class Engine:
             # How its jobs are is now for another engine to say.
             if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
-                self._link.report(jobs.reconcile([]))
+                self._link.report(jobs.reconcile([]), Work())
             observer.close()
             # Without the JVM whatever still waits for it fails at once.
             driver.close()
@@ -111,6 +115,25 @@ class Engine:
             return EXIT_FENCED
         return EXIT_JVM_DIED if died else EXIT_STOPPED
 
+    def _join(self, driver: Driver) -> Tenancy | None:
+        """Become a member of those that share the jobs, if there are several."""
+        if self._membership is None or self._fence is None:
+            driver.require_lock()
+            return None
+        alone = driver.has_lock()
+        token = self._fence.claim(self._stopping, alone=alone)
+        if token is None:
+            return None
+        return Tenancy(
+            self._membership.with_token(token),
+            lambda job, of: checkpoint_for(self._checkpoints, job, of),
+            successor=alone,
+            grace_seconds=LASTING.total_seconds(),
+        )
+
+    def _checkpoint(self, job: str) -> Path:
+        return current_checkpoint(self._checkpoints, job)
+
     def _lose(self) -> None:
         self._fenced.set()
         self._stopping.set()
@@ -122,7 +145,7 @@ class Engine:
             if driver.died:
                 log.error("the JVM has died with exit code %s", driver.process.returncode)
                 return True
-            desired = self._link.desired
+            version, desired = self._link.desired
             try:
                 # One that held it when this engine came, and ends now, must not find it free when it is started again.
                 driver.has_lock()
@@ -132,7 +155,7 @@ class Engine:
                 if not _within(2.0, lambda: driver.died):
                     raise
                 continue
-            self._link.report(statuses)
+            self._link.report(statuses, Work(version=version, jobs=jobs.under_way))
             self._heartbeat.alive(ready=True, jobs=statuses)
             self._stopping.wait(LOOP_SECONDS)
         return False

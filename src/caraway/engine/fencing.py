@@ -1,7 +1,7 @@
-"""Of engines that all believe they run the jobs, one does: it has the newest token.
+"""What an engine that was missed and comes back can't harm: it has no token any more.
 
-What an older one goes on to write to topics does no harm, since records are upserts by id and revision. Its checkpoints
-would: so an engine that can't be sure to be alone has a folder of its token, which begins as a copy of the last one's.
+What it goes on to write to topics does no harm, since records are upserts by id and revision. Its checkpoints
+would: so each job's is in a folder of a token, which begins as a copy of the last one's if somebody may still be there.
 """
 
 import logging
@@ -9,24 +9,29 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
+from caraway.engine.damage import DAMAGED
 from caraway.errors import UnavailableError
 
 log = logging.getLogger(__name__)
 
-# An engine on another machine that was killed is missed for as long; one on this machine isn't waited for.
-LASTING = timedelta(seconds=15)
-RENEW_SECONDS = 4.0
+# An engine that was killed is missed after so long, and its jobs go to others. They must run there within 15 s, and to
+# start them takes some 3. It isn't waited for if it starts again. Three renewals may fail in a row.
+LASTING = timedelta(seconds=8)
+RENEW_SECONDS = 2.0
 POLL_SECONDS = 0.25
 
 # Spark's folder for what it knows of a stateful operator.
 _METADATA = "_metadata"
 _TOKEN = "token-"  # noqa: S105 (no secret)
+_NEW = ".new"
+# What may follow the id of a job in the name of its folder.
+_SUFFIXES = ("", _NEW, DAMAGED)
 
 
 class Lease(Protocol):
@@ -59,7 +64,7 @@ class Fence:
         Args:
             stopping: Ends the waiting.
             alone: Whether no other engine is in this data folder. If one is, it may be paused for good: then its lease
-                runs out. One on another machine is waited for as long as it lives.
+                runs out.
 
         Raises:
             UnavailableError: Another engine runs in this data folder.
@@ -74,7 +79,7 @@ class Fence:
                     self._thread.start()
                     return self._token
                 if not waits:
-                    log.warning("another engine runs the jobs; waiting until it ends")
+                    log.warning("another engine runs in this data folder; waiting until it ends")
                     waits = True
             if not alone and time.monotonic() > deadline:
                 raise UnavailableError("another engine runs in this data folder, and renews its lease")
@@ -106,42 +111,60 @@ class Fence:
                 return
 
 
-def current_checkpoints(root: Path) -> Path:
-    """Return the folder in which the last engine worked, for one that is known to be alone."""
-    return max(_folders(root), key=_token_of, default=root)
+def current_checkpoint(root: Path, job: str) -> Path:
+    """Return the folder of a job's checkpoint for an engine that shares its jobs with nobody."""
+    return max(_checkpoints(root, job), key=_token_of, default=root / job)
 
 
-def claimed_checkpoints(root: Path, token: int) -> Path:
-    """Return the folder of checkpoints of a token, with what the engine before left; older ones are removed.
+def checkpoint_for(root: Path, job: str, token: int) -> Path:
+    """Return the folder of a job's checkpoint for a token; the first time it has what the holder before left.
 
-    An older engine that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
+    An older holder that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
     are never changed once they have their name, so a copy shares them.
     """
-    mine = root / f"{_TOKEN}{token}"
-    root.mkdir(parents=True, exist_ok=True)
-    before = sorted(_folders(root), key=_token_of)
-    jobs = {job.name: job for folder in (root, *before) for job in folder.iterdir() if _is_checkpoint(job)}
-    scratch = root / f"{mine.name}.new"
+    mine = root / f"{_TOKEN}{token}" / job
+    if mine.is_dir():
+        return mine
+    before = sorted(_checkpoints(root, job), key=_token_of)
+    scratch = mine.with_name(f"{job}{_NEW}")
     shutil.rmtree(scratch, ignore_errors=True)
-    scratch.mkdir()
-    for name, job in jobs.items():
-        _copy(job, scratch / name, mine / name)
+    scratch.mkdir(parents=True)
+    if before:
+        _copy(before[-1], scratch, mine)
     scratch.rename(mine)
-    for left in (*before, *(folder for folder in root.iterdir() if _is_checkpoint(folder)), *root.glob("*.new")):
-        shutil.rmtree(left, ignore_errors=True)
+    for left in before:
+        remove_checkpoint(left)
     return mine
 
 
-def _folders(root: Path) -> Iterator[Path]:
-    return (folder for folder in root.glob(f"{_TOKEN}*") if folder.name.removeprefix(_TOKEN).isdigit())
+def remove_checkpoint(folder: Path) -> None:
+    """Remove the folder of a checkpoint, and the one of its token if it was the last in it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.parent.name.startswith(_TOKEN):
+        # Another engine may put a checkpoint there at this very moment.
+        with suppress(OSError):
+            folder.parent.rmdir()
+
+
+def remove_gone(root: Path, gone: Collection[str]) -> frozenset[str]:
+    """Remove all that is left of jobs that are gone, and return which ones something was left of."""
+    names = {job + suffix: job for job in gone for suffix in _SUFFIXES}
+    found = [folder for place in (root, *root.glob(f"{_TOKEN}*")) for folder in place.glob("*") if folder.name in names]
+    for folder in found:
+        remove_checkpoint(folder)
+    return frozenset(names[folder.name] for folder in found)
+
+
+def _checkpoints(root: Path, job: str) -> Iterator[Path]:
+    """Give the folders of a job's checkpoint in which something was committed."""
+    folders = (root / job, *root.glob(f"{_TOKEN}*/{job}"))
+    return (folder for folder in folders if (folder / "commits").is_dir())
 
 
 def _token_of(folder: Path) -> int:
-    return int(folder.name.removeprefix(_TOKEN))
-
-
-def _is_checkpoint(folder: Path) -> bool:
-    return (folder / "commits").is_dir()
+    """Return the token of a checkpoint; before there were tokens there was one folder for each job."""
+    token = folder.parent.name.removeprefix(_TOKEN)
+    return int(token) if token.isdigit() else 0
 
 
 def _copy(job: Path, into: Path, final: Path) -> None:

@@ -81,6 +81,11 @@ class Jobs:
             self._step(job)
         return {**self._collect_stopped(), **{job_id: job.status for job_id, job in self._jobs.items()}}
 
+    @property
+    def under_way(self) -> frozenset[str]:
+        """The jobs that are being started, run, or are being stopped."""
+        return frozenset((*self._jobs, *self._stopping))
+
     def stop_all(self) -> list[Future[None]]:
         """Begin to stop everything, and return what to wait for."""
         for job_id in list(self._jobs):

@@ -1,17 +1,23 @@
 """The registry at arm's length: jobs go on, and the engine stays responsive, while Postgres is away."""
 
 import logging
+import math
 import threading
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 
 from caraway.engine.jobs import JobStatus, brief
 from caraway.engine.ports import Registry
+from caraway.engine.tenancy import Tenancy, Work
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
 
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
+# What is left of jobs that are gone only takes room.
+SWEEP_SECONDS = 60.0
 
 
 class RegistryLink:
@@ -21,11 +27,16 @@ class RegistryLink:
     that counts.
     """
 
-    def __init__(self, registry: Registry) -> None:
-        """Talk to `registry`, which no other thread may use."""
+    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+        """Talk to `registry`, which no other thread may use; `clock` counts seconds."""
         self._registry = registry
         self._lock = threading.Lock()
         self._desired: Sequence[JobPlan] | None = None
+        self._tenancy: Tenancy | None = None
+        self._sweep: Callable[[Collection[str]], Collection[str]] | None = None
+        self._clock = clock
+        self._swept_at = -math.inf
+        self._work = Work()
         self._told: dict[str, JobStatus] = {}
         self._untold: dict[str, JobStatus] = {}
         self._closing = threading.Event()
@@ -36,17 +47,32 @@ class RegistryLink:
         """Begin to poll."""
         self._thread.start()
 
-    @property
-    def desired(self) -> Sequence[JobPlan] | None:
-        """The jobs that must run, as last heard; None until the registry has answered once."""
-        with self._lock:
-            return self._desired
+    def begin(self, sweep: Callable[[Collection[str]], Collection[str]], tenancy: Tenancy | None) -> None:
+        """Begin to share the jobs with other engines, if there is a `tenancy`.
 
-    def report(self, statuses: Mapping[str, JobStatus]) -> None:
-        """Tell how jobs are, soon."""
+        `sweep` removes what is left of jobs that are gone, and tells of which something was.
+        """
+        with self._lock:
+            self._sweep, self._tenancy = sweep, tenancy
+
+    @property
+    def desired(self) -> tuple[int, Sequence[JobPlan] | None]:
+        """The jobs that must run here, as last heard, and which version of the holding that is.
+
+        None until the registry has answered once.
+        """
+        with self._lock:
+            if self._desired is None or self._tenancy is None:
+                return 0, self._desired
+            holding = self._tenancy.holding
+            return holding.version, [job for job in self._desired if job.job_id in holding.folders]
+
+    def report(self, statuses: Mapping[str, JobStatus], work: Work) -> None:
+        """Tell how jobs are, soon; and what is under way."""
         with self._lock:
             changed = {job_id: status for job_id, status in statuses.items() if self._told.get(job_id) != status}
             self._untold.update(changed)
+            self._work = work
 
     def close(self, timeout_seconds: float) -> None:
         """Pass on the last reports, if the registry takes them in that time."""
@@ -57,15 +83,27 @@ class RegistryLink:
         while not self._closing.wait(POLL_SECONDS):
             self._exchange()
         self._exchange()
+        if self._tenancy is not None:
+            # The end of the membership says it, too.
+            with suppress(UnavailableError):
+                self._tenancy.leave()
 
     def _exchange(self) -> None:
         try:
             desired = self._registry.desired_jobs()
             with self._lock:
                 self._desired = desired
-                reports = dict(self._untold)
+                reports, work, tenancy = dict(self._untold), self._work, self._tenancy
             for job_id, status in reports.items():
-                self._tell(job_id, status)
+                # How a job of another engine is, that one tells.
+                if tenancy is None or tenancy.may_tell(job_id):
+                    self._tell(job_id, status)
+                else:
+                    self._forget(job_id)
+            if tenancy is not None and not self._closing.is_set():
+                # After the reports: the next engine's must come later.
+                tenancy.exchange([job.job_id for job in desired], work)
+            self._clear(work)
         except UnavailableError as error:
             self._note(reachable=False, text=str(error))
         except Exception as error:  # noqa: BLE001
@@ -74,6 +112,22 @@ class RegistryLink:
         else:
             self._note(reachable=True, text="")
 
+    def _clear(self, work: Work) -> None:
+        """Now and then remove what is left of jobs that are gone."""
+        if self._sweep is None or self._clock() - self._swept_at < SWEEP_SECONDS:
+            return
+        self._swept_at = self._clock()
+        gone = self._registry.gone_jobs() - work.jobs
+        if removed := self._sweep(gone):
+            log.info("removed the checkpoints of jobs that are gone: %s", ", ".join(sorted(removed)))
+        if self._tenancy is not None and gone:
+            self._tenancy.forget(gone)
+
+    def _forget(self, job_id: str) -> None:
+        with self._lock:
+            self._told.pop(job_id, None)
+            self._untold.pop(job_id, None)
+
     def _tell(self, job_id: str, status: JobStatus) -> None:
         self._registry.report(
             job_id,
@@ -81,12 +135,15 @@ class RegistryLink:
             mode=status.mode,
             attempts=status.attempts,
             error=status.error,
-            progress=status.progress,
+            progress={**status.progress, **self._who()},
         )
         with self._lock:
             self._told[job_id] = status
             if self._untold.get(job_id) == status:
                 del self._untold[job_id]
+
+    def _who(self) -> Mapping[str, object]:
+        return {} if self._tenancy is None else {"engine": self._tenancy.name}
 
     def _note(self, *, reachable: bool, text: str) -> None:
         if reachable != self._reachable:

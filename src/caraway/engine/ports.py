@@ -17,6 +17,13 @@ class Registry(Protocol):
             UnavailableError: The registry doesn't answer.
         """
 
+    def gone_jobs(self) -> frozenset[str]:
+        """Return the jobs that will never run again, nor any of their name.
+
+        Raises:
+            UnavailableError: The registry doesn't answer.
+        """
+
     def report(
         self,
         job_id: str,

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +34,7 @@ class SparkRuntime:
         session: The session.
         bootstrap_servers: Kafka brokers.
         partitions: Partitions of a topic that has to be made.
-        checkpoints: Folder with a folder for each job.
+        checkpoint_of: Gives the folder of the checkpoint of a job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
         observer: Knows how far the topics reach.
     """
@@ -41,7 +42,7 @@ class SparkRuntime:
     session: SparkSession
     bootstrap_servers: str
     partitions: int
-    checkpoints: Path
+    checkpoint_of: Callable[[str], Path]
     checkpoint_interval_seconds: int
     observer: Observer
 
@@ -54,7 +55,7 @@ class SparkRuntime:
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
         self.observer.watch(inputs)
-        checkpoint = self.checkpoints / plan.job_id
+        checkpoint = self.checkpoint_of(plan.job_id)
         phase = self._phase(plan, checkpoint, was)
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)

@@ -31,6 +31,7 @@ from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
+from caraway.state.tenures import Membership
 from caraway.state.writer import StateWriter
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "Lease",
     "Ledger",
     "LedgerEntry",
+    "Membership",
     "Mode",
     "Needed",
     "NewCommit",

@@ -22,6 +22,9 @@ class FolderRegistry:
         jobs: Sequence[JobPlan] = pickle.loads((self._folder / "wanted").read_bytes())  # noqa: S301 (our own file)
         return jobs
 
+    def gone_jobs(self) -> frozenset[str]:
+        return frozenset()
+
     def report(
         self,
         job_id: str,

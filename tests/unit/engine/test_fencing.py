@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.engine import fencing
-from caraway.engine.fencing import Fence, claimed_checkpoints, current_checkpoints
+from caraway.engine.fencing import Fence, checkpoint_for, current_checkpoint, remove_gone
 from caraway.errors import UnavailableError
 
 
@@ -106,37 +106,53 @@ def _files(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_token_has_the_last_ones_checkpoints_and_writes_to_its_own(tmp_path: Path) -> None:
-    first = claimed_checkpoints(tmp_path, 1)
-    _checkpoint(first / "job", 2)
-    second = claimed_checkpoints(tmp_path, 2)
-    assert _files(second / "job") == {f"{part}/{n}" for part in ("commits", "offsets", "state/0") for n in range(2)}
+def test_a_token_has_the_last_ones_checkpoint_and_writes_to_its_own(tmp_path: Path) -> None:
+    first = checkpoint_for(tmp_path, "job", 1)
+    _checkpoint(first, 2)
+    second = checkpoint_for(tmp_path, "job", 2)
+    assert _files(second) == {f"{part}/{n}" for part in ("commits", "offsets", "state/0") for n in range(2)}
     # The older engine goes on, and even makes its folder anew.
-    _checkpoint(first / "job", 5)
-    assert len(_files(second / "job")) == 6
+    _checkpoint(first, 5)
+    assert len(_files(second)) == 6
     # It has no say when the next one begins.
-    assert claimed_checkpoints(tmp_path, 3) == tmp_path / "token-3"
+    assert checkpoint_for(tmp_path, "job", 3) == tmp_path / "token-3" / "job"
     assert len(_files(tmp_path / "token-3" / "job")) == 6
     assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
 
 
-def test_an_engine_that_is_alone_goes_on_in_the_newest_folder(tmp_path: Path) -> None:
-    assert current_checkpoints(tmp_path) == tmp_path
+def test_whoever_follows_with_the_same_token_goes_on_where_that_is(tmp_path: Path) -> None:
+    mine = checkpoint_for(tmp_path, "job", 2)
+    _checkpoint(mine, 1)
+    # What one with an older token has made again has no say.
+    _checkpoint(tmp_path / "token-1" / "job", 3)
+    assert checkpoint_for(tmp_path, "job", 2) == mine
+    assert len(_files(mine)) == 4
+
+
+def test_jobs_have_nothing_to_do_with_each_other(tmp_path: Path) -> None:
+    _checkpoint(checkpoint_for(tmp_path, "job", 1), 1)
+    _checkpoint(checkpoint_for(tmp_path, "job2", 1), 2)
+    checkpoint_for(tmp_path, "job", 2)
+    assert len(_files(tmp_path / "token-1" / "job2")) == 7
+
+
+def test_an_engine_without_tokens_goes_on_in_the_newest_folder(tmp_path: Path) -> None:
+    assert current_checkpoint(tmp_path, "job") == tmp_path / "job"
     for token in (9, 10):
-        (tmp_path / f"token-{token}").mkdir()
-    (tmp_path / "token-11.new").mkdir()
-    assert current_checkpoints(tmp_path) == tmp_path / "token-10"
+        _checkpoint(tmp_path / f"token-{token}" / "job", 1)
+    (tmp_path / "token-11" / "job.new" / "commits").mkdir(parents=True)
+    assert current_checkpoint(tmp_path, "job") == tmp_path / "token-10" / "job"
 
 
 def test_paths_in_metadata_follow_the_copy(tmp_path: Path) -> None:
     """Found with two real engines: Spark names the files of a state's schema by their whole paths."""
-    job = claimed_checkpoints(tmp_path, 1) / "job"
+    job = checkpoint_for(tmp_path, "job", 1)
     _checkpoint(job, 1)
     metadata = job / "state" / "left" / "_metadata" / "v2" / "0"
     metadata.parent.mkdir(parents=True)
     metadata.write_text(f'v2\n{{"stateSchemaFilePath":"file:{job}/state/0/_stateSchema/0_x"}}')
     (metadata.parent / ".0.crc").write_text("sum")
-    copied = claimed_checkpoints(tmp_path, 2) / "job"
+    copied = checkpoint_for(tmp_path, "job", 2)
     text = (copied / metadata.relative_to(job)).read_text()
     assert f"file:{copied}/state/0/_stateSchema/0_x" in text
     assert "token-1" not in text
@@ -145,15 +161,27 @@ def test_paths_in_metadata_follow_the_copy(tmp_path: Path) -> None:
 
 def test_checkpoints_of_engines_without_a_lease_are_taken_over(tmp_path: Path) -> None:
     _checkpoint(tmp_path / "job", 1)
-    assert len(_files(claimed_checkpoints(tmp_path, 1) / "job")) == 3
+    assert len(_files(checkpoint_for(tmp_path, "job", 1))) == 3
     assert not (tmp_path / "job").exists()
 
 
-@given(cut=st.integers(min_value=0, max_value=3))
+@given(cut=st.integers(min_value=0, max_value=4))
 def test_a_claim_that_is_cut_short_is_made_again(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("checkpoints")
-    _checkpoint(claimed_checkpoints(root, 1) / "job", 3)
+    _checkpoint(checkpoint_for(root, "job", 1), 3)
     # Half a copy, of this token or another.
-    (root / f"token-{cut}.new" / "job" / "commits").mkdir(parents=True)
-    assert len(_files(claimed_checkpoints(root, 4) / "job")) == 9
-    assert [folder.name for folder in root.iterdir()] == ["token-4"]
+    (root / f"token-{cut}" / "job.new" / "commits").mkdir(parents=True)
+    assert len(_files(checkpoint_for(root, "job", 4))) == 9
+
+
+def test_nothing_is_left_of_jobs_that_are_gone_and_all_of_others(tmp_path: Path) -> None:
+    for job in ("gone", "gone2", "here"):
+        _checkpoint(tmp_path / "token-3" / job, 1)
+        _checkpoint(tmp_path / "token-4" / f"{job}.damaged", 1)
+        _checkpoint(tmp_path / job, 1)
+    _checkpoint(tmp_path / "token-5" / "gone", 1)
+    assert remove_gone(tmp_path, {"gone", "gone2", "never seen"}) == {"gone", "gone2"}
+    left = {str(path.parent.relative_to(tmp_path)) for path in tmp_path.rglob("commits")}
+    assert left == {"here", "token-3/here", "token-4/here.damaged"}
+    assert not (tmp_path / "token-5").exists()
+    assert remove_gone(tmp_path, {"gone"}) == set()

@@ -1,10 +1,11 @@
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
 from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
+from caraway.engine.tenancy import Work
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
 
@@ -18,12 +19,16 @@ class FlakyRegistry:
         self.away = False
         self.asked = threading.Semaphore(0)
         self.told: list[tuple[str, str]] = []
+        self.gone: frozenset[str] = frozenset()
 
     def desired_jobs(self) -> Sequence[JobPlan]:
         self.asked.release()
         if self.away:
             raise UnavailableError("Postgres is away")
         return ()
+
+    def gone_jobs(self) -> frozenset[str]:
+        return self.gone
 
     def report(
         self,
@@ -51,13 +56,13 @@ def test_nothing_is_wanted_before_the_registry_has_answered() -> None:
     registry = FlakyRegistry()
     registry.away = True
     link = RegistryLink(registry)
-    heard = [link.desired]
+    heard = [link.desired[1]]
     link.start()
     rounds(registry, 2)
-    heard.append(link.desired)
+    heard.append(link.desired[1])
     registry.away = False
     rounds(registry, 2)
-    heard.append(link.desired)
+    heard.append(link.desired[1])
     link.close(5)
     assert heard == [None, None, ()]
 
@@ -67,14 +72,31 @@ def test_after_an_outage_the_newest_state_is_told_and_only_once() -> None:
     registry.away = True
     link = RegistryLink(registry)
     link.start()
-    link.report(status(State.STARTING))
+    link.report(status(State.STARTING), Work())
     rounds(registry, 1)
-    link.report(status(State.RUNNING))
+    link.report(status(State.RUNNING), Work())
     rounds(registry, 1)
     registry.away = False
     rounds(registry, 2)
-    link.report(status(State.RUNNING))
+    link.report(status(State.RUNNING), Work())
     rounds(registry, 2)
-    link.report(status(State.STOPPED))
+    link.report(status(State.STOPPED), Work())
     link.close(5)
     assert registry.told == [("a", "running"), ("a", "stopped")]
+
+
+def test_what_is_gone_is_cleared_away_unless_it_is_under_way() -> None:
+    registry, cleared = FlakyRegistry(), list[Collection[str]]()
+
+    def clear(gone: Collection[str]) -> Collection[str]:
+        cleared.append(gone)
+        return gone
+
+    registry.gone = frozenset({"a", "b"})
+    link = RegistryLink(registry)
+    link.report({}, Work(jobs=frozenset({"b"})))
+    link.begin(clear, None)
+    link.start()
+    rounds(registry, 3)
+    link.close(5)
+    assert cleared == [{"a"}]

@@ -1,0 +1,30 @@
+"""Who of several engines runs which job; a pure function of what all of them see, so that nobody has to tell them."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+
+
+def assigned(jobs: Collection[str], members: Collection[str], owners: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the engine of each job: as many for each as for any other, give or take one, and as few moved as possible.
+
+    What an engine has stays with it up to its share; who has most has the greater share where it doesn't come out even.
+
+    Args:
+        jobs: All that must run.
+        members: The engines that are alive.
+        owners: The engine that has a job now, which may be dead.
+    """
+    if not members:
+        return {}
+    had = Counter(owners[job] for job in jobs if owners.get(job) in members)
+    least, more = divmod(len(jobs), len(members))
+    ranked = sorted(members, key=lambda member: (-had[member], member))
+    left = {member: least + (place < more) for place, member in enumerate(ranked)}
+    found: dict[str, str] = {}
+    for job in sorted(jobs):
+        owner = owners.get(job)
+        if owner is not None and left.get(owner, 0) > 0:
+            found[job] = owner
+            left[owner] -= 1
+    places = (member for member in ranked for _ in range(left[member]))
+    return found | dict(zip((job for job in sorted(jobs) if job not in found), places, strict=True))
