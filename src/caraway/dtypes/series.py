@@ -231,17 +231,22 @@ def _hint(dtype: DataType, found: object) -> str:
             return ""
 
 
-def key_values(series: "pd.Series[Any]", dtype: DataType, *, name: str) -> list[object]:
-    """Turn a series of keys from user code into stored form; nulls stay null.
+def plain_values(series: "pd.Series[Any]") -> list[object]:
+    """Take the values of a series from user code out of it, None for nulls."""
+    return [None if is_null(value) else value for value in series.astype(object).tolist()]
+
+
+def key_values(values: Sequence[object], dtype: DataType, *, name: str) -> list[object]:
+    """Turn keys that user code gave (`plain_values`) into stored form; nulls stay null.
 
     Raises:
         InvalidInputError: A value can't be cast to the key's type.
     """
     convert = cast(base_type(dtype))
     keys: list[object] = []
-    for row, value in enumerate(series.astype(object).tolist()):
+    for row, value in enumerate(values):
         try:
-            keys.append(None if is_null(value) else convert(value))
+            keys.append(None if value is None else convert(value))
         except InvalidInputError as error:
             raise InvalidInputError(f"key {name}, row {row}: {error}") from None
     return keys

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 
@@ -44,3 +44,16 @@ class Batch:
 
 
 Run = Callable[[Batch], None]
+
+
+@runtime_checkable
+class LaterRun(Protocol):
+    """A step that is done elsewhere: its caller may wait for it, or go on with other things."""
+
+    def __call__(self, batch: Batch) -> None:
+        """Add the step's columns to a batch."""
+        ...
+
+    async def later(self, batch: Batch) -> None:
+        """Add the step's columns to a batch while the event loop goes on."""
+        ...

@@ -2,13 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pandas as pd
 
-from caraway.dtypes.series import key_values, result_series
-from caraway.dtypes.types import optional
+from caraway.dtypes.series import key_values, plain_values, result_series
+from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError
+from caraway.graph.runtime import LookupProvider
 from caraway.graph.specs import DatasetSpec, FieldSpec
 from caraway.query.catalog import Catalog, listed, meant
 from caraway.query.lookups import read_keys, require_index
@@ -78,8 +79,55 @@ def read_rows(
     return DatasetRows(wanted, columns, found)
 
 
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A lookup of user code, as it travels: `at` is None if a time is missing, a key that is missing is None."""
+
+    dataset: str
+    at: list[int] | None
+    keys: dict[str, list[object]]
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer, as it travels: names and types of the fields, a column in stored form for each, what was found."""
+
+    fields: tuple[tuple[str, DataType], ...]
+    columns: list[list[object]]
+    found: list[bool]
+
+
+class Lookups(LookupProvider, Protocol):
+    """Answers lookups of user code that runs here, and of such that runs elsewhere."""
+
+    def answer(self, asked: Question) -> Found:
+        """Look rows up."""
+        ...
+
+
+def question(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Question:
+    """Take what user code asks out of pandas; see `caraway.graph.runtime.LookupProvider`."""
+    missing = ts.isna().any()
+    at = None if missing else pd.to_datetime(ts, utc=True).to_numpy(dtype="datetime64[us]").astype("int64").tolist()
+    return Question(dataset, at, {str(name): plain_values(keys[name]) for name in keys.columns}, tuple(fields))
+
+
+def frames(found: Found) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+    """Show an answer to user code."""
+    index = pd.RangeIndex(len(found.found))
+    frame = pd.DataFrame(
+        {
+            name: result_series(column, optional(dtype), name)
+            for (name, dtype), column in zip(found.fields, found.columns, strict=True)
+        },
+        index=index,
+    )
+    return frame, pd.Series(found.found, index=index, name="found", dtype=bool)
+
+
 class DatasetLookups:
-    """What answers `Dataset.lookup` (a `LookupProvider`)."""
+    """What answers `Dataset.lookup`."""
 
     def __init__(
         self,
@@ -109,6 +157,15 @@ class DatasetLookups:
         self, dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
     ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
         """Look rows up as of `ts`; see `caraway.graph.runtime.LookupProvider`."""
+        return frames(self.answer(question(dataset, ts, keys, fields)))
+
+    def answer(self, asked: Question) -> Found:
+        """Look rows up.
+
+        Raises:
+            InvalidInputError: The extractor may not ask for the dataset, or asks for what isn't there.
+        """
+        dataset = asked.dataset
         if self._allowed is not None and dataset not in self._allowed:
             declared = ", ".join(self._allowed) or "none"
             raise InvalidInputError(
@@ -119,22 +176,14 @@ class DatasetLookups:
             raise InvalidInputError(
                 f"lookup in {dataset}: the dataset isn't committed; {listed('datasets', self._catalog.datasets)}"
             )
-        spec = keyed_dataset(self._catalog, dataset, tuple(keys.columns))
+        spec = keyed_dataset(self._catalog, dataset, tuple(asked.keys))
         types = {field.name: field.dtype for field in spec.fields}
-        values = {name: key_values(keys[name], types[name], name=name) for name in keys.columns}
-        if ts.isna().any():
+        values = {name: key_values(column, types[name], name=name) for name, column in asked.keys.items()}
+        if asked.at is None:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
-        at = pd.to_datetime(ts, utc=True).to_numpy(dtype="datetime64[us]").astype("int64").tolist()
-        rows = read_rows(self._catalog, self._reader, spec, values, at=_shared(at), fields=fields, past=self._past)
-        index = pd.RangeIndex(len(ts))
-        frame = pd.DataFrame(
-            {
-                field.name: result_series(column, optional(field.dtype), field.name)
-                for field, column in zip(rows.fields, rows.columns, strict=True)
-            },
-            index=index,
-        )
-        return frame, pd.Series(rows.found, index=index, name="found", dtype=bool)
+        at = _shared(asked.at)
+        rows = read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
+        return Found(tuple((field.name, field.dtype) for field in rows.fields), rows.columns, rows.found)
 
 
 def _shared(at: list[int]) -> Instants:

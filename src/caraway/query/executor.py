@@ -4,6 +4,7 @@ A `QueryEngine` belongs to one version of the graph. Plans are made once for eac
 compiled into functions over columns; a request then is a walk through these, without any look at the registry.
 """
 
+import asyncio
 import math
 import time
 from collections import OrderedDict
@@ -15,13 +16,12 @@ from caraway.dtypes.decoding import to_json
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import FLOAT, STRING, DataType, base_type, is_optional, optional, strip_optional, type_name
 from caraway.errors import InvalidInputError
-from caraway.graph.runtime import LookupProvider
 from caraway.query.aliases import compile_alias
-from caraway.query.batch import Batch, Run
+from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.catalog import Catalog
-from caraway.query.datasets import DatasetLookups, keyed_dataset, read_rows
+from caraway.query.datasets import DatasetLookups, Lookups, keyed_dataset, read_rows
 from caraway.query.expressions import compile_expressions
-from caraway.query.functions import MakeProvider, compile_function
+from caraway.query.functions import compile_function
 from caraway.query.inputs import Table, cast_input, input_columns
 from caraway.query.lookups import compile_lookup
 from caraway.query.model import (
@@ -36,6 +36,7 @@ from caraway.query.model import (
     TypedColumn,
 )
 from caraway.query.planner import plan_query
+from caraway.query.rounds import rounds
 
 # Plans kept for one version of the graph. An application asks in a handful of ways; a client that makes up ever new
 # combinations must not fill the memory.
@@ -44,7 +45,9 @@ MAX_PLANS = 1_000
 Answer = dict[str, list[object]]
 StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
-CompilePython = Callable[[PythonStep, MakeProvider], Run]
+CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], Lookups]], Run | LaterRun]
+# Steps that run here, one after the other, then steps that run elsewhere, side by side.
+Stage = tuple[tuple[Run, ...], tuple[LaterRun, ...]]
 
 # The conversion of values that are JSON already.
 AS_STORED = to_json(STRING)
@@ -52,10 +55,15 @@ AS_STORED = to_json(STRING)
 
 @dataclass(frozen=True, slots=True)
 class CompiledPlan:
-    """A plan with its functions. `runs_user_code`: it calls a Python extractor, which may take its time."""
+    """A plan with its functions.
+
+    `runs_user_code`: it calls a Python extractor, which may take its time. `stages` are the steps for who has other
+    things to do while some of them are done elsewhere.
+    """
 
     plan: QueryPlan
     steps: tuple[Run, ...]
+    stages: tuple[Stage, ...]
     outputs: tuple[tuple[str, Shown | None, bool, DataType | None], ...]
     output_names: tuple[str, ...]
     runs_user_code: bool
@@ -70,6 +78,20 @@ class CompiledPlan:
         if batch.rows:
             for step in self.steps:
                 step(batch)
+
+    async def compute_soon(self, batch: Batch) -> None:
+        """Add the columns of all steps while the event loop goes on; see `compute`."""
+        for here, elsewhere in self.stages if batch.rows else ():
+            for step in here:
+                step(batch)
+            if len(elsewhere) == 1:
+                await elsewhere[0].later(batch)
+            elif elsewhere:
+                # The others aren't broken off where one fails: that would cost their processes.
+                ended = await asyncio.gather(*(step.later(batch) for step in elsewhere), return_exceptions=True)
+                for error in ended:
+                    if error is not None:
+                        raise error
 
     def run(self, data: Table, at: Instants | None = None) -> Answer:
         """Compute the outputs for the rows of `data`.
@@ -95,6 +117,13 @@ class CompiledPlan:
         """Compute all columns, those between inputs and outputs too; see `run`."""
         batch = self.batch(data, at)
         self.compute(batch)
+        self.check(batch)
+        return batch
+
+    async def evaluate_soon(self, data: Table, at: Instants | None = None) -> Batch:
+        """Compute all columns while the event loop goes on; see `run`."""
+        batch = self.batch(data, at)
+        await self.compute_soon(batch)
         self.check(batch)
         return batch
 
@@ -160,9 +189,11 @@ class QueryEngine:
         compiled = self._plans.get(key)
         if compiled is None:
             plan = plan_query(self.catalog, inputs, outputs, foreign_inputs=foreign_inputs)
+            steps = tuple(map(self._compile, plan.steps))
             compiled = CompiledPlan(
                 plan,
-                tuple(map(self._compile, plan.steps)),
+                steps,
+                _stages(plan, steps),
                 tuple(map(_output, plan.outputs)),
                 tuple(column.name for column in plan.outputs),
                 any(isinstance(step, PythonStep) for step in plan.steps),
@@ -208,7 +239,7 @@ class QueryEngine:
             data[field.name] = [convert(value) for value in column]
         return rows.found, data
 
-    def _compile(self, step: Step) -> Run:
+    def _compile(self, step: Step) -> Run | LaterRun:
         match step:
             case LookupStep():
                 return compile_lookup(step, self._reader)
@@ -221,7 +252,7 @@ class QueryEngine:
             case _:
                 assert_never(step)
 
-    def _provider(self, step: PythonStep, past: bool) -> LookupProvider:  # noqa: FBT001 (the type of `MakeProvider`)
+    def _provider(self, step: PythonStep, past: bool) -> DatasetLookups:  # noqa: FBT001 (the type of `MakeProvider`)
         return DatasetLookups(
             self.catalog,
             self._reader,
@@ -229,6 +260,14 @@ class QueryEngine:
             allowed=step.datasets,
             past=past,
         )
+
+
+def _stages(plan: QueryPlan, steps: Sequence[Run | LaterRun]) -> tuple[Stage, ...]:
+    remote = {number: step for number, step in enumerate(steps) if isinstance(step, LaterRun)}
+    return tuple(
+        (tuple(steps[number] for number in found.here), tuple(remote[number] for number in found.elsewhere))
+        for found in rounds(plan.steps, remote)
+    )
 
 
 def _output(column: TypedColumn) -> tuple[str, Shown | None, bool, DataType | None]:

@@ -11,6 +11,7 @@ from caraway.expr.printer import print_node
 from caraway.query.executor import CompiledPlan
 from caraway.query.inputs import Table
 from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
+from caraway.query.rounds import added, read
 
 MAX_RUNS = 1_000
 
@@ -126,7 +127,8 @@ def _explained(
     made_by: dict[str, int] = {}
     steps: list[StepExplained] = []
     for number, (step, lap) in enumerate(zip(plan.plan.steps, took, strict=True), start=1):
-        kind, title, details, reads, adds = _told(step)
+        kind, title, details = _told(step)
+        reads, adds = read(step), added(step)
         after = tuple(sorted({made_by[name] for name in reads if name in made_by}))
         made_by |= dict.fromkeys(adds, number)
         steps.append(
@@ -150,11 +152,8 @@ def _column(name: str, dtype: DataType | None) -> ColumnExplained:
     return ColumnExplained(name=name, type="" if dtype is None else type_name(dtype))
 
 
-Told = tuple[str, str, tuple[str, ...], tuple[str, ...], tuple[str, ...]]
-
-
-def _told(step: Step) -> Told:
-    """Return kind, title, details, columns read and columns added."""
+def _told(step: Step) -> tuple[str, str, tuple[str, ...]]:
+    """Return kind, title and details."""
     match step:
         case LookupStep():
             keys = ", ".join(
@@ -166,29 +165,16 @@ def _told(step: Step) -> Told:
                 f"{f.column} = {f.field}" + ("" if f.default is None else f", {f.default!r} if null")
                 for f in step.features
             )
-            return (
-                "index read",
-                f"{step.dataset} by {keys}{each}",
-                details,
-                tuple(part.column for part in step.keys),
-                tuple(feature.column for feature in step.features),
-            )
+            return "index read", f"{step.dataset} by {keys}{each}", details
         case AliasStep():
             default = "" if step.default is None else f", {step.default!r} if null"
-            return "alias", f"{step.output} = {step.input}{default}", (), (step.input,), (step.output,)
+            return "alias", f"{step.output} = {step.input}{default}", ()
         case ExpressionStep():
             details = tuple(f"{feature.column} = {print_node(feature.expr)}" for feature in step.features)
-            adds = tuple(feature.column for feature in step.features)
-            featureset = adds[0].partition(".")[0]
-            return "expressions", f"of {featureset}", details, tuple(name for _, name, _ in step.inputs), adds
+            featureset = step.features[0].column.partition(".")[0]
+            return "expressions", f"of {featureset}", details
         case PythonStep():
             details = (f"may look up {', '.join(step.datasets)}",) if step.datasets else ()
-            return (
-                "extractor",
-                f"{step.featureset}.{step.extractor}",
-                details,
-                tuple(column.name for column in step.inputs),
-                step.kept,
-            )
+            return "extractor", f"{step.featureset}.{step.extractor}", details
         case _:
             assert_never(step)

@@ -7,103 +7,27 @@ They are forked from a server process that Python starts for this (`forkserver`)
 with threads and an open database.
 """
 
+import asyncio
 import itertools
 import multiprocessing
-import os
-import queue
-import signal
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
-from typing import Any
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
 
-import pandas as pd
+from caraway.errors import CarawayError, ExtractorError, UnavailableError
+from caraway.query import extractor_process
+from caraway.query.batch import Batch, LaterRun
+from caraway.query.datasets import Lookups
+from caraway.query.model import PythonStep
+from caraway.query.worker import Columns, Worker
 
-from caraway.errors import CarawayError, ExtractorError, InvalidInputError, UnavailableError
-from caraway.graph.runtime import LookupProvider
-from caraway.memory import limit_memory
-from caraway.query.batch import Batch, Run
-from caraway.query.functions import MakeProvider, compile_function
-from caraway.query.model import Instants, PythonStep
-
-# Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
-MAX_KNOWN = 200
-JOIN_S = 1.0
-
-Columns = Mapping[str, list[object]]
-Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
+MakeLookups = Callable[[PythonStep, bool], Lookups]
 
 _NUMBERS = itertools.count()
-
-
-class Worker:
-    """A process that runs users' functions, one call after the other."""
-
-    def __init__(self, memory_mb: int | None) -> None:
-        """Start it; its functions may take so much memory, in MiB."""
-        context = multiprocessing.get_context("forkserver")
-        self._pipe, theirs = context.Pipe()
-        self._process: BaseProcess = context.Process(
-            target=serve, args=(theirs, memory_mb), daemon=True, name="extractors"
-        )
-        self._process.start()
-        theirs.close()
-        self._known: set[int] = set()
-
-    def call(self, number: int, step: PythonStep, batch: Batch, lookups: LookupProvider, seconds: float) -> Columns:
-        """Run the function of a step, known under `number`.
-
-        Raises:
-            TimeoutError: It isn't done in time.
-            EOFError: The process has ended.
-            MemoryError: The function needs more memory than it may take; the process ends.
-            ExtractorError: The function failed; the process can be used again.
-        """
-        deadline = time.monotonic() + seconds
-        forget = len(self._known) >= MAX_KNOWN
-        if forget:
-            self._known.clear()
-        columns = {column.name: batch.columns[column.name] for column in step.inputs}
-        self._pipe.send(
-            (forget, number, None if number in self._known else step, columns, batch.rows, batch.at, batch.past)
-        )
-        self._known.add(number)
-        while True:
-            if not self._pipe.poll(max(deadline - time.monotonic(), 0)):
-                raise TimeoutError
-            kind, what = self._pipe.recv()
-            match kind:
-                case "done":
-                    done: Columns = what
-                    return done
-                case "failed":
-                    raise ExtractorError(what)
-                case "spent":
-                    raise MemoryError
-                case _:
-                    self._pipe.send(_looked_up(lookups, what))
-
-    def end(self) -> str:
-        """End the process, and say how it has ended."""
-        self._pipe.close()
-        # One that has closed its end is about to end by itself.
-        self._process.join(0.2)
-        self._process.kill()
-        self._process.join(JOIN_S)
-        code = self._process.exitcode
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        return signal.Signals(-code).name
-
-
-def _looked_up(lookups: LookupProvider, asked: tuple[Any, ...]) -> tuple[Looked | None, str]:
-    try:
-        return lookups(*asked), ""
-    except CarawayError as error:
-        return None, str(error)
+# How a call ends that costs its process.
+_FATAL = (TimeoutError, MemoryError, EOFError, OSError)
 
 
 class FunctionPool:
@@ -111,129 +35,184 @@ class FunctionPool:
 
     def __init__(self, processes: int, seconds: float, memory_mb: int | None = None) -> None:
         """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB."""
-        self._seconds = seconds
+        self.seconds = seconds
         self._memory_mb = memory_mb
         self._size = processes
-        # The one that was used last is still warm. None stands for a process that isn't started yet.
-        self._idle: queue.LifoQueue[Worker | None] = queue.LifoQueue()
-        for _ in range(processes):
-            self._idle.put(None)
+        self._workers = _Workers(processes)
 
     def start(self) -> None:
         """Start the processes, so that no request has to wait for it."""
-        multiprocessing.get_context("forkserver").set_forkserver_preload([__name__])
-        taken = [self._idle.get() for _ in range(self._size)]
+        multiprocessing.get_context("forkserver").set_forkserver_preload([extractor_process.__name__])
+        taken = [self._workers.take(self.seconds) for _ in range(self._size)]
         for worker in taken:
-            self._idle.put(worker or Worker(self._memory_mb))
+            self._workers.give(worker or Worker(self._memory_mb))
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""
-        with suppress(queue.Empty):
-            while True:
-                worker = self._idle.get_nowait()
-                if worker is not None:
-                    worker.end()
+        for worker in self._workers.take_all():
+            if worker is not None:
+                worker.end()
 
-    def compile(self, step: PythonStep, make_provider: MakeProvider) -> Run:
+    def compile(self, step: PythonStep, make_lookups: MakeLookups) -> LaterRun:
         """Make the function that adds the outputs of a Python extractor to a batch; see `compile_function`."""
-        number = next(_NUMBERS)
-        title = f"extractor {step.extractor} of featureset {step.featureset}"
+        return _Remote(self, next(_NUMBERS), step, make_lookups)
 
-        def run(batch: Batch) -> None:
-            batch.columns.update(self._call(number, step, batch, make_provider(step, batch.past), title))
+    def call(self, remote: "_Remote", batch: Batch) -> Columns:
+        """Run a function and wait for it.
 
-        return run
-
-    def _call(self, number: int, step: PythonStep, batch: Batch, lookups: LookupProvider, title: str) -> Columns:
+        Raises:
+            ExtractorError: It failed, wasn't done in time, took too much memory or ended its process.
+            UnavailableError: All processes are busy.
+        """
         try:
-            idle = self._idle.get(timeout=self._seconds)
-        except queue.Empty:
-            raise UnavailableError(f"{title}: all {self._size} processes for extractors are busy") from None
+            idle = self._workers.take(self.seconds)
+        except TimeoutError:
+            raise self._busy(remote) from None
         worker: Worker | None = None
         try:
             worker = idle or Worker(self._memory_mb)
-            columns = worker.call(number, step, batch, lookups, self._seconds)
+            columns = worker.call(*remote.arguments(batch), self.seconds)
         except ExtractorError:
-            self._idle.put(worker)
+            self._workers.give(worker)
             raise
-        except TimeoutError:
-            self._replace(worker)
-            raise ExtractorError(f"{title} did not end within {self._seconds:g} s; its process was ended") from None
-        except MemoryError:
-            self._replace(worker)
-            raise ExtractorError(
-                f"{title} needs more than {self._memory_mb} MB of memory; its process was ended"
-            ) from None
-        except (EOFError, OSError):
-            how = self._replace(worker)
-            raise ExtractorError(f"{title} ended its process ({how})") from None
+        except _FATAL as error:
+            raise self._ended(remote, error, self._replace(worker)) from None
         except BaseException:
             # Half a message may be on its way.
             self._replace(worker)
             raise
-        self._idle.put(worker)
+        self._workers.give(worker)
         return columns
+
+    async def call_soon(self, remote: "_Remote", batch: Batch) -> Columns:
+        """Run a function while the event loop goes on; see `call`."""
+        loop = asyncio.get_running_loop()
+        try:
+            idle = await self._workers.take_soon(self.seconds)
+        except TimeoutError:
+            raise self._busy(remote) from None
+        worker: Worker | None = None
+        try:
+            worker = idle
+            if worker is None:
+                worker = await loop.run_in_executor(None, Worker, self._memory_mb)
+            columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
+        except ExtractorError:
+            self._workers.give(worker)
+            raise
+        except _FATAL as error:
+            how = await loop.run_in_executor(None, self._replace, worker)
+            raise self._ended(remote, error, how) from None
+        except BaseException:
+            # Nobody waits any more, so nobody has to wait for this either.
+            loop.run_in_executor(None, self._replace, worker)
+            raise
+        self._workers.give(worker)
+        return columns
+
+    def _busy(self, remote: "_Remote") -> CarawayError:
+        return UnavailableError(f"{remote.title}: all {self._size} processes for extractors are busy")
+
+    def _ended(self, remote: "_Remote", error: BaseException, how: str) -> CarawayError:
+        match error:
+            case TimeoutError():
+                said = f"did not end within {self.seconds:g} s; its process was ended"
+            case MemoryError():
+                said = f"needs more than {self._memory_mb} MB of memory; its process was ended"
+            case _:
+                said = f"ended its process ({how})"
+        return ExtractorError(f"{remote.title} {said}")
 
     def _replace(self, worker: Worker | None) -> str:
         try:
             return "not started" if worker is None else worker.end()
         finally:
-            self._idle.put(None)
+            self._workers.give(None)
 
 
-def serve(pipe: Connection, memory_mb: int | None) -> None:
-    """Answer calls until the other end is closed, or memory is short; runs in the process."""
-    # Whoever stops the server by Ctrl-C stops the server, which ends us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
-    if memory_mb is not None:
-        limit_memory(memory_mb)
-    functions: dict[int, tuple[PythonStep, Run]] = {}
-    lookups = _lookups_through(pipe)
-    while True:
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """A step whose function runs elsewhere, known there under `number`."""
+
+    pool: FunctionPool
+    number: int
+    step: PythonStep
+    make_lookups: MakeLookups
+
+    @property
+    def title(self) -> str:
+        return f"extractor {self.step.extractor} of featureset {self.step.featureset}"
+
+    def arguments(self, batch: Batch) -> tuple[int, PythonStep, Batch, Lookups]:
+        return self.number, self.step, batch, self.make_lookups(self.step, batch.past)
+
+    def __call__(self, batch: Batch) -> None:
+        batch.columns.update(self.pool.call(self, batch))
+
+    async def later(self, batch: Batch) -> None:
+        batch.columns.update(await self.pool.call_soon(self, batch))
+
+
+class _Workers:
+    """Workers that have nothing to do, and who waits for one. None stands for a process that isn't started yet."""
+
+    def __init__(self, size: int) -> None:
+        self._lock = threading.Lock()
+        # The one that was used last is still warm.
+        self._idle: list[Worker | None] = [None] * size
+        self._waiting: deque[Future[Worker | None]] = deque()
+
+    def take(self, seconds: float) -> Worker | None:
+        """Take one, waiting for it at most so long.
+
+        Raises:
+            TimeoutError: All are busy.
+        """
+        taken = self._next()
         try:
-            forget, number, step, columns, rows, at, past = pipe.recv()
-        except EOFError:
-            return
-        if forget:
-            functions.clear()
-        if step is not None:
-            functions[number] = step, compile_function(step, lambda _step, _past: lookups)
-        answer = _answer(*functions[number], columns, rows, at, past=past)
-        pipe.send(answer)
-        if answer[0] == "spent":
-            # What was left half done by it is nobody's business any more.
-            return
+            return taken.result(seconds)
+        except BaseException:
+            self._leave(taken)
+            raise
 
+    async def take_soon(self, seconds: float) -> Worker | None:
+        """Take one while the event loop goes on; see `take`."""
+        taken = self._next()
+        if taken.done():
+            return taken.result()
+        try:
+            async with asyncio.timeout(seconds):
+                return await asyncio.wrap_future(taken)
+        except BaseException:
+            self._leave(taken)
+            raise
 
-def _end_with_the_server() -> None:
-    """End this process when the server has ended, also while a function never does."""
-    server = multiprocessing.parent_process()
-    if server is not None:
-        server.join()
-    os._exit(1)
+    def take_all(self) -> list[Worker | None]:
+        """Take all that do nothing now."""
+        with self._lock:
+            taken, self._idle = self._idle, []
+            return taken
 
+    def give(self, worker: Worker | None) -> None:
+        """Give one back, to whoever has waited longest."""
+        with self._lock:
+            while self._waiting:
+                future = self._waiting.popleft()
+                if future.set_running_or_notify_cancel():
+                    future.set_result(worker)
+                    return
+            self._idle.append(worker)
 
-def _answer(
-    step: PythonStep, run: Run, columns: dict[str, list[object]], rows: int, at: Instants, *, past: bool
-) -> tuple[str, object]:
-    batch = Batch(columns, rows, at, past)
-    try:
-        run(batch)
-    except CarawayError as error:
-        return ("spent", None) if isinstance(error.__cause__, MemoryError) else ("failed", str(error))
-    except MemoryError:
-        return "spent", None
-    return "done", {name: batch.columns[name] for name in step.kept}
+    def _next(self) -> "Future[Worker | None]":
+        future: Future[Worker | None] = Future()
+        with self._lock:
+            if self._idle:
+                future.set_result(self._idle.pop())
+            else:
+                self._waiting.append(future)
+        return future
 
-
-def _lookups_through(pipe: Connection) -> Callable[..., Looked]:
-    def look_up(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Looked:
-        pipe.send(("lookup", (dataset, ts, keys, list(fields))))
-        found, reason = pipe.recv()
-        if found is None:
-            raise InvalidInputError(reason)
-        looked: Looked = found
-        return looked
-
-    return look_up
+    def _leave(self, taken: "Future[Worker | None]") -> None:
+        """Wait no longer; what was given at the last moment is for others."""
+        if not taken.cancel():
+            self.give(taken.result())

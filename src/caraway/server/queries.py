@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,7 @@ Table = Sequence[object] | Mapping[str, object]
 Keep = Callable[[CompiledPlan, Batch], None]
 T = TypeVar("T")
 
-# A query of so many rows, or one that runs user code, would keep others waiting: it gets a thread.
+# A query of more rows would keep others waiting: it gets a thread.
 INLINE_ROWS = 500
 THREADS = 4
 # Beyond so many that wait for a thread, or run in one, a further one would wait for seconds: better to say so at once.
@@ -38,25 +38,28 @@ class Queries:
         self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
     ) -> Answer:
         """Compute a plan's outputs as JSON can hold them."""
-        run = partial(_run, plan, data, at, keep, plan.answer)
-        return await self._counted(plan, run, rows_of(data), workflow)
+        return await self._counted(plan, data, at, workflow, partial(_taken, plan, keep, plan.answer))
 
     async def columns(
         self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
     ) -> StoredColumns:
         """Compute a plan's outputs in stored form."""
-        run = partial(_run, plan, data, at, keep, plan.stored)
-        return await self._counted(plan, run, rows_of(data), workflow)
+        return await self._counted(plan, data, at, workflow, partial(_taken, plan, keep, plan.stored))
 
-    async def _counted(self, plan: CompiledPlan, run: Callable[[], T], rows: int, workflow: str | None) -> T:
+    async def _counted(
+        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, take: Callable[[Batch], T]
+    ) -> T:
         label = metrics.FEATURE_COUNTS.workflow(workflow)
+        rows = rows_of(data)
         started = time.perf_counter()
         try:
-            if rows > INLINE_ROWS or plan.runs_user_code:
+            if rows > INLINE_ROWS:
                 check_rows(rows)
-                answer = await self.in_thread(run)
+                answer = await self.in_thread(lambda: take(plan.evaluate(data, at)))
+            elif plan.runs_user_code:
+                answer = take(await self._under_limits(partial(plan.evaluate_soon, data, at)))
             else:
-                answer = run()
+                answer = take(plan.evaluate(data, at))
         except CarawayError as error:
             count_failure(error, workflow)
             raise
@@ -71,29 +74,47 @@ class Queries:
             BusyError: Too much is under way.
             DeadlineError: It takes too long. Its thread goes on to the end.
         """
-        if self._under_way >= MAX_UNDER_WAY:
-            raise BusyError(f"{self._under_way} large requests are under way; try again in a moment")
-        self._under_way += 1
+        self._enter()
         future = asyncio.get_running_loop().run_in_executor(self._threads, run)
         future.add_done_callback(self._ended)
         done, _ = await asyncio.wait({future}, timeout=SECONDS)
         if not done:
             # What comes of it is of no interest; a failure would be told as one that nobody looked at.
             future.add_done_callback(lambda late: late.cancelled() or late.exception())
-            raise DeadlineError(f"the request took more than {SECONDS:g} s; send fewer rows")
+            raise _too_late()
         return future.result()
+
+    async def _under_limits(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something that waits for others most of its time; see `in_thread`."""
+        self._enter()
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await work()
+        except TimeoutError:
+            raise _too_late() from None
+        finally:
+            self._under_way -= 1
+
+    def _enter(self) -> None:
+        if self._under_way >= MAX_UNDER_WAY:
+            raise BusyError(f"{self._under_way} large requests are under way; try again in a moment")
+        self._under_way += 1
 
     def _ended(self, future: "asyncio.Future[T]") -> None:
         del future
         self._under_way -= 1
 
 
-def _run(plan: CompiledPlan, data: Table, at: Instants | None, keep: Keep | None, take: Callable[[Batch], T]) -> T:
-    batch = plan.evaluate(data, at)
+def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:
+    """Take the answer out of what was computed, and tell of it whoever keeps it."""
     taken = take(batch)
     if keep is not None:
         keep(plan, batch)
     return taken
+
+
+def _too_late() -> DeadlineError:
+    return DeadlineError(f"the request took more than {SECONDS:g} s; send fewer rows")
 
 
 def count_failure(error: CarawayError, workflow: str | None) -> None:

@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import cloudpickle
-import pandas as pd
 import pyarrow as pa
 import pytest
 
 from caraway.dtypes.types import INT
 from caraway.errors import ExtractorError
-from caraway.graph.runtime import LookupProvider
-from caraway.query import FunctionPool, QueryEngine
+from caraway.query import DatasetLookups, FunctionPool, QueryEngine
 from caraway.query.batch import Batch
 from caraway.query.functions import compile_function
 from caraway.query.model import PythonStep, TypedColumn
@@ -107,11 +105,8 @@ def _by_value(function: Any) -> bytes:
     return pickled
 
 
-def no_lookups(*_: object) -> LookupProvider:
-    def refuse(*_: Any, **__: Any) -> "tuple[pd.DataFrame, pd.Series[bool]]":
-        raise AssertionError
-
-    return refuse
+def no_lookups(*_: object) -> DatasetLookups:
+    return DatasetLookups(CATALOG, DictReader({}), past=False, allowed=())
 
 
 def run(pool: FunctionPool, of: PythonStep, x: int) -> object:

@@ -1,0 +1,64 @@
+"""In which order the steps of a plan run where some are done elsewhere: those don't wait for each other."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Steps by number: first those that run `here`, in order, then those `elsewhere`, all at once."""
+
+    here: tuple[int, ...]
+    elsewhere: tuple[int, ...]
+
+
+def rounds(steps: Sequence[Step], elsewhere: Collection[int]) -> tuple[Round, ...]:
+    """Divide the steps of a plan; `elsewhere` are the numbers (from 0) of those that aren't done here."""
+    made_by = {name: number for number, step in enumerate(steps) for name in added(step)}
+    needs = [{made_by[name] for name in read(step) if name in made_by} for step in steps]
+    done: set[int] = set()
+    found: list[Round] = []
+    while len(done) < len(steps):
+        here: list[int] = []
+        for number in range(len(steps)):
+            # Steps are in topological order, so one pass finds all that can run.
+            if number not in done and number not in elsewhere and needs[number] <= done:
+                here.append(number)
+                done.add(number)
+        ready = [n for n in range(len(steps)) if n not in done and n in elsewhere and needs[n] <= done]
+        done.update(ready)
+        found.append(Round(tuple(here), tuple(ready)))
+    return tuple(found)
+
+
+def read(step: Step) -> tuple[str, ...]:
+    """Name the columns that a step reads."""
+    match step:
+        case LookupStep():
+            return tuple(part.column for part in step.keys)
+        case AliasStep():
+            return (step.input,)
+        case ExpressionStep():
+            return tuple(name for _, name, _ in step.inputs)
+        case PythonStep():
+            return tuple(column.name for column in step.inputs)
+        case _:
+            assert_never(step)
+
+
+def added(step: Step) -> tuple[str, ...]:
+    """Name the columns that a step adds."""
+    match step:
+        case LookupStep():
+            return tuple(feature.column for feature in step.features)
+        case AliasStep():
+            return (step.output,)
+        case ExpressionStep():
+            return tuple(feature.column for feature in step.features)
+        case PythonStep():
+            return step.kept
+        case _:
+            assert_never(step)
