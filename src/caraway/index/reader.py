@@ -1,13 +1,15 @@
 """Reading the index: rows of datasets as of a time."""
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from rocksdict import DbClosedError
+from rocksdict import DbClosedError, RdictIter
 
 from caraway.errors import UnavailableError
 from caraway.index.buckets import BucketReader
+from caraway.index.geometry import Geometry
 from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US
-from caraway.index.store import IndexStore, is_damage
+from caraway.index.store import is_damage
 from caraway.index.versions import VersionReader
 from caraway.index.windows import WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
@@ -18,10 +20,24 @@ KEPT_READERS = 1000
 DatasetReader = VersionReader | WindowReader | BucketReader
 
 
+class Readable(Protocol):
+    """A database: that of this process (`IndexStore`), or of another one (`IndexFollower`)."""
+
+    geometry: Geometry
+
+    def iterator(self) -> RdictIter:
+        """Return an iterator over all entries as they are now."""
+        ...
+
+    def mark_damaged(self, reason: str) -> None:
+        """Take note that a read found damage."""
+        ...
+
+
 class IndexReader:
     """Answers lookups. Thread safe; it sees what was written before each call."""
 
-    def __init__(self, store: IndexStore) -> None:
+    def __init__(self, store: Readable) -> None:
         self._store = store
         self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
 

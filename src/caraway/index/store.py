@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +21,7 @@ from rocksdict import (
 )
 
 from caraway.errors import ConflictError, UnavailableError
+from caraway.index.board import Board
 from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.index.keys import META, after, emission_key, frontier_key, offset_key
 
@@ -28,6 +30,11 @@ LOGGER = logging.getLogger(__name__)
 # What the entries look like. Another number: the database is built anew from the topics.
 FORMAT = b"2"
 FORMAT_KEY = META + b"format"
+
+# What a writer keeps for other processes that read its database (`caraway.index.follower`): a number that is another
+# one after each start, and RocksDB's number of the last write since.
+GENERATION, SEQUENCE = 0, 1
+BOARD_NUMBERS = 2
 
 # The file that asks the next start to build the database anew: reads found it damaged.
 DAMAGED = "DAMAGED"
@@ -61,6 +68,7 @@ class IndexStore:
         geometry: Geometry = DEFAULT_GEOMETRY,
         cache_bytes: int = CACHE_BYTES,
         restore: Restore | None = None,
+        shared: bool = False,
     ) -> None:
         """Open the database in the folder `path`, or make it.
 
@@ -72,6 +80,7 @@ class IndexStore:
             geometry: Shape of the tile pyramids.
             cache_bytes: Size of the cache of blocks read, index and filters included.
             restore: Where snapshots come from.
+            shared: Whether other processes read it (`caraway.index.follower`): they are told of each write.
 
         Raises:
             ConflictError: Another process has it open.
@@ -79,14 +88,21 @@ class IndexStore:
         """
         self.path = path
         self.geometry = geometry
-        self.damaged = False
-        self.format = FORMAT + b" " + geometry.describe()
+        self._found_damaged = False
+        self.format = format_of(geometry)
         self._restore = restore
         self._cache = Cache(cache_bytes)
         unlike = _began_with(path) if (path / DAMAGED).exists() else ""
         if (path / DAMAGED).exists():
             _move_aside(path, "it was found damaged")
         self.db = self._open_sound(unlike)
+        self._telling = threading.Lock()
+        self._board = board_of(path) if shared else None
+        if self._board is not None:
+            # In this order: whoever sees the new number opens the database anew, and has all of it.
+            self._board[SEQUENCE] = 0
+            self._board[GENERATION] = time.time_ns()
+            self._tell(self._board)
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +144,8 @@ class IndexStore:
     def write(self, batch: WriteBatch) -> None:
         """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
         self.db.write(batch)
+        if self._board is not None:
+            self._tell(self._board)
 
     def sync(self) -> None:
         """Let all that was written survive the loss of power too."""
@@ -161,17 +179,27 @@ class IndexStore:
         """Return how large the files are."""
         return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
 
+    @property
+    def damaged(self) -> bool:
+        """Whether reads, of this process or of one that shares the database, found it damaged."""
+        return self._found_damaged or (self.path / DAMAGED).exists()
+
     def mark_damaged(self, reason: str) -> None:
         """Ask the next start to build the database anew."""
-        if self.damaged:
+        if self._found_damaged:
             return
-        self.damaged = True
+        self._found_damaged = True
         LOGGER.error("the index database at %s is damaged (%s); the next start builds it anew", self.path, reason)
         (self.path / DAMAGED).write_text(reason, encoding="utf-8")
 
     def close(self) -> None:
         """Write what is in memory to disk and let go of the folder."""
         self.db.close()
+
+    def _tell(self, board: Board) -> None:
+        # Two threads write. Without the lock the one that wrote first might tell last.
+        with self._telling:
+            board[SEQUENCE] = self.db.latest_sequence_number()
 
     def _open_sound(self, unlike: str) -> Rdict:
         """Open the database; one that can't be used is moved aside and a new one made."""
@@ -230,13 +258,23 @@ class IndexStore:
 
     def _open(self, path: Path) -> Rdict:
         path.mkdir(parents=True, exist_ok=True)
-        return Rdict(str(path), _options(self._cache))
+        return Rdict(str(path), database_options(self._cache))
 
     def _refused(self, error: Exception) -> Exception:
         text = str(error)
         if "lock" in text.lower():
             return ConflictError(f"the index database at {self.path} is in use by another process ({text})")
         return UnavailableError(f"the index database at {self.path} can't be opened: {text}")
+
+
+def board_of(path: Path) -> Board:
+    """Return the board of the database in the folder `path`. It lies beside that, which may be moved aside."""
+    return Board(path.with_name(f"{path.name}.board"), BOARD_NUMBERS)
+
+
+def format_of(geometry: Geometry) -> bytes:
+    """Return the mark of a database with this layout and pyramids of this shape."""
+    return FORMAT + b" " + geometry.describe()
 
 
 def check_end(iterator: RdictIter) -> None:
@@ -268,7 +306,8 @@ def _move_aside(path: Path, reason: str) -> None:
     )
 
 
-def _options(cache: Cache) -> Options:
+def database_options(cache: Cache) -> Options:
+    """Return how a database is opened, with its blocks in `cache`."""
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_block_size(8 * 1024)
