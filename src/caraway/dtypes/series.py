@@ -6,6 +6,7 @@ rest.
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
@@ -41,6 +42,8 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 DECIMAL_DIGITS = 28
+# Types whose checks are kept; a deployment has some hundreds.
+MAX_KEPT = 1_000
 
 Wrap = Callable[[Any], Any]
 
@@ -157,7 +160,7 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
     null = next((row for row, value in enumerate(values) if value is None), None)
     if null is not None and not is_optional(dtype):
         raise InvalidInputError(f"is declared {type_name(dtype)}, but row {null} is null")
-    convert = _checked(strip_optional(dtype))
+    convert = _checked(dtype)
     stored: list[object] = []
     for row, value in enumerate(values):
         try:
@@ -167,12 +170,14 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
     return stored
 
 
-def _checked(dtype: DataType) -> Wrap:
-    """Compile the check of a value against a type, and the way to its stored form.
+@lru_cache(maxsize=MAX_KEPT)
+def _checked(declared: DataType) -> Wrap:
+    """Compile the check of a value that isn't null against a type, and the way to its stored form.
 
     What the dtype of a column can't tell is checked strictly: elements of lists aren't cast. A column of objects for
     text isn't inspected, so that anything in it is text afterwards.
     """
+    dtype = strip_optional(declared)
     convert = cast(dtype)
     match dtype:
         case StringType():

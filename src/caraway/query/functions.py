@@ -85,7 +85,7 @@ def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
         if len(series) != rows:
             problems.append(f"{bare} has {len(series)} rows, the inputs ({_spelled(step)}) have {rows}")
             continue
-        series_of[name] = _aligned(series).rename(name)
+        series_of[name] = _aligned(series)
         try:
             columns[name] = from_series(series_of[name], dtype)
         except InvalidInputError as error:

@@ -104,8 +104,10 @@ def _given_column(name: str, declared: DataType | None, frame: pd.DataFrame) -> 
 
 def _computed_column(name: str, dtype: DataType | None, batch: Batch) -> "pd.Series[Any]":
     returned = batch.returned.get(name)
-    if returned is not None or dtype is None:
-        return returned if returned is not None else pd.Series(batch.columns[name])
+    if returned is not None:
+        return returned.rename(name)
+    if dtype is None:
+        return pd.Series(batch.columns[name])
     return result_series(batch.columns[name], dtype, name)
 
 
