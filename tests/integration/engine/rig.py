@@ -23,6 +23,9 @@ class Rig:
 
     def __init__(self, folder: Path, bootstrap_servers: str, **settings: str) -> None:
         self.folder = folder
+        # Where it finds what is wanted, and reports; several engines may share that.
+        self.registry = folder
+        self.program = PROGRAM
         self._process: subprocess.Popen[bytes] | None = None
         self._environment = {
             **os.environ,
@@ -42,14 +45,14 @@ class Rig:
         return self._process
 
     def want(self, jobs: Sequence[JobPlan]) -> None:
-        scratch = self.folder / "wanted.new"
+        scratch = self.registry / "wanted.new"
         scratch.write_bytes(pickle.dumps(list(jobs)))
-        scratch.replace(self.folder / "wanted")
+        scratch.replace(self.registry / "wanted")
 
     def start(self) -> None:
         with (self.folder / "engine.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(PROGRAM), str(self.folder)], env=self._environment, stdout=log, stderr=log
+                [sys.executable, str(self.program), str(self.registry)], env=self._environment, stdout=log, stderr=log
             )
 
     def jvm(self) -> psutil.Process:
@@ -84,7 +87,7 @@ class Rig:
         self.wait_for(lambda beat: [job["state"] for job in beat["jobs"].values()] == ["running"] * count, seconds)
 
     def reports(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in (self.folder / "reports").read_text().splitlines()]
+        return [json.loads(line) for line in (self.registry / "reports").read_text().splitlines()]
 
     def log(self) -> str:
         return (self.folder / "engine.log").read_text()[-4000:]

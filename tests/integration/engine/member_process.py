@@ -1,0 +1,20 @@
+"""An engine that shares its jobs with others through a real Postgres; what is wanted is in a folder."""
+
+import logging
+import sys
+from pathlib import Path
+
+from caraway.config import load_settings
+from caraway.engine.engine import Engine, stop_on_signals
+from caraway.state import Membership, connect
+from tests.integration.engine.engine_process import FolderRegistry
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    settings, shared = load_settings(), Path(sys.argv[1])
+    assert settings.postgres.url is not None
+    membership = Membership(engine=connect(settings.postgres.url), holder=settings.data_dir.name)
+    engine = Engine(settings, FolderRegistry(shared), membership)
+    stop_on_signals(engine)
+    sys.exit(engine.run())

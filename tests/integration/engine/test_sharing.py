@@ -1,0 +1,122 @@
+"""Two real engines share five jobs: one joins, one is killed, one leaves; nothing is lost or waits for long."""
+
+import logging
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from caraway.state import Membership, connect, migrate
+from tests.integration.engine import member_process
+from tests.integration.engine.rig import Rig
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.shop import Shop
+
+log = logging.getLogger(__name__)
+
+ROWS, PARTS = 400, 4
+# On a machine that does nothing else it takes less than 15 s from the kill until rows flow (docs/engine.md).
+TAKE_OVER_SECONDS = 45
+
+
+@pytest.fixture
+def rigs(broker: Broker, tmp_path: Path, postgres: str) -> Iterator[tuple[Rig, Rig]]:
+    migrate(postgres)
+    settings = {
+        "CARAWAY_POSTGRES__URL": postgres,
+        "CARAWAY_SPARK__CHECKPOINTS": str(tmp_path / "checkpoints"),
+        "CARAWAY_SPARK__DRIVER_MEMORY": "512m",
+    }
+    both = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        rig = Rig(tmp_path / name, broker.bootstrap_servers, **settings)
+        rig.program, rig.registry = Path(member_process.__file__), tmp_path
+        both.append(rig)
+    one, two = both
+    yield one, two
+    for rig in both:
+        rig.close()
+
+
+def running(rig: Rig) -> set[str]:
+    return {job for job, told in rig.heartbeat()["jobs"].items() if told["state"] == "running"}
+
+
+@pytest.mark.timeout(900)
+def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, tmp_path: Path, postgres: str) -> None:
+    one, two = rigs
+    shop = Shop("-shared")
+    orders, prices = model.traffic(seed=11, count=ROWS)
+    jobs = shop.jobs()
+    names = {job.job_id for job in jobs}
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    database = connect(postgres)
+    observer = Membership(engine=database, holder="observer")
+
+    def send(part: int) -> None:
+        for topic, sent in ((shop.orders, orders), (shop.prices, prices)):
+            broker.send(topic, sent[part * len(sent) // PARTS : (part + 1) * len(sent) // PARTS])
+
+    def agree(parts: int) -> None:
+        sent = [records[: parts * len(records) // PARTS] for records in (orders, prices)]
+        for job in jobs:
+            expected = model.expected_of(job, *sent)
+            assert broker.receive(job.output, expected) == expected, f"{job.job_id}\n{one.log()}\n{two.log()}"
+
+    def owned() -> dict[str, set[str]]:
+        found: dict[str, set[str]] = {}
+        for job, owner in observer.look().owners.items():
+            found.setdefault(owner.rpartition("#")[0], set()).add(job)
+        return found
+
+    one.want(jobs)
+    one.start()
+    one.wait_until_running(len(jobs))
+    send(0)
+    agree(1)
+
+    # One joins: it has its part, and the other keeps the rest.
+    two.start()
+    two.wait_until_running(2)
+    one.wait_until_running(3)
+    before = owned()
+    assert (running(one), running(two)) == (before["one"], before["two"])
+    assert running(one) | running(two) == names
+    send(1)
+    agree(2)
+    folders = {job.job_id: sorted(tmp_path.glob(f"checkpoints/*/{job.job_id}")) for job in jobs}
+    # Nothing was copied: who stopped a job has said so.
+    assert {folder.parent.name for (folder,) in folders.values()} == {"token-1"}
+
+    one.process.kill()
+    killed_at = time.monotonic()
+    one.process.wait()
+    send(2)
+    two.wait_until_running(5, TAKE_OVER_SECONDS)
+    taken_after = time.monotonic() - killed_at
+    agree(3)
+    log.info("all run after %.1f s, and have answered after %.1f s", taken_after, time.monotonic() - killed_at)
+    # What the killed one might still write is nobody's any more; what the other one had isn't touched.
+    tokens = {job: [folder.parent.name for folder in tmp_path.glob(f"checkpoints/*/{job}")] for job in names}
+    assert tokens == {job: ["token-2" if job in before["one"] else "token-1"] for job in names}
+    assert owned() == {"two": names}
+
+    # It comes back; then the other one leaves, in good order.
+    one.start()
+    one.wait_until_running(2)
+    two.wait_until_running(3)
+    two.process.send_signal(signal.SIGTERM)
+    assert two.process.wait(90) == 0, two.log()
+    one.wait_until_running(5)
+    send(3)
+    agree(4)
+    assert {job: [folder.parent.name for folder in tmp_path.glob(f"checkpoints/*/{job}")] for job in names} == tokens
+    one.process.send_signal(signal.SIGTERM)
+    assert one.process.wait(90) == 0, one.log()
+    assert {report["job_id"]: report["state"] for report in one.reports()} == dict.fromkeys(names, "stopped")
+    assert owned() == {}
+    database.dispose()

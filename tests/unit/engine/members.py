@@ -1,0 +1,80 @@
+"""Engines' memberships and jobs in memory: what `caraway.state.Membership` does in Postgres, in a few lines."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from caraway.errors import UnavailableError
+
+
+@dataclass(frozen=True)
+class Seen:
+    members: frozenset[str]
+    owners: Mapping[str, str]
+
+
+@dataclass
+class Table:
+    """All that is kept. `alive` are the members, by holder; the test says when one is missed."""
+
+    tokens: dict[str, int] = field(default_factory=dict)
+    alive: dict[str, int] = field(default_factory=dict)
+    jobs: dict[str, tuple[int, str]] = field(default_factory=dict)
+    away: bool = False
+    answers_get_lost: bool = False
+
+    def join(self, holder: str) -> "MemoryMember":
+        self.tokens[holder] = self.tokens.get(holder, 0) + 1
+        self.alive[holder] = self.tokens[holder]
+        return MemoryMember(self, holder, self.tokens[holder])
+
+    @property
+    def members(self) -> frozenset[str]:
+        return frozenset(f"{holder}#{token}" for holder, token in self.alive.items())
+
+
+@dataclass
+class MemoryMember:
+    table: Table
+    holder: str
+    token: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.holder}#{self.token}"
+
+    def look(self) -> Seen:
+        self._reach()
+        return Seen(self.table.members, {job: owner for job, (_, owner) in self.table.jobs.items() if owner})
+
+    def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
+        self._reach()
+        if self.name not in self.table.members:
+            return {}
+        taken = {}
+        for job in jobs:
+            token, owner = self.table.jobs.get(job, (1, ""))
+            if owner not in self.table.members:
+                ended = not owner or (successor and owner.rpartition("#")[0] == self.holder)
+                taken[job] = token if ended else token + 1
+                self.table.jobs[job] = (taken[job], self.name)
+        if self.table.answers_get_lost:
+            raise UnavailableError("lost")
+        return taken
+
+    def give_up(self, jobs: Collection[str]) -> None:
+        self._reach()
+        for job in jobs:
+            token, owner = self.table.jobs.get(job, (1, ""))
+            if owner == self.name:
+                self.table.jobs[job] = (token, "")
+        if self.table.answers_get_lost:
+            raise UnavailableError("lost")
+
+    def forget(self, jobs: Collection[str]) -> None:
+        self._reach()
+        for job in jobs:
+            self.table.jobs.pop(job, None)
+
+    def _reach(self) -> None:
+        if self.table.away:
+            raise UnavailableError("away")
