@@ -3,11 +3,11 @@ package io.caraway;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.function.Consumer;
+import java.util.function.LongSupplier;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -28,9 +28,11 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final boolean keyed;
   private final boolean followed;
   private final long settleMs;
-  private transient MapState<Long, byte[]> lefts;
-  private transient MapState<Long, byte[]> rights;
-  private transient MapState<Long, byte[]> tables;
+  private transient Frontier leftFrontier;
+  private transient Frontier rightFrontier;
+  private transient Trees lefts;
+  private transient Trees rights;
+  private transient Trees tables;
 
   private AsOfJoin(String operator, int number, AsOfState.Rule rule, boolean keyed, boolean followed, long settleMs) {
     this.operator = operator;
@@ -68,22 +70,20 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    lefts = Operators.pages(getHandle(), "lefts");
-    rights = Operators.pages(getHandle(), "rights");
-    tables = keyed ? Operators.pages(getHandle(), "tables") : null;
+    leftFrontier = Frontier.named(operator + "/left", settleMs);
+    rightFrontier = Frontier.named(operator + "/right", settleMs);
+    LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftFrontier, rightFrontier);
+    LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftFrontier);
+    lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
+    rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
+    tables = keyed ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
   }
 
   @Override
   public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
-    Frontier leftFrontier = Frontier.named(operator + "/left", settleMs);
-    Frontier rightFrontier = Frontier.named(operator + "/right", settleMs);
-    SortedPages left = Operators.open(
-        lefts, new Pruning(1, Pruning.Needed.NOTHING, () -> AsOfState.leftBound(rule, leftFrontier, rightFrontier)));
-    SortedPages right = Operators.open(
-        rights, new Pruning(1, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, leftFrontier)));
-    SortedPages table = keyed
-        ? Operators.open(tables, new Pruning(2, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, leftFrontier)))
-        : null;
+    SortedPages left = lefts.open(bucket);
+    SortedPages right = rights.open(bucket);
+    SortedPages table = keyed ? tables.open(bucket) : null;
     List<Row> out = new ArrayList<>();
     Consumer<AsOfState.Joined> sink = joined -> out.add(row(joined));
     while (rows.hasNext()) {
@@ -113,10 +113,10 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
         tableState.right(version, sink);
       }
     }
-    left.flush();
-    right.flush();
+    lefts.flush(left);
+    rights.flush(right);
     if (keyed) {
-      table.flush();
+      tables.flush(table);
     }
     return CollectionConverters.asScala(out.iterator());
   }

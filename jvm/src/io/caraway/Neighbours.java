@@ -6,7 +6,6 @@ import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Encoders;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
-import org.apache.spark.sql.streaming.MapState;
 import org.apache.spark.sql.streaming.OutputMode;
 import org.apache.spark.sql.streaming.StatefulProcessor;
 import org.apache.spark.sql.streaming.TimeMode;
@@ -24,8 +23,9 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
   private final NeighbourState.Rule rule;
   private final boolean followed;
   private final long settleMs;
-  private transient MapState<Long, byte[]> versions;
-  private transient MapState<Long, byte[]> stands;
+  private transient Frontier frontier;
+  private transient Trees versions;
+  private transient Trees stands;
 
   private Neighbours(String operator, NeighbourState.Rule rule, boolean followed, long settleMs) {
     this.operator = operator;
@@ -58,17 +58,16 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    versions = Operators.pages(getHandle(), "versions");
-    stands = followed ? Operators.pages(getHandle(), "stands") : null;
+    frontier = Frontier.named(operator, settleMs);
+    versions = Operators.trees(getHandle(), "versions", NeighbourState.pruner(rule, frontier));
+    Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> frontier.settledBefore(rule.horizon()));
+    stands = followed ? Operators.trees(getHandle(), "stands", ofStands) : null;
   }
 
   @Override
   public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
-    Frontier frontier = Frontier.named(operator, settleMs);
-    SortedPages pages = Operators.open(versions, NeighbourState.pruner(rule, frontier));
-    SortedPages standing = followed
-        ? Operators.open(stands, new Pruning(2, Pruning.Needed.HOLDING, () -> frontier.settledBefore(rule.horizon())))
-        : null;
+    SortedPages pages = versions.open(bucket);
+    SortedPages standing = followed ? stands.open(bucket) : null;
     List<Row> out = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
@@ -85,9 +84,9 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
         out.add(Operators.passing(row, 2));
       }
     }
-    pages.flush();
+    versions.flush(pages);
     if (followed) {
-      standing.flush();
+      stands.flush(standing);
     }
     return CollectionConverters.asScala(out.iterator());
   }

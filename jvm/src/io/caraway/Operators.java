@@ -78,12 +78,9 @@ final class Operators {
     return rows.groupBy("bucket").as(Encoders.INT(), Encoders.row(rows.schema()));
   }
 
-  static MapState<Long, byte[]> pages(StatefulProcessorHandle handle, String name) {
-    return handle.getMapState(name, Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
-  }
-
-  /** Opens the tree of the current bucket. */
-  static SortedPages open(MapState<Long, byte[]> state, SortedPages.Pruner pruner) {
+  /** Returns the trees in a map state, whose pages are those of the bucket that Spark is at. */
+  static Trees trees(StatefulProcessorHandle handle, String name, SortedPages.Pruner pruner) {
+    MapState<Long, byte[]> state = handle.getMapState(name, Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
     SortedPages.Store store = new SortedPages.Store() {
       @Override
       public byte[] get(long page) {
@@ -100,6 +97,6 @@ final class Operators {
         state.removeKey(page);
       }
     };
-    return new SortedPages(store, pruner);
+    return Trees.sharing(() -> new SortedPages(store, pruner));
   }
 }

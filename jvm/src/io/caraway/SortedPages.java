@@ -13,7 +13,7 @@ import java.util.Set;
  * A sorted map of byte strings kept in numbered pages: a B+ tree.
  *
  * <p>Spark's map state can be read by exact key only. Keyed by page number it holds this tree, so that a hot key with millions of rows
- * costs a few pages a row. Pages are read once and written once between {@link #flush}es.
+ * costs a few pages a row. Pages are read once as long as the tree is open and small, and written once between {@link #flush}es.
  */
 final class SortedPages {
   /** Where pages are kept. */
@@ -37,6 +37,8 @@ final class SortedPages {
   private static final class Page {
     final boolean leaf;
     List<Entry> entries;
+    // Its bytes when it was read or written last.
+    int stored;
 
     Page(boolean leaf, List<Entry> entries) {
       this.leaf = leaf;
@@ -50,6 +52,9 @@ final class SortedPages {
   private static final int ENTRY_OVERHEAD = 8;
   private static final int HEADER_BYTES = 9;
   private static final long ROOT = 0;
+  // Of a tree that stays open. A key that all rows have goes through as many pages as there are, and a page of long rows may be of any size.
+  private static final int MOST_HELD_BYTES = 128 * PAGE_BYTES;
+  private static final int OVERHEAD_BYTES = 512;
 
   private final Store store;
   private final Pruner pruner;
@@ -57,6 +62,7 @@ final class SortedPages {
   private final Set<Long> dirty = new HashSet<>();
   // Lives in the root page.
   private long nextPage = ROOT + 1;
+  private int held;
 
   SortedPages(Store store) {
     this(store, (entries, added) -> entries);
@@ -122,17 +128,35 @@ final class SortedPages {
     }
   }
 
-  /** Writes the pages that have changed. */
-  void flush() {
+  /** Writes the pages that have changed. Returns by how much more is held in memory than after the last time, in bytes. */
+  int flush() {
     for (long number : dirty) {
       Page page = pages.get(number);
       if (page == null) {
         store.remove(number);
+        pages.remove(number);
       } else {
-        store.put(number, encode(page));
+        byte[] bytes = encode(page);
+        page.stored = bytes.length;
+        store.put(number, bytes);
       }
     }
     dirty.clear();
+    int before = held;
+    held = OVERHEAD_BYTES * pages.size();
+    for (Page page : pages.values()) {
+      held += page.stored;
+    }
+    if (held > MOST_HELD_BYTES) {
+      pages.clear();
+      held = 0;
+    }
+    return held - before;
+  }
+
+  /** Returns how many bytes of pages were held in memory after the last flush. */
+  int held() {
+    return held;
   }
 
   private Entry lower(byte[] key, boolean inclusive, long number) {
@@ -333,7 +357,9 @@ final class SortedPages {
     while (in.hasRemaining()) {
       entries.add(new Entry(take(in), take(in)));
     }
-    return new Page(leaf, entries);
+    Page page = new Page(leaf, entries);
+    page.stored = bytes.length;
+    return page;
   }
 
   private static byte[] take(ByteBuffer in) {

@@ -29,6 +29,7 @@ public final class OperatorsTest {
     for (int seed = 0; seed < seeds; seed++) {
       try {
         pages(seed);
+        trees(seed);
         join(seed);
         joins(seed);
         NeighboursTest.run(seed);
@@ -94,6 +95,53 @@ public final class OperatorsTest {
     pages.remove(new byte[0], Version.at(space));
     pages.flush();
     check(memory.pages.size() == 1, "%d pages of an empty tree", memory.pages.size());
+  }
+
+  /** Trees that stay open against those of a plain map: what is read, what is written, and how much is held in memory. */
+  private static void trees(int seed) {
+    Random random = new Random(seed);
+    List<Traces.Memory> stored = new ArrayList<>();
+    List<TreeMap<byte[], byte[]>> plain = new ArrayList<>();
+    int buckets = 1 + random.nextInt(6);
+    for (int bucket = 0; bucket < buckets; bucket++) {
+      stored.add(new Traces.Memory());
+      plain.add(new TreeMap<>(Arrays::compareUnsigned));
+    }
+    int[] current = {0};
+    int most = 1 + random.nextInt(60_000);
+    Trees trees = new Trees(() -> new SortedPages(stored.get(current[0])), () -> most);
+    for (int i = 0; i < 600; i++) {
+      if (random.nextInt(100) == 0) {
+        // The task ends, and the next one begins with what is written.
+        trees = new Trees(() -> new SortedPages(stored.get(current[0])), () -> most);
+      }
+      current[0] = random.nextInt(buckets);
+      TreeMap<byte[], byte[]> expected = plain.get(current[0]);
+      SortedPages tree = trees.open(current[0]);
+      byte[] key = Version.at(random.nextInt(300));
+      same(tree.lower(key), expected.lowerEntry(key));
+      if (random.nextInt(30) == 0) {
+        byte[] from = Version.at(0);
+        tree.remove(from, key);
+        expected.subMap(from, key).clear();
+      } else if (random.nextInt(4) > 0) {
+        byte[] value = new byte[random.nextInt(300)];
+        random.nextBytes(value);
+        tree.put(key, value);
+        expected.put(key, value);
+      }
+      trees.flush(tree);
+      check(trees.held() <= most, "%d bytes are held, %d may be", trees.held(), most);
+      check(trees.open(current[0]).range(new byte[0], Version.at(300)).size() == expected.size(), "other entries in the open tree");
+    }
+    for (int bucket = 0; bucket < buckets; bucket++) {
+      List<SortedPages.Entry> found = new SortedPages(stored.get(bucket)).range(new byte[0], Version.at(300));
+      check(found.size() == plain.get(bucket).size(), "%d entries are stored, expected %d", found.size(), plain.get(bucket).size());
+      int at = 0;
+      for (Map.Entry<byte[], byte[]> entry : plain.get(bucket).entrySet()) {
+        same(found.get(at++), entry);
+      }
+    }
   }
 
   private static void same(SortedPages.Entry found, Map.Entry<byte[], byte[]> expected) {
