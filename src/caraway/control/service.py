@@ -2,13 +2,14 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
+from caraway.control.backfill import Backfill, backfills
 from caraway.control.model import CommitResult
 from caraway.control.summary import Change, summarize
 from caraway.control.touching import touched
-from caraway.errors import CommitError
+from caraway.errors import CommitError, UnavailableError
 from caraway.graph.fingerprints import graph_fingerprint
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
@@ -18,14 +19,22 @@ from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
 from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, blueprints, incarnate
-from caraway.state.bank import allot
+from caraway.state.bank import Allotment, allot
 
+# How many records topics hold; those that aren't there are left out.
+Count = Callable[[Iterable[str]], Mapping[str, int]]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 
 
 def approve_all(entities: Iterable[tuple[str, Collection[str]]]) -> None:
     """Have nothing against any change."""
     del entities
+
+
+def count_nothing(topics: Iterable[str]) -> Mapping[str, int]:
+    """Know of no record."""
+    del topics
+    return {}
 
 
 class Heads(Protocol):
@@ -61,8 +70,9 @@ class Site(Protocol):
 class CommitService:
     """Makes commits. Safe to be used by several threads and several servers at once."""
 
-    def __init__(self, heads: Heads, commits: Commits, site: Site) -> None:
-        """Read `heads`, write `commits`, and let `site` begin with what they ask for."""
+    def __init__(self, heads: Heads, commits: Commits, site: Site, count: Count = count_nothing) -> None:
+        """Read `heads`, write `commits`, and let `site` begin with what they ask for; `count` what there is to read."""
+        self._count = count
         self._heads = heads
         self._commits = commits
         self._site = site
@@ -127,13 +137,26 @@ class CommitService:
 
     def _change(self, before: Graph, after: Graph) -> Change:
         bank = self._heads.assets()
+        plan = plan_graph(after)
+        allotment = allot(blueprints(plan), bank)
+        plan_after = incarnate(plan, allotment.generations)
         return Change(
             before=before,
             after=after,
             plan_before=_placed(plan_graph(before), bank),
-            plan_after=_placed(plan := plan_graph(after), bank),
-            allotment=allot(blueprints(plan), bank),
+            plan_after=plan_after,
+            allotment=allotment,
+            backfills=self._backfills(plan_after, allotment),
         )
+
+    def _backfills(self, plan: GraphPlan, allotment: Allotment) -> tuple[Backfill, ...] | None:
+        created = {asset.name for asset in allotment.created}
+        topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
+        try:
+            return backfills(plan, created, self._count(topics - created))
+        except UnavailableError:
+            # A preview needs no Kafka, and a commit finds out by itself.
+            return None
 
     def _publish(self, change: Change, head: Head, *, message: str, author: str) -> CommitResult:
         self._site.check()

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Self
 
@@ -11,6 +11,7 @@ from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, connect
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
+from caraway.topics.positions import TopicEnds
 
 # Entries at a time; between them a commit can have its turn.
 BATCH = 50
@@ -121,5 +122,16 @@ class Control:
 
         world = Deployed(make_topics=make, drop_topics=drop, jobs=reader, index_lag=index_lag)
         site = Site(ledger, world, check, list_topics=there, drop=drop)
-        commits = CommitService(reader, StateWriter(engine, keep=keep), site)
+        counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
+
+        def count(topics: Iterable[str]) -> Mapping[str, int]:
+            names = set(topics)
+            with counting:
+                begin, end = ends.beginnings(names), ends.ends(names)
+            return {
+                name: sum(offset - begin.get(name, {}).get(number, offset) for number, offset in found.items())
+                for name, found in end.items()
+            }
+
+        commits = CommitService(reader, StateWriter(engine, keep=keep), site, count)
         return cls(site, commits, Branches(engine, keep=keep), engine.dispose)

@@ -1,8 +1,9 @@
 """What a commit does, in lines for people: a second reader of the same plan that the engines follow."""
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from caraway.control.backfill import Backfill, duration
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan
@@ -15,13 +16,17 @@ SHOWN_NAMES = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A branch before and after a commit, as definitions and as plans; and the assets that it needs then."""
+    """A branch before and after a commit, as definitions and as plans; and the assets that it needs then.
+
+    What new jobs must read is None if that isn't known.
+    """
 
     before: Graph
     after: Graph
     plan_before: GraphPlan
     plan_after: GraphPlan
     allotment: Allotment
+    backfills: tuple[Backfill, ...] | None = None
 
 
 def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
@@ -39,6 +44,7 @@ def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
     for job in change.plan_after.jobs:
         deed = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
         lines.append(f"job {deed}: {job.job_id} ({job.pipeline}), {job.mode}: {job.mode_reason}")
+    lines += _backfills(change.backfills)
     kept = {job.job_id for job in change.plan_after.jobs}
     lines += [
         f"job stop: {job.job_id} ({job.pipeline}); its topic {job.output.name} is kept for a while"
@@ -46,6 +52,16 @@ def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
         if job.job_id not in kept
     ]
     return tuple(lines)
+
+
+def _backfills(found: Sequence[Backfill] | None) -> list[str]:
+    if found is None:
+        return ["backfill: unknown, Kafka doesn't answer"]
+    return [
+        f"backfill: {each.job.job_id} reads {each.records:,} records, {duration(each.seconds)}"
+        for each in found
+        if each.records
+    ]
 
 
 def _gist(change: Change, *, preview: bool) -> str:

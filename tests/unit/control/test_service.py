@@ -1,11 +1,13 @@
 """The commit service on fakes of what lies outside of the process: Postgres and Kafka."""
 
+import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import pytest
 
 from caraway.control import CommitService
-from caraway.errors import CommitError, ConflictError
+from caraway.errors import CommitError, ConflictError, UnavailableError
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire import CommitRequest, decode_graph
 from caraway.state import Asset, Head, NewCommit, blueprints
@@ -75,6 +77,30 @@ def test_a_commit_is_one_step_between_a_look_at_kafka_and_the_work(world: World,
     assert decode_graph(commit.graph) == FIRST
     assert [job.dataset for job in commit.plan.jobs] == ["Spend"]
     assert commit.plan == result.plan
+
+
+def test_the_answer_tells_what_is_read_again_and_for_how_long(world: World) -> None:
+    asked: list[set[str]] = []
+    away = False
+
+    def count(topics: Iterable[str]) -> dict[str, int]:
+        if away:
+            raise UnavailableError("away")
+        asked.append(set(topics))
+        return dict.fromkeys(topics, 1_200_000)
+
+    service = CommitService(world, world, world, count)
+    assert "backfill" not in _lines(service, FIRST)
+    changed = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+    for preview in (True, False):
+        text = _lines(service, changed, incremental=True, preview=preview)
+        assert re.search(r"^backfill: Spend\.\w+ reads 1,200,000 records, about 12 s$", text, re.MULTILINE)
+    # What is made by the commit itself holds nothing yet.
+    (topic,) = world.commits[0].plan.jobs[0].inputs
+    assert asked == [set(), {topic.name}, {topic.name}]
+    away = True
+    text = _lines(service, Graph(datasets=(clicks(), spend(version=3, above=7.0))), incremental=True, preview=True)
+    assert "backfill: unknown, Kafka doesn't answer\n" in text
 
 
 def test_the_summary_tells_what_is_new(service: CommitService) -> None:

@@ -1,0 +1,50 @@
+"""What a commit tells of the history that new jobs have to read."""
+
+from dataclasses import replace
+
+import pytest
+
+from caraway.control.backfill import PLAIN_RATE, PYTHON_RATE, backfills, duration
+from caraway.graph.specs import Graph
+from caraway.plan.model import GraphPlan, JobMode
+from caraway.plan.planner import plan_graph
+from tests.unit.control.graphs import clicks, spend
+
+PLAN = plan_graph(Graph(datasets=(clicks(), spend())))
+(JOB,) = PLAN.jobs
+(CLICKS,) = JOB.inputs
+
+
+def test_a_new_job_reads_what_its_topics_hold() -> None:
+    (found,) = backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
+    assert (found.job, found.records, found.seconds) == (JOB, 5 * PLAIN_RATE, 5.0)
+    assert backfills(PLAN, set(), {CLICKS.name: 5}) == ()
+    (found,) = backfills(PLAN, {JOB.job_id}, {})
+    assert found.records == 0
+
+
+def test_a_job_behind_a_new_one_waits_for_it() -> None:
+    other = replace(CLICKS, name="other")
+    second = replace(JOB, job_id="second", inputs=(JOB.output,), output=other, mode=JobMode.MICRO_BATCH)
+    plan = GraphPlan(topics=PLAN.topics, jobs=(second, JOB), indexes=(), ingests=())
+    records = {CLICKS.name: 2 * PLAIN_RATE, JOB.output.name: 10}
+    found = {each.job.job_id: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
+    assert found["second"].records == found[JOB.job_id].records == 2 * PLAIN_RATE
+    assert found["second"].seconds == 2.0 + 2 * PLAIN_RATE / PYTHON_RATE
+    # With only the second one new, its topic is what counts.
+    (found_second,) = backfills(plan, {"second"}, records)
+    assert found_second.records == 10
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.01, "about 1 s"),
+        (119.0, "about 119 s"),
+        (120.0, "about 2 min"),
+        (7000.0, "about 117 min"),
+        (9e4, "about 25 h"),
+    ],
+)
+def test_durations_are_one_number(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
