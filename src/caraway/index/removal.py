@@ -35,23 +35,23 @@ class Removal:
 
 def note_erasure(asset: bytes, erasure: Erasure, batch: WriteBatch) -> None:
     """Add to `batch` that a key is erased and that its entries are to be removed."""
-    batch.put(asset + ERASED + _ENCODE(erasure), PENDING)
+    batch.put(asset + ERASED + PENDING + _ENCODE(erasure), b"")
 
 
 def known_erasures(store: IndexStore, asset: bytes, *, pending: bool = False) -> list[Erasure]:
     """Return the erased keys that an index knows of; only those whose entries aren't removed yet if `pending`."""
-    return [
-        _DECODE(key[len(asset + ERASED) :])
-        for key, state in store.scan(asset + ERASED, after(asset + ERASED))
-        if not pending or state == PENDING
-    ]
+    entries = asset + ERASED
+    first, end = (entries + PENDING, after(entries + PENDING)) if pending else (entries, after(entries))
+    skipped = len(entries) + len(PENDING)
+    return list({_DECODE(key[skipped:]): None for key, _ in store.scan(first, end)})
 
 
 def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -> None:
     """Note that the entries of erased keys are removed."""
     batch = store.batch()
     for erasure in erasures:
-        batch.put(asset + ERASED + _ENCODE(erasure), REMOVED)
+        batch.delete(asset + ERASED + PENDING + _ENCODE(erasure))
+        batch.put(asset + ERASED + REMOVED + _ENCODE(erasure), b"")
     store.write(batch)
 
 

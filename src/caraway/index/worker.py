@@ -134,24 +134,25 @@ class IndexWorker:
         slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
         return True
 
-    def erasures(self) -> list[tuple[IndexPlan, list[Erasure], list[Erasure]]]:
-        """Return of each index that is followed the erased keys whose entries are removed, and those still to be.
+    def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
+        """Return of each index that is followed the erased keys: those of which entries may be left, or all others.
 
         Raises:
             UnavailableError: The database can't be read.
         """
-        found = []
+        plans = [s.plan for s in self._live.subscriptions() if s.plan.emits is None]
         try:
-            for plan in [s.plan for s in self._live.subscriptions() if s.plan.emits is None]:
-                pending = known_erasures(self._store, plan.asset, pending=True)
-                removed = [e for e in known_erasures(self._store, plan.asset) if e not in pending]
-                found.append((plan, removed, pending))
+            waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
+            if pending:
+                return waiting
+            return [
+                (plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting
+            ]
         except Exception as error:
             # What RocksDB raises is an Exception and nothing more special.
             if type(error) is not Exception:
                 raise
             raise UnavailableError(f"the index can't be read: {error}") from error
-        return found
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of keys that are erased and whose entries aren't removed yet, slice by slice.

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 from itertools import repeat
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.graph.rows.column_casts import ColumnCast
+from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.ingest.table import Table, json_type
 from caraway.plan.model import GraphPlan, IngestPlan
 from caraway.topics.codec import PUT, RecordCodec
@@ -36,13 +36,24 @@ class Encoded:
 class Target:
     """A dataset that an endpoint feeds."""
 
-    __slots__ = ("_casts", "_codec", "_key_positions", "_row_positions", "_time_position", "dataset", "fields", "topic")
+    __slots__ = (
+        "_casts",
+        "_codec",
+        "_key_positions",
+        "_row_positions",
+        "_time_position",
+        "dataset",
+        "fields",
+        "keys",
+        "topic",
+    )
 
     def __init__(self, plan: IngestPlan) -> None:
         self.dataset = plan.topic.dataset
         self.topic = plan.topic.name
         self.fields = tuple(column.name for column in plan.fields)
         schema = plan.topic.schema
+        self.keys = schema.keys
         self._casts = tuple(ColumnCast(column.dtype) for column in plan.fields)
         self._codec = RecordCodec(schema)
         self._key_positions = tuple(self.fields.index(column.name) for column in schema.keys)
@@ -68,6 +79,18 @@ class Target:
         records = self._records(columns, start, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)
+
+    def key_of(self, row: object) -> bytes | None:
+        """Return the Kafka key of a row, of which other fields may be wrong; None if its keys can't be told."""
+        if not isinstance(row, dict) or not self._key_positions:
+            return None
+        values = []
+        for position in self._key_positions:
+            column = self._casts[position]([row.get(self.fields[position], MISSING)])
+            if column.errors:
+                return None
+            values += column.values
+        return self._codec.encode_key(values)
 
     def _records(
         self, columns: Sequence[list[object]], start: int, bad: set[int], ingested_us: int, errors: list[RowError]

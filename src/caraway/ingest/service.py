@@ -14,7 +14,7 @@ from caraway.ingest import metrics
 from caraway.ingest.endpoints import Encoded, Endpoint, Endpoints, RowError, Target
 from caraway.ingest.requests import Answers, RequestKey, Written, read_back
 from caraway.ingest.table import Table, json_type, table
-from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, TopicItem
+from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, ErasedKeys, TopicItem
 
 MAX_LISTED_ERRORS = 20
 # Rows that are cast and encoded in one go. Some 2 ms, after which other requests of the event loop have their turn.
@@ -73,9 +73,10 @@ class IngestReport:
 class IngestService:
     """Takes log requests. Lives as long as the server; the endpoints come with each request."""
 
-    def __init__(self, writer: Writer, bootstrap_servers: str) -> None:
-        """Write through `writer`; look for rows of repeated requests on the brokers."""
+    def __init__(self, writer: Writer, bootstrap_servers: str, erased: ErasedKeys | None = None) -> None:
+        """Write through `writer`; look for rows of repeated requests on the brokers; write no rows of `erased` keys."""
         self._writer = writer
+        self._erased = ErasedKeys(dict) if erased is None else erased
         self._bootstrap_servers = bootstrap_servers
         self._answers: Answers[IngestReport] = Answers()
 
@@ -107,7 +108,7 @@ class IngestService:
         if request is not None and request.elapsed_ms is not None:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
-        return await _Intake(self._writer, endpoint, rows, request, written).run()
+        return await _Intake(self._writer, endpoint, rows, request, written, erased=self._erased).run()
 
 
 def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
@@ -126,9 +127,18 @@ class _Intake:
     """One request on its way."""
 
     def __init__(
-        self, writer: Writer, endpoint: Endpoint, rows: Table, request: RequestKey | None, written: Written
+        self,
+        writer: Writer,
+        endpoint: Endpoint,
+        rows: Table,
+        request: RequestKey | None,
+        written: Written,
+        *,
+        erased: ErasedKeys,
     ) -> None:
         self._writer = writer
+        hides = [(target, erased.hides(target.topic, target.keys)) for target in endpoint.targets]
+        self._hides = {target.topic: (target, of) for target, of in hides if of is not None}
         self._endpoint = endpoint
         self._rows = rows
         self._request = request
@@ -155,6 +165,11 @@ class _Intake:
     def _slice(self, target: Target, start: int, stop: int) -> None:
         now_us = time.time_ns() // 1000
         encoded = target.encode(self._rows, start, stop, now_us)
+        if target.topic in self._hides:
+            _, hides = self._hides[target.topic]
+            # They count as taken: whoever sends them learns nothing of what was erased.
+            shown = [record for record in encoded.records if record[1] is None or not hides(record[1])]
+            encoded = Encoded(shown, encoded.errors)
         self._send(target.topic, self._items(target, encoded))
         if encoded.errors:
             self._errors += encoded.errors
@@ -183,6 +198,8 @@ class _Intake:
         for row, reasons in by_row.items():
             if (target.dataset, row) in self._written:
                 continue
+            if self._is_erased(self._rows.row(row)):
+                continue
             letter: dict[str, Any] = {
                 "dataset": target.dataset,
                 "webhook": self._endpoint.webhook,
@@ -194,6 +211,11 @@ class _Intake:
             header = None if self._request is None else self._request.header(target.dataset, row)
             items.append((None, orjson.dumps(letter), header))
         return items
+
+    def _is_erased(self, row: object) -> bool:
+        """Tell whether a row that is wrong in something would be one of an erased key, in any dataset."""
+        keys = ((hides, target.key_of(row)) for target, hides in self._hides.values())
+        return any(key is not None and hides(key) for hides, key in keys)
 
     def _report(self, total: int) -> IngestReport:
         refused = set().union(*self._refused.values())

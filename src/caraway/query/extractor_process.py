@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pandas as pd
 
-from caraway.errors import CarawayError, InvalidInputError
+from caraway.errors import CarawayError, InvalidInputError, UnknownEntityError
+from caraway.graph.redaction import redacted, remembered
+from caraway.graph.runtime import SecretProvider, secret_provider
 from caraway.memory import limit_memory
 from caraway.query.batch import Batch, Run
 from caraway.query.channel import Channel
@@ -35,6 +37,8 @@ def serve(end: socket.socket, memory_mb: int | None) -> None:
     channel = Channel(end)
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
+    # Of this thread, which runs nothing else.
+    secret_provider.set(remembered(_secrets_through(channel)))
     while True:
         try:
             forget, number, step, columns, rows, at, past = cast("Call", channel.receive())
@@ -66,7 +70,7 @@ def _answer(
     try:
         run(batch)
     except CarawayError as error:
-        return ("spent", None) if isinstance(error.__cause__, MemoryError) else ("failed", str(error))
+        return ("spent", None) if isinstance(error.__cause__, MemoryError) else ("failed", redacted(str(error)))
     except MemoryError:
         return "spent", None
     return "done", {name: batch.columns[name] for name in step.kept}
@@ -81,3 +85,14 @@ def _lookups_through(channel: Channel) -> Callable[..., Looked]:
         return frames(found)
 
     return look_up
+
+
+def _secrets_through(channel: Channel) -> SecretProvider:
+    def get(name: str) -> str:
+        channel.send(("secret", name))
+        value, reason = cast("tuple[str | None, str]", channel.receive())
+        if value is None:
+            raise UnknownEntityError(reason)
+        return value
+
+    return get

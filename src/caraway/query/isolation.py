@@ -16,7 +16,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from caraway.errors import CarawayError, ExtractorError, UnavailableError
+from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
+from caraway.graph.runtime import SecretProvider
 from caraway.query import extractor_process
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
@@ -30,11 +31,31 @@ _NUMBERS = itertools.count()
 _FATAL = (TimeoutError, MemoryError, EOFError, OSError)
 
 
+def no_secrets(name: str) -> str:
+    """Know no secret.
+
+    Raises:
+        UnknownEntityError: Always.
+    """
+    raise UnknownEntityError(f"there is no secret {name!r} here")
+
+
 class FunctionPool:
     """Some processes for users' functions. Thread safe."""
 
-    def __init__(self, processes: int, seconds: float, memory_mb: int | None = None) -> None:
-        """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB."""
+    def __init__(
+        self,
+        processes: int,
+        seconds: float,
+        memory_mb: int | None = None,
+        *,
+        secrets: SecretProvider = no_secrets,
+    ) -> None:
+        """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB.
+
+        `secrets` answers `secrets.get` of the functions, at once: it is called on the event loop.
+        """
+        self._secrets = secrets
         self.seconds = seconds
         self._memory_mb = memory_mb
         self._size = processes
@@ -45,7 +66,7 @@ class FunctionPool:
         multiprocessing.get_context("forkserver").set_forkserver_preload([extractor_process.__name__])
         taken = [self._workers.take(self.seconds) for _ in range(self._size)]
         for worker in taken:
-            self._workers.give(worker or Worker(self._memory_mb))
+            self._workers.give(worker or Worker(self._memory_mb, self._secrets))
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""
@@ -70,7 +91,7 @@ class FunctionPool:
             raise self._busy(remote) from None
         worker: Worker | None = None
         try:
-            worker = idle or Worker(self._memory_mb)
+            worker = idle or Worker(self._memory_mb, self._secrets)
             columns = worker.call(*remote.arguments(batch), self.seconds)
         except ExtractorError:
             self._workers.give(worker)
@@ -95,7 +116,7 @@ class FunctionPool:
         try:
             worker = idle
             if worker is None:
-                worker = await loop.run_in_executor(None, Worker, self._memory_mb)
+                worker = await loop.run_in_executor(None, Worker, self._memory_mb, self._secrets)
             columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
         except ExtractorError:
             self._workers.give(worker)

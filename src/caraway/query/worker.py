@@ -10,6 +10,7 @@ from multiprocessing.process import BaseProcess
 from typing import Any
 
 from caraway.errors import CarawayError, ExtractorError
+from caraway.graph.runtime import SecretProvider
 from caraway.query.batch import Batch
 from caraway.query.channel import Channel
 from caraway.query.datasets import Found, Lookups, Question
@@ -30,8 +31,9 @@ Talk = Generator[object, Any, Columns]
 class Worker:
     """Such a process. It runs one call after the other."""
 
-    def __init__(self, memory_mb: int | None) -> None:
-        """Start it; its functions may take so much memory, in MiB."""
+    def __init__(self, memory_mb: int | None, secrets: SecretProvider) -> None:
+        """Start it; its functions may take so much memory, in MiB, and get their secrets from `secrets`."""
+        self._secrets = secrets
         ours, theirs = socket.socketpair()
         context = multiprocessing.get_context("forkserver")
         self._channel = Channel(ours)
@@ -93,6 +95,8 @@ class Worker:
                     raise ExtractorError(what)
                 case "spent":
                     raise MemoryError
+                case "secret":
+                    kind, what = yield _secret(self._secrets, what)
                 case _:
                     kind, what = yield _looked_up(lookups, what)
 
@@ -111,5 +115,12 @@ class Worker:
 def _looked_up(lookups: Lookups, question: Question) -> tuple[Found | None, str]:
     try:
         return lookups.answer(question), ""
+    except CarawayError as error:
+        return None, str(error)
+
+
+def _secret(secrets: SecretProvider, name: str) -> tuple[str | None, str]:
+    try:
+        return secrets(name), ""
     except CarawayError as error:
         return None, str(error)

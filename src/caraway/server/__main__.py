@@ -20,6 +20,7 @@ from caraway.server.api import Api
 from caraway.server.app import App
 from caraway.server.branches import BranchRoutes
 from caraway.server.deployment import Deployment
+from caraway.server.erase import EraseRoutes
 from caraway.server.explanations import Explanations
 from caraway.server.feast import FeastDoor
 from caraway.server.logs import configure_logging
@@ -27,6 +28,7 @@ from caraway.server.openapi import docs, openapi
 from caraway.server.queries import Queries
 from caraway.server.reads import Reads
 from caraway.server.routes import API, Route, Router
+from caraway.server.secrets import SecretRoutes
 
 LOG = structlog.get_logger(__name__)
 
@@ -44,6 +46,15 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
     limits = Limits(deployment)
     branches = BranchRoutes(deployment, limits)
     api, admin = Api(deployment, limits), Admin(deployment)
+    secrets = SecretRoutes(deployment.secrets)
+    erase = EraseRoutes(
+        deployment,
+        limits,
+        deployment.eraser,
+        log=deployment.erasures,
+        keyring=deployment.keyring,
+        needed=lambda: deployment.needed,
+    )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features"),
@@ -52,6 +63,13 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("POST", f"{API}/log", api.log, "log"),
         Route("POST", f"{API}/commit", api.commit, "sync"),
         Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
+        Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),
+        Route("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, "erasures"),
+        Route("GET", f"{API}/secret/{{name}}", secrets.get, "get_secret"),
+        Route("POST", f"{API}/secret/{{name}}", secrets.add, "add_secret"),
+        Route("PATCH", f"{API}/secret/{{name}}", secrets.update, "update_secret"),
+        Route("DELETE", f"{API}/secret/{{name}}", secrets.delete, "delete_secret"),
+        Route("GET", f"{API}/secrets", secrets.list, "list_secrets"),
         Route("POST", f"{API}/init", branches.init, "init_branch"),
         Route("POST", f"{API}/delete", branches.delete, "delete_branch"),
         Route("GET", f"{API}/branch/list", branches.list, "list_branches"),

@@ -53,6 +53,14 @@ NEEDS: Mapping[str, Need | None] = {
     "explain_query": Need(Mode.READ_DATA),
     "lookup": Need(Mode.READ_DATA),
     "log": Need(Mode.WRITE_DATA),
+    "erase": Need(Mode.WRITE_DATA),
+    "erasures": Need(Mode.READ_DEFINITION),
+    # Their handlers ask for the mode on everything.
+    "get_secret": Need(Mode.READ_DATA, anywhere=True),
+    "add_secret": Need(Mode.WRITE_DATA, anywhere=True),
+    "update_secret": Need(Mode.WRITE_DATA, anywhere=True),
+    "delete_secret": Need(Mode.WRITE_DATA, anywhere=True),
+    "list_secrets": Need(Mode.READ_DEFINITION, anywhere=True),
     "sync": Need(Mode.WRITE_DEFINITION),
     "init_branch": Need(Mode.WRITE_DEFINITION),
     "delete_branch": Need(Mode.WRITE_DEFINITION),
@@ -70,7 +78,19 @@ NEEDS: Mapping[str, Need | None] = {
     "root": None,
 }
 # Of these a line in the audit log is written before they begin, and their outcome after it.
-RECORDED = frozenset({"sync", "init_branch", "delete_branch", "roll_back"})
+RECORDED = frozenset(
+    {
+        "sync",
+        "init_branch",
+        "delete_branch",
+        "roll_back",
+        "erase",
+        "get_secret",
+        "add_secret",
+        "update_secret",
+        "delete_secret",
+    }
+)
 
 
 class Gate:
@@ -150,7 +170,8 @@ class Gate:
             raise
 
     async def _recorded(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
-        act = _act(request.caller, target, request.branch, request.query_string)
+        # Of the branch it says which one; what else it is about stands in the path.
+        act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
         try:
@@ -195,6 +216,13 @@ def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:
         branch=_writable(branch),
         detail=_writable(detail),
     )
+
+
+def _about(path: str) -> str:
+    """Return what a path names: of `/api/v1/secret/NAME` it is `secret/NAME`; nothing of one without a name in it."""
+    _, _, about = path.partition("/v1/")
+    kind, _, rest = about.partition("/")
+    return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret"} else ""
 
 
 def _writable(text: str) -> str:

@@ -19,7 +19,7 @@ class Api:
         """Serve what `deployment` runs, to callers within their `limits`."""
         self._deployment = deployment
         self._limits = limits
-        self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers)
+        self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
         self._commits = deployment.control.commits
 
     async def commit(self, request: Request) -> Response:

@@ -18,19 +18,36 @@ from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index.hiding import HidingReader
 from caraway.index.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
+from caraway.integrations.keyring import open_keyring
 from caraway.objects import ObjectFolder
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.archive import Archive
+from caraway.server.erase import Eraser
 from caraway.server.expiry import Expiry
 from caraway.server.live import Live, make_lives
+from caraway.server.secrets import SecretBook
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
-from caraway.state import MAIN, Access, AssetKind, AuditLog, Ledger, Needed, Plans, StateReader, connect, migrate
+from caraway.state import (
+    MAIN,
+    Access,
+    AssetKind,
+    AuditLog,
+    ErasureLog,
+    Ledger,
+    Needed,
+    Plans,
+    SecretStore,
+    StateReader,
+    connect,
+    migrate,
+)
 from caraway.state.blueprints import EMITS
-from caraway.topics import TopicWriter, ensure_topics
+from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 
 LOG = structlog.get_logger(__name__)
@@ -77,10 +94,16 @@ class Deployment:
         seconds = settings.server.snapshot_seconds
         self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
         self.reader = IndexReader(self._store)
-        self.index = IndexWorker(self.bootstrap_servers, self._store)
+        self.keyring = open_keyring(settings.key_file)
+        # A key that is missing may be put into the file at any time.
+        self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+        self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased)
         self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.functions = FunctionPool(
-            settings.server.extractor_processes, settings.server.extractor_seconds, settings.server.extractor_memory_mb
+            settings.server.extractor_processes,
+            settings.server.extractor_seconds,
+            settings.server.extractor_memory_mb,
+            secrets=lambda name: self.secrets.get(name),  # noqa: PLW0108 (it is made below)
         )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
@@ -89,6 +112,11 @@ class Deployment:
         member = f"{socket.gethostname()}:{settings.data_dir}"
         self._archive = Archive(self.bootstrap_servers, self._objects, settings.server.archive_seconds, member=member)
         self._engine = connect(self.postgres_url)
+        self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
+        self.erasures = ErasureLog(self._engine)
+        self.eraser = Eraser(
+            self.erasures, self.erased, self.index, self.writer, member=member, needed=lambda: self.needed
+        )
         self.state = StateReader(self._engine)
         self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)
         self.control = Control.connect(
@@ -119,11 +147,12 @@ class Deployment:
             self._keeper.start()
         for watch in self._watches.values():
             watch.start()
+        self.eraser.start()
         self.gate.start()
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
-        background = [part for part in (self._archive, self._expiry, self._keeper) if part is not None]
+        background = [part for part in (self._archive, self._expiry, self.eraser, self._keeper) if part is not None]
         for part in background:
             part.stop(0)
         for watch in self._watches.values():
@@ -139,6 +168,11 @@ class Deployment:
             part.stop(BACKGROUND_STOP_S)
         self._store.close()
         self._engine.dispose()
+
+    @property
+    def needed(self) -> Needed | None:
+        """All that the branches need; None before the graph was read."""
+        return self._needed
 
     @property
     def live(self) -> Live | None:
@@ -181,12 +215,16 @@ class Deployment:
             if not self._migrated:
                 migrate(self.postgres_url)
                 self._migrated = True
+            # First what must not be shown any more.
+            self.eraser.refresh()
+            self.secrets.refresh()
             needed = self._plans.refresh()
             if needed is self._needed:
                 return
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(needed.indexes)
-            self._lives = make_lives(needed, self.reader, self.functions, self._lives)
+            reader = HidingReader(self.reader, self.erased)
+            self._lives = make_lives(needed, reader, self.functions, self._lives)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
 

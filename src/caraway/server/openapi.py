@@ -9,6 +9,7 @@ from caraway.query.explain import MAX_RUNS
 from caraway.server.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http import Request, Response, json_response, text_response
 from caraway.server.routes import API
+from caraway.server.secrets import MAX_VALUE
 
 Json = dict[str, Any]
 
@@ -179,6 +180,7 @@ def document() -> Json:
                 )
             },
             **_branches(),
+            **_privacy(),
             f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
             f"{API}/status": {
                 "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
@@ -231,6 +233,31 @@ def _branches() -> Json:
                 parameters=[number("closed", "How many entries that are over.")],
             )
         },
+    }
+
+
+def _privacy() -> Json:
+    """Describe erasing and secrets."""
+    named = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
+    keys = _json_body({"erase_keys": {"type": "array", "items": {"type": "object"}}}, ["erase_keys"])
+    value = _json_body({"value": {"type": "string", "maxLength": MAX_VALUE}}, ["value"])
+    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    answer = {"type": "object"}
+    found = {"type": "object", "required": ["value"], "properties": {"value": {"type": "string"}}}
+    return {
+        f"{API}/dataset/{{name}}/erase": {
+            "post": _operation("erase", "Erase keys, for the past and to come", keys, answer, parameters=named)
+        },
+        f"{API}/dataset/{{name}}/erasures": {
+            "get": _operation("erasures", "What was erased, and where it is gone", None, answer, parameters=named)
+        },
+        f"{API}/secret/{{name}}": {
+            "get": _operation("getSecret", "The value of a secret", None, found, parameters=named),
+            "post": _operation("addSecret", "Keep a new secret", value, answer, parameters=named),
+            "patch": _operation("updateSecret", "Change a secret", value, answer, parameters=named),
+            "delete": _operation("deleteSecret", "Forget a secret", nothing, answer, parameters=named),
+        },
+        f"{API}/secrets": {"get": _operation("listSecrets", "Which secrets there are", None, answer)},
     }
 
 

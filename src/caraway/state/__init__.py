@@ -11,6 +11,7 @@ from caraway.state.blueprints import AssetKind, blueprints, incarnate
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
+from caraway.state.erasures import ErasedKey, ErasureLog, ErasureRecord
 from caraway.state.leases import Lease
 from caraway.state.ledger import Claim, Ledger, Outcome
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
@@ -31,6 +32,7 @@ from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
+from caraway.state.secrets import SealedSecret, SecretStore
 from caraway.state.tenures import Membership
 from caraway.state.writer import StateWriter
 
@@ -53,6 +55,9 @@ __all__ = [
     "CommitRecord",
     "Deed",
     "DesiredState",
+    "ErasedKey",
+    "ErasureLog",
+    "ErasureRecord",
     "Grant",
     "Head",
     "Holder",
@@ -70,6 +75,8 @@ __all__ = [
     "Planned",
     "Plans",
     "Role",
+    "SealedSecret",
+    "SecretStore",
     "Standing",
     "StateReader",
     "StateWriter",

@@ -23,27 +23,34 @@ from tests.integration.server.test_api import pot
 from tests.unit.query import garden
 
 # What to ask at each path, and the target that it is.
-REQUESTS: dict[str, tuple[str, dict[str, Any] | None]] = {
-    "/api/v1/query": ("extract_features", {"inputs": [], "outputs": [], "data": []}),
-    "/api/v1/query/explain": ("explain_query", {}),
-    "/get-online-features": ("extract_features", {}),
-    "/api/v1/log": ("log", {}),
-    "/api/v1/commit": ("sync", None),
-    "/api/v1/dataset/{name}/lookup": ("lookup", {}),
-    "/api/v1/init": ("init_branch", {"clone_from": "nowhere"}),
-    "/api/v1/delete": ("delete_branch", {}),
-    "/api/v1/branch/list": ("list_branches", None),
-    "/api/v1/branch/log": ("branch_log", None),
-    "/api/v1/branch/diff": ("branch_diff", None),
-    "/api/v1/branch/rollback": ("roll_back", {}),
-    "/api/v1/ledger": ("ledger", None),
-    "/api/v1/health": ("health", None),
-    "/api/v1/status": ("status", None),
-    "/api/v1/metrics": ("metrics", None),
-    "/api/v1/openapi.json": ("openapi", None),
-    "/api/v1/docs": ("docs", None),
-    "/metrics": ("metrics", None),
-    "/": ("root", None),
+REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
+    ("post", "/api/v1/query"): ("extract_features", {"inputs": [], "outputs": [], "data": []}),
+    ("post", "/api/v1/query/explain"): ("explain_query", {}),
+    ("post", "/get-online-features"): ("extract_features", {}),
+    ("post", "/api/v1/log"): ("log", {}),
+    ("post", "/api/v1/commit"): ("sync", None),
+    ("post", "/api/v1/dataset/{name}/lookup"): ("lookup", {}),
+    ("post", "/api/v1/dataset/{name}/erase"): ("erase", {}),
+    ("get", "/api/v1/dataset/{name}/erasures"): ("erasures", None),
+    ("get", "/api/v1/secret/{name}"): ("get_secret", None),
+    ("post", "/api/v1/secret/{name}"): ("add_secret", {}),
+    ("patch", "/api/v1/secret/{name}"): ("update_secret", {}),
+    ("delete", "/api/v1/secret/{name}"): ("delete_secret", None),
+    ("get", "/api/v1/secrets"): ("list_secrets", None),
+    ("post", "/api/v1/init"): ("init_branch", {"clone_from": "nowhere"}),
+    ("post", "/api/v1/delete"): ("delete_branch", {}),
+    ("get", "/api/v1/branch/list"): ("list_branches", None),
+    ("get", "/api/v1/branch/log"): ("branch_log", None),
+    ("get", "/api/v1/branch/diff"): ("branch_diff", None),
+    ("post", "/api/v1/branch/rollback"): ("roll_back", {}),
+    ("get", "/api/v1/ledger"): ("ledger", None),
+    ("get", "/api/v1/health"): ("health", None),
+    ("get", "/api/v1/status"): ("status", None),
+    ("get", "/api/v1/metrics"): ("metrics", None),
+    ("get", "/api/v1/openapi.json"): ("openapi", None),
+    ("get", "/api/v1/docs"): ("docs", None),
+    ("get", "/metrics"): ("metrics", None),
+    ("get", "/"): ("root", None),
 }
 UNTAGGED = {"Pots": ("pii",)}
 
@@ -120,18 +127,18 @@ def users(guarded: ServerProcess, engine: sa.Engine) -> Iterator[Users]:
     made.close()
 
 
-def ask_all(client: httpx.Client) -> dict[str, int]:
+def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
     """Ask at every path, with hardly anything in the body, and return the statuses."""
     statuses = {}
     for path, methods in DOCUMENT["paths"].items():
         for method in methods:
-            body = REQUESTS[path][1]
-            statuses[path] = client.request(method, path.replace("{name}", "Pots"), json=body).status_code
+            body = REQUESTS[method, path][1]
+            statuses[method, path] = client.request(method, path.replace("{name}", "Pots"), json=body).status_code
     return statuses
 
 
 def test_every_path_is_asked_at() -> None:
-    assert REQUESTS.keys() == DOCUMENT["paths"].keys()
+    assert REQUESTS.keys() == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
     assert {target for target, _ in REQUESTS.values()} == NEEDS.keys()
 
 
@@ -155,7 +162,7 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
     client = users.user(f"only-{mode}", *granted)
     for path, status in ask_all(client).items():
         need = NEEDS[REQUESTS[path][0]]
-        if path == "/api/v1/init":
+        if path == ("post", "/api/v1/init"):
             # To clone is to read and write definitions and data: no single mode is enough.
             assert status == 403, (path, status)
         elif need is None or need.mode is None or need.mode is mode:

@@ -30,7 +30,7 @@ from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService,
 from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import SLICE
 from caraway.plan.planner import plan_graph
-from caraway.topics import MAX_PAYLOAD
+from caraway.topics import MAX_PAYLOAD, ErasedKeys, erasure_of
 from caraway.topics.codec import RecordCodec
 from caraway.topics.producer import TopicItem
 
@@ -113,9 +113,13 @@ class MemoryWriter:
 
 
 def log(
-    data: Any, endpoint: str = "sales", writer: MemoryWriter | None = None, request: RequestKey | None = None
+    data: Any,
+    endpoint: str = "sales",
+    writer: MemoryWriter | None = None,
+    request: RequestKey | None = None,
+    erased: ErasedKeys | None = None,
 ) -> IngestReport:
-    service = IngestService(writer or MemoryWriter(), "nowhere:1")
+    service = IngestService(writer or MemoryWriter(), "nowhere:1", erased)
     body = {"webhook": "hook", "endpoint": endpoint, "data": data}
     return asyncio.run(service.log(ENDPOINTS, body, request))
 
@@ -132,6 +136,29 @@ def test_all_forms_of_data_become_the_same_records(form: str) -> None:
         ["u", 1.5, 3, None, True, ["x"], "a", "ABC", b"hi"],
         ["u", 2.0, 3, "n", True, ["x"], "a", "ABC", b"hi"],
     ]
+
+
+def test_rows_of_erased_keys_are_taken_and_never_written() -> None:
+    writer, erased = MemoryWriter(), ErasedKeys(lambda: {"k": b"m" * 32})
+    topic = TOPICS["Users"]
+    erased.add(topic.name, [erasure_of(topic.name, topic.schema.keys, ["gone"], "k", b"m" * 32)])
+    rows = [
+        {"user": "gone", "age": 3, "at": 0},
+        {"user": "here", "age": 4, "at": 0},
+        # Refused by both datasets of the endpoint, of which one has the key: no letter is to tell of it.
+        {"user": "gone", "age": "much", "at": 0},
+        {"user": "here", "age": "more", "at": 0},
+    ]
+    report = log(rows, "people", writer, erased=erased)
+    assert (report.accepted, report.rejected) == (2, 2)
+    assert writer.rows("Users") == [["here", 4]]
+    assert len(writer.rows("Ages")) == 2
+    letters = [(letter["dataset"], letter["row"]["age"]) for letter in writer.dead_letters()]
+    assert sorted(letters) == [("Ages", "more"), ("Users", "more")]
+    unknown = ErasedKeys(dict)
+    unknown.add(topic.name, [erasure_of(topic.name, topic.schema.keys, ["gone"], "k", b"m" * 32)])
+    with pytest.raises(UnavailableError, match="hasn't got"):
+        log(rows, "people", writer, erased=unknown)
 
 
 def test_a_keyed_dataset_has_the_encoded_key() -> None:

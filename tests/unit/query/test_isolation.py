@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from caraway.dtypes.types import INT
-from caraway.errors import ExtractorError
+from caraway.errors import ExtractorError, UnknownEntityError
 from caraway.query import DatasetLookups, FunctionPool, QueryEngine
 from caraway.query.batch import Batch
 from caraway.query.functions import compile_function
@@ -133,6 +133,34 @@ def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, funct
     # Both processes work, the new one too.
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+
+def tell_secrets(cls: Any, ts: Any, x: Any) -> Any:
+    from caraway.lib import secrets  # noqa: PLC0415 (in its process)
+
+    del cls, ts
+    value = secrets.get({1: "key", 2: "key", 3: "none"}[int(x[0])])
+    if x[0] == 2:
+        raise ValueError(f"can't sign with {value!r}")
+    return x.rename("y") + len(value)
+
+
+def test_functions_get_secrets_and_tell_them_to_nobody() -> None:
+    def get(name: str) -> str:
+        if name != "key":
+            raise UnknownEntityError(f"there is no secret {name!r}")
+        return "pass-word"
+
+    pool = FunctionPool(1, 30.0, secrets=get)
+    pool.start()
+    try:
+        assert run(pool, step(tell_secrets), 1) == [10]
+        with pytest.raises(ExtractorError, match=r"raised ValueError: can't sign with '\*\*\*'$"):
+            run(pool, step(tell_secrets), 2)
+        with pytest.raises(ExtractorError, match="there is no secret 'none'"):
+            run(pool, step(tell_secrets), 3)
+    finally:
+        pool.stop()
 
 
 def take_little_beside_arrow(cls: Any, ts: Any, x: Any) -> Any:

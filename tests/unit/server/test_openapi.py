@@ -13,7 +13,8 @@ from caraway.server.openapi import DOCUMENT, page
 def test_every_route_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
     monkeypatch.setattr(server, "Api", lambda *_: made(log=0, commit=0))
-    routes = {(route.method.lower(), route.path) for route in server.routes(made(served=made(keep=0)))}
+    parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
+    routes = {(route.method.lower(), route.path) for route in server.routes(parts)}
     assert routes == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
 
 

@@ -1,0 +1,134 @@
+"""The keys of a deployment: what seals the secrets in Postgres, and hashes the keys that were erased.
+
+They lie in a file of the data folder, or wherever `secrets.key_file` says, which only its owner may read. The first
+line is the key in use; the others are those that were, for what they have sealed.
+"""
+
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from cryptography.fernet import Fernet, InvalidToken
+
+from caraway.config import ConfigurationError
+from caraway.errors import UnavailableError
+
+ID_DIGITS = 8
+MAC_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key, by what is known of it outside."""
+
+    id: str
+    text: bytes
+
+    @classmethod
+    def of(cls, text: bytes) -> "Key":
+        """Make a key of the text of one. Raises `ValueError` if it is none."""
+        Fernet(text)
+        return cls(hashlib.sha256(b"caraway key " + text).hexdigest()[:ID_DIGITS], text)
+
+    @property
+    def mac_key(self) -> bytes:
+        """What hashes with it: another key, so that hashes and sealed values have nothing in common."""
+        return hashlib.blake2b(self.text, digest_size=MAC_BYTES, person=b"caraway.erase").digest()
+
+    def __repr__(self) -> str:
+        return f"Key({self.id})"
+
+
+@dataclass(frozen=True, slots=True)
+class Keyring:
+    """All keys, the one in use first."""
+
+    keys: tuple[Key, ...]
+    path: Path
+
+    @property
+    def current(self) -> Key:
+        """The key that is used for what is new."""
+        return self.keys[0]
+
+    def mac_keys(self) -> Mapping[str, bytes]:
+        """Return what hashes, by the keys' names."""
+        return {key.id: key.mac_key for key in self.keys}
+
+    def seal(self, name: str, value: str) -> tuple[str, bytes]:
+        """Seal the value of a secret; return the name of the key, too. It opens under the same name only."""
+        return self.current.id, Fernet(self.current.text).encrypt(msgspec.json.encode((name, value)))
+
+    def open(self, name: str, key_id: str, sealed: bytes) -> str:
+        """Open what was sealed.
+
+        Raises:
+            UnavailableError: Its key isn't among these, or it wasn't sealed under this name.
+        """
+        key = next((key for key in self.keys if key.id == key_id), None)
+        if key is None:
+            raise UnavailableError(f"secret {name!r} is sealed with the key {key_id}, which {self.path} hasn't got")
+        try:
+            found, value = msgspec.json.decode(Fernet(key.text).decrypt(sealed), type=tuple[str, str])
+        except (InvalidToken, msgspec.MsgspecError):
+            found, value = "", ""
+        if found != name:
+            raise UnavailableError(f"secret {name!r} can't be opened: what is kept of it was changed")
+        return value
+
+
+def open_keyring(path: Path) -> Keyring:
+    """Read the keys, or make the file with a first one.
+
+    Raises:
+        ConfigurationError: It can't be read or made, others may read it, or it holds something else.
+    """
+    try:
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path, [Fernet.generate_key()], replace=False)
+        mode = stat.S_IMODE(path.stat().st_mode)
+        lines = path.read_bytes().split()
+    except OSError as error:
+        raise ConfigurationError(f"secrets.key_file: {path} can't be read or made: {error}") from error
+    if mode & 0o077:
+        raise ConfigurationError(f"secrets.key_file: others may read {path} (mode {mode:o}); chmod 600 it")
+    try:
+        keys = tuple(Key.of(line) for line in lines)
+    except ValueError as error:
+        raise ConfigurationError(f"secrets.key_file: {path} holds something else than keys") from error
+    if not keys:
+        raise ConfigurationError(f"secrets.key_file: {path} is empty")
+    return Keyring(keys, path)
+
+
+def add_key(keyring: Keyring) -> Keyring:
+    """Put a new key before the others, in the file too."""
+    texts = [Fernet.generate_key(), *(key.text for key in keyring.keys)]
+    _write(keyring.path, texts, replace=True)
+    return open_keyring(keyring.path)
+
+
+def _write(path: Path, texts: Sequence[bytes], *, replace: bool) -> None:
+    """Write the file as a whole or not at all; of several processes that make it, one does."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(b"\n".join(texts) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        if replace:
+            part.replace(path)
+        else:
+            try:
+                os.link(part, path)
+            except FileExistsError:
+                return
+    finally:
+        part.unlink(missing_ok=True)

@@ -1,0 +1,151 @@
+"""Which keys were erased: who asked for it and when, and what was done of it where."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.privacy_tables import erasure_places, erasures
+
+# Any number that nothing else locks by: erasures get their numbers in the order in which they are committed, so that
+# whoever has read up to a number has missed none.
+LOCK_KEY = int.from_bytes(b"erasure")
+READ_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasedKey:
+    """A key of a topic that was asked to be erased, as a hash."""
+
+    request: str
+    branch: str
+    dataset: str
+    topic: str
+    columns: tuple[str, ...]
+    key_id: str
+    digest: bytes
+    account: str
+    token_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErasureRecord:
+    """An erased key with its number, and what was done: when it stood on its topic, and what is removed where."""
+
+    id: int
+    key: ErasedKey
+    asked_at: datetime
+    recorded_at: datetime | None
+    places: tuple[tuple[str, datetime], ...] = ()
+
+
+class ErasureLog:
+    """Writes and reads them. Thread safe; every operation can be done twice."""
+
+    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+        self._engine = engine
+        self._patience_seconds = patience_seconds
+
+    def add(self, keys: Sequence[ErasedKey]) -> int:
+        """Write down what is to be erased; return how many of the keys weren't before.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        rows = [{**_values(key), "columns": list(key.columns)} for key in keys]
+        statement = insert(erasures).on_conflict_do_nothing(constraint="erasures_once").returning(erasures.c.id)
+
+        def write(connection: sa.Connection) -> int:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
+            return len(connection.execute(statement, rows).all())
+
+        return self._write(write, "write down what is to be erased") if rows else 0
+
+    def since(self, number: int) -> list[ErasureRecord]:
+        """Return the erased keys with greater numbers, in their order; not all at once if there are many.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return self._read(sa.select(erasures).where(erasures.c.id > number).order_by(erasures.c.id).limit(READ_AT_ONCE))
+
+    def unrecorded(self) -> list[ErasureRecord]:
+        """Return those that don't stand on their topic yet.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        query = sa.select(erasures).where(erasures.c.recorded_at.is_(None))
+        return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
+
+    def of(self, dataset: str, branch: str, *, limit: int) -> list[ErasureRecord]:
+        """Return the newest ones of a dataset that were asked for on a branch, with all that was done of them.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        query = sa.select(erasures).where(erasures.c.dataset == dataset, erasures.c.branch == branch)
+        return self._read(query.order_by(erasures.c.id.desc()).limit(limit), places=True)
+
+    def recorded(self, numbers: Collection[int]) -> None:
+        """Note that they stand on their topics.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        statement = (
+            sa.update(erasures)
+            .where(erasures.c.id.in_(numbers), erasures.c.recorded_at.is_(None))
+            .values(recorded_at=sa.func.clock_timestamp())
+        )
+        self._write(lambda connection: connection.execute(statement).rowcount, "note what is on the topics")
+
+    def done(self, numbers: Collection[int], place: str) -> None:
+        """Note that nothing of them is left in a place.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        rows = [{"erasure_id": number, "place": place} for number in numbers]
+        if rows:
+            statement = insert(erasure_places).on_conflict_do_nothing()
+            self._write(lambda connection: connection.execute(statement, rows).rowcount, "note what is erased")
+
+    def _write(self, write: Any, what: str) -> int:  # noqa: ANN401 (a function of a connection)
+        def run() -> int:
+            with self._engine.begin() as connection:
+                number: int = write(connection)
+                return number
+
+        return patiently(run, what=what, patience_seconds=self._patience_seconds)
+
+    def _read(self, query: sa.Select[Any], *, places: bool = False) -> list[ErasureRecord]:
+        def run() -> list[ErasureRecord]:
+            with self._engine.connect() as connection:
+                rows = connection.execute(query).mappings().all()
+                done: dict[int, list[tuple[str, datetime]]] = {}
+                if places:
+                    wanted = erasure_places.c.erasure_id.in_([row["id"] for row in rows])
+                    found = sa.select(erasure_places).where(wanted).order_by(erasure_places.c.done_at)
+                    for row in connection.execute(found).mappings():
+                        done.setdefault(row["erasure_id"], []).append((row["place"], row["done_at"]))
+            return [_record(row, tuple(done.get(row["id"], ()))) for row in rows]
+
+        return patiently(run, what="read what is erased", patience_seconds=self._patience_seconds)
+
+
+_FIELDS = ("request", "branch", "dataset", "topic", "key_id", "digest", "account", "token_id")
+
+
+def _values(key: ErasedKey) -> dict[str, object]:
+    return {name: getattr(key, name) for name in _FIELDS}
+
+
+def _record(row: sa.RowMapping, places: tuple[tuple[str, datetime], ...]) -> ErasureRecord:
+    key = ErasedKey(columns=tuple(row["columns"]), **{name: row[name] for name in _FIELDS})
+    return ErasureRecord(id=row["id"], key=key, asked_at=row["asked_at"], recorded_at=row["recorded_at"], places=places)

@@ -1,0 +1,214 @@
+"""Erased keys: a server does what the mock does, forgets them for good, and finishes after a crash."""
+
+
+# mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
+
+import shutil
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pandas as pd
+import psycopg
+import pytest
+
+from caraway import Client, connectors, dataset, field, meta
+from caraway.integrations.keyring import open_keyring
+from caraway.plan.model import Column
+from caraway.state import ErasedKey, ErasureLog, connect
+from caraway.testing import MockClient
+from caraway.topics import erasure_of
+from tests.integration.server.server_process import ServerProcess, end_of, eventually, records
+
+GUESTS = connectors.Webhook(name="guests")
+PRIVATE = "m.private@example.com"
+
+
+@meta(owner="a@b.co")
+@connectors.source(GUESTS.endpoint("stays"), disorder="1h", cdc="upsert")
+@dataset(index=True)
+class Stays:
+    guest: str = field(key=True, erase_key=True)
+    room: int = field(key=True)
+    nights: int
+    at: datetime = field(timestamp=True)
+
+
+@meta(owner="a@b.co")
+@connectors.source(GUESTS.endpoint("nights"), disorder="1h", cdc="upsert")
+@dataset(index=True)
+class Nights:
+    """Of another name: servers of equal definitions share their topics, and these have other keys."""
+
+    guest: str = field(key=True, erase_key=True)
+    room: int = field(key=True)
+    nights: int
+    at: datetime = field(timestamp=True)
+
+
+def stay(guest: str, room: int, nights: int, day: int) -> dict[str, Any]:
+    return {"guest": guest, "room": room, "nights": nights, "at": f"2026-01-{day:02d}T00:00:00Z"}
+
+
+ASKED = pd.DataFrame({"guest": [PRIVATE, PRIVATE, "bob", "bob", "eve"], "room": [1, 2, 1, 2, 1]})
+
+
+def seen(client: Client, at: str | None = None, of: Any = Stays) -> list[int | None]:
+    times = None if at is None else pd.Series([pd.Timestamp(at)] * len(ASKED))
+    data: Any
+    data, found = client.lookup(of, ASKED, ["nights"], timestamps=times)
+    nights = [int(value) if there else None for value, there in zip(data.tolist(), found.tolist(), strict=True)]
+    assert data.isna().tolist() == [value is None for value in nights]
+    return nights
+
+
+def scenario(client: Client, show: Callable[[Callable[[], object], object], None]) -> None:
+    """Log, erase and log again; `show` waits until a function returns a value."""
+    client.commit("stays", datasets=[Stays], incremental=True)
+    client.log("guests", "stays", pd.DataFrame([stay(PRIVATE, 1, 3, 1), stay(PRIVATE, 2, 4, 2), stay("bob", 1, 5, 1)]))
+    show(lambda: seen(client), [3, 4, 5, None, None])
+    assert client.erase(Stays, pd.DataFrame({"guest": [PRIVATE]})).status_code == 200
+    # At once, and for all times.
+    assert seen(client) == [None, None, 5, None, None]
+    assert seen(client, "2026-01-01T12:00:00Z") == [None, None, 5, None, None]
+    client.log("guests", "stays", pd.DataFrame([stay(PRIVATE, 1, 7, 3), stay("bob", 2, 8, 3), stay("eve", 1, 1, 3)]))
+    show(lambda: seen(client), [None, None, 5, 8, 1])
+    # One may erase again, and what was never there.
+    client.erase(Stays, pd.DataFrame({"guest": [PRIVATE, "nobody"]}))
+    client.erase("Stays", pd.DataFrame({"guest": ["eve"]}))
+    assert seen(client) == [None, None, 5, 8, None]
+    for wrong in ({"room": [1]}, {"guest": ["a"], "room": [1]}, {"guest": [None]}):
+        with pytest.raises(ValueError, match="erase key"):
+            client.erase(Stays, pd.DataFrame(wrong))
+
+
+def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
+    def at_once(ask: Callable[[], object], expected: object) -> None:
+        assert ask() == expected
+
+    def soon(ask: Callable[[], object], expected: object) -> None:
+        eventually(lambda: ask() == expected, lambda: f"{ask()}\n{server.said()}")
+
+    scenario(MockClient(), at_once)
+    with Client(str(server.settings.server.url), branch="erasing") as client:
+        client.init_branch("erasing")
+        scenario(client, soon)
+        client.delete_branch("erasing")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({}, "erase_keys is expected to be a list of objects"),
+        ({"erase_keys": []}, "erase_keys is expected to be a list of objects"),
+        ({"erase_keys": [{"room": 1}]}, "room is no erase key; erase keys: guest"),
+        ({"erase_keys": [{"guest": "a", "room": 1}]}, "room is no erase key"),
+        ({"erase_keys": [{"guest": "a"}, {}]}, "row 1, erase key guest: is missing"),
+        ({"erase_keys": [{"guest": None}]}, "row 0, erase key guest: expected str, found null"),
+        ({"erase_keys": [{"guest": [1]}]}, "row 0, erase key guest: expected str"),
+    ],
+)
+def test_wrong_keys_are_refused(server: ServerProcess, body: object, reason: str) -> None:
+    with Client(str(server.settings.server.url), branch="main") as client:
+        client.commit("stays", datasets=[Stays], incremental=True)
+    refused = server.http.post("/dataset/Stays/erase", json=body)
+    assert (refused.status_code, reason in refused.json()["err_msg"]) == (400, True), refused.text
+    pots = server.http.post("/dataset/Pots/erase", json={"erase_keys": [{"pot": 1}]})
+    assert "mark one with field(key=True, erase_key=True)" in pots.json()["err_msg"]
+    assert server.http.post("/dataset/Nothing/erase", json=body).status_code == 404
+
+
+def erasures(server: ServerProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = server.http.get("/dataset/Nights/erasures").json()["erasures"]
+    return found
+
+
+def removed(server: ServerProcess, digest: str) -> bool:
+    """Tell whether an index says that nothing of a key is left in it."""
+    return any(e["digest"] == digest and e["recorded_at"] and e["places"] for e in erasures(server))
+
+
+def on_disk(server: ServerProcess, text: str) -> set[str]:
+    """Name the files of the index in which a text stands; RocksDB compresses what is large, so keys are short."""
+    folder = server.settings.data_dir / "index"
+    return {path.name for path in folder.iterdir() if path.is_file() and text.encode() in path.read_bytes()}
+
+
+def test_what_is_erased_stays_so_after_kills_and_losses(
+    own_server: Callable[[], ServerProcess], kafka: str, postgres: str
+) -> None:
+    server = own_server()
+    url = str(server.settings.server.url)
+    with Client(url) as client:
+        client.commit("nights", datasets=[Nights])
+        rows = [stay(PRIVATE, 1, 3, 1), stay(PRIVATE, 2, 4, 2), stay("bob", 1, 5, 1), stay("eve", 1, 9, 1)]
+        client.log("guests", "nights", pd.DataFrame(rows))
+        eventually(lambda: seen(client, of=Nights) == [3, 4, 5, None, 9], server.said)
+    topic = server.topic("Nights")
+    before = end_of(kafka, topic)
+
+    # A server that is killed as soon as it has written down what is to be erased: nothing else was done.
+    server.kill()
+    keyring = open_keyring(server.settings.key_file)
+    guest = Column(name="guest", dtype=Nights.to_spec().fields[0].dtype)
+    found = erasure_of(topic, (guest,), [PRIVATE], keyring.current.id, keyring.current.mac_key)
+    engine = connect(postgres)
+    ErasureLog(engine).add(
+        [
+            ErasedKey(
+                request="r",
+                branch="main",
+                dataset="Nights",
+                topic=topic,
+                columns=found.columns,
+                key_id=found.key_id,
+                digest=found.digest,
+                account="someone",
+                token_id="",
+            )
+        ]
+    )
+    engine.dispose()
+    server.start()
+    with Client(url) as client:
+        eventually(lambda: seen(client, of=Nights) == [None, None, 5, None, 9], server.said)
+        eventually(lambda: removed(server, found.digest.hex()), server.said)
+        # The list of all tables since the last start has their first and last keys (docs/index.md).
+        assert {name.partition("-")[0] for name in on_disk(server, PRIVATE)} <= {"MANIFEST"}
+        assert on_disk(server, "bob")
+        assert erasures(server)[0]["account"] == "someone"
+
+        # Killed right after its answer, and its index lost: the log alone brings all rows back, but these.
+        client.erase(Nights, pd.DataFrame({"guest": ["eve"]}))
+        server.kill()
+        shutil.rmtree(server.settings.data_dir / "index")
+        server.start()
+        eventually(lambda: seen(client, of=Nights) == [None, None, 5, None, None], server.said)
+        eventually(lambda: all(e["places"] for e in erasures(server)), server.said)
+        assert on_disk(server, PRIVATE) == set()
+
+        # What comes later doesn't even reach the topic, right or wrong.
+        end = end_of(kafka, topic)
+        client.log("guests", "nights", pd.DataFrame([stay(PRIVATE, 3, 1, 5)]))
+        letters = end_of(kafka, "caraway.dead-letters")
+        bad = {
+            "webhook": "guests",
+            "endpoint": "nights",
+            "data": [{"guest": PRIVATE, "room": "x", "nights": 1, "at": 0}],
+        }
+        assert server.http.post("/log", json=bad).json()["rejected"] == 1
+        assert end_of(kafka, topic) == end
+        assert end_of(kafka, "caraway.dead-letters") == letters
+
+    # One record for each key and time that it was asked for, without the key; the rows of before are still there.
+    values = records(kafka, topic)
+    assert before == 4
+    assert sum(PRIVATE.encode() in value for value in values[:before]) == 2
+    assert not any(PRIVATE.encode() in value for value in values[before:])
+    assert len(values) - before >= 2
+    with psycopg.connect(postgres) as connection:
+        tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+        for table in tables:
+            dump = connection.execute(f"SELECT t::text FROM {table} t").fetchall()  # noqa: S608
+            assert not [row for row in dump if PRIVATE in row[0]], table
+    assert PRIVATE not in server.log_file.read_text()
