@@ -18,7 +18,8 @@ from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
 from caraway.engine.ports import Registry
-from caraway.engine.spark_runtime import SparkRuntime
+from caraway.engine.slots import SlotBook
+from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.engine.tenancy import Member, Tenancy, Work
 from caraway.spark.live import live_rows
 from caraway.topics.positions import TopicEnds
@@ -95,6 +96,7 @@ class Engine:
             checkpoint_of=self._checkpoint if tenancy is None else tenancy.folder,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,
+            slots=SlotBook(lambda: slots_offered(driver.session)),
         )
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)

@@ -12,10 +12,13 @@ from caraway.engine.damage import put_aside, repairing
 from caraway.engine.lag import records_between
 from caraway.engine.observer import Observer
 from caraway.engine.phases import Phase, phase_at_start
+from caraway.engine.slots import SlotBook
 from caraway.engine.spark_query import SparkQuery
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobMode, JobPlan
+from caraway.plan.slots import slots_of
 from caraway.spark.checkpoints import position_of
+from caraway.spark.java import java_session
 from caraway.spark.jobs import Trigger, start_job, trigger_of
 from caraway.spark.letters import LetterCount
 from caraway.topics import DEAD_LETTERS, ensure_topics
@@ -37,6 +40,7 @@ class SparkRuntime:
         checkpoint_of: Gives the folder of the checkpoint of a job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
         observer: Knows how far the topics reach.
+        slots: Knows what is free of Spark.
     """
 
     session: SparkSession
@@ -45,12 +49,13 @@ class SparkRuntime:
     checkpoint_of: Callable[[str], Path]
     checkpoint_interval_seconds: int
     observer: Observer
+    slots: SlotBook
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> SparkQuery:
         """Start a job; its topics are made if a commit that was cut short has left one out.
 
         Raises:
-            UnavailableError: Its checkpoint can't be read; the next start begins anew.
+            UnavailableError: Its checkpoint can't be read; the next start begins anew. Or it finds no slots.
         """
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
@@ -60,16 +65,23 @@ class SparkRuntime:
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
-        with repairing(checkpoint):
-            query = start_job(
-                self.session,
-                plan,
-                bootstrap_servers=self.bootstrap_servers,
-                checkpoint=checkpoint,
-                checkpoint_interval_seconds=interval,
-                letters=letters,
-                trigger=trigger,
-            )
+        # Only what runs in real-time mode has all of its tasks at once, and for good.
+        self.slots.reserve(plan.job_id, slots_of(plan, self.partitions) if trigger is Trigger.REAL_TIME else 0)
+        try:
+            with repairing(checkpoint):
+                query = start_job(
+                    self.session,
+                    plan,
+                    bootstrap_servers=self.bootstrap_servers,
+                    checkpoint=checkpoint,
+                    checkpoint_interval_seconds=interval,
+                    letters=letters,
+                    trigger=trigger,
+                )
+        except Exception:
+            self.slots.release(plan.job_id)
+            raise
+        self.slots.follow(plan.job_id, lambda: query.isActive)
         return SparkQuery(
             query=query,
             plan=plan,
@@ -92,6 +104,13 @@ class SparkRuntime:
         names = [topic.name for topic in plan.inputs]
         lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))
         return phase_at_start(plan.mode, lag, unfinished=position.unfinished, was=was)
+
+
+def slots_offered(session: SparkSession) -> int:
+    """Return how many tasks Spark can run at once; 0 while there are no executors."""
+    context = java_session(session).sparkContext()
+    offered: int = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
+    return offered
 
 
 def staggered(interval_seconds: int, job_id: str) -> float:
