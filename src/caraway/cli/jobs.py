@@ -8,20 +8,30 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.cli.output import DataOption, out, plain_errors
+from caraway.cli.remote import TokenOption, UrlOption, ask
 from caraway.config import load_settings
 from caraway.stack.folder import DataFolder
-from caraway.stack.report import JobReport, report_stack
+from caraway.stack.report import JobReport, report_job, report_stack
 
 COLOURS = {"running": "green", "failing": "red"}
 
 
 def jobs(
+    url: UrlOption = None,
+    token: TokenOption = "",
     data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> None:
-    """Show the streaming jobs: how far behind, how fast, how much state; exit code 0 only if all of them run."""
+    """Show the streaming jobs: how far behind, how fast, how much state; exit code 0 only if all of them run.
+
+    With --url those of all engines, as the server knows them; without, those of the engine in the data folder.
+    """
     with plain_errors():
-        found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
+        if url is None:
+            found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
+        else:
+            told = ask("GET", "/status", server=url, token=token, branch="main")["jobs"]
+            found = tuple(report_job(job["id"], job) for job in told if job["desired"] == "running")
         if as_json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
         elif found:
@@ -39,6 +49,7 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
     table = Table("job", "state", "mode", "doing", box=None, header_style="dim")
     for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")
+    table.add_column("engine")
     for job in found:
         told = job.progress
         table.add_row(
@@ -54,6 +65,7 @@ def job_table(found: tuple[JobReport, ...]) -> Table:
             "" if told.checkpoint_ms is None else f"{told.checkpoint_ms:.0f} ms",
             _number(told.dead_letters),
             str(job.attempts),
+            job.engine,
         )
     return table
 

@@ -1,6 +1,7 @@
 """Describe a stack from outside: from its record, the engine's heartbeat and the system's process table."""
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -62,6 +63,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         error: Why it failed last, if it has not recovered yet.
         attempts: How often it was started.
         progress: How far it is.
+        engine: Which engine runs it, if several may.
     """
 
     id: str
@@ -70,6 +72,7 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     attempts: int = 0
     progress: JobProgress = JobProgress()
+    engine: str = ""
 
 
 class StackReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,6 +115,24 @@ def report_stack(folder: DataFolder) -> StackReport:
     )
 
 
+def report_job(name: str, told: Mapping[str, Any]) -> JobReport:
+    """Read what an engine tells of a job, in its own file or through a server.
+
+    Raises:
+        KeyError, TypeError, AttributeError, msgspec.ValidationError: It is something else.
+    """
+    progress = told.get("progress") or {}
+    return JobReport(
+        id=name,
+        state=str(told["state"]),
+        mode=str(told.get("mode") or ""),
+        error=str(told.get("error") or ""),
+        attempts=int(told.get("attempts") or 0),
+        progress=msgspec.convert(progress, JobProgress),
+        engine=str(progress.get("engine") or ""),
+    )
+
+
 def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
     alive = is_alive(part.pid, part.process_created_at)
     claims_life = part.state not in {PartState.STOPPED, PartState.FAILED, PartState.WAITING}
@@ -134,16 +155,6 @@ def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
     try:
         jobs: dict[str, Any] = msgspec.json.decode(folder.heartbeat.read_bytes())["jobs"]
         # What the engine tells beyond this is for its own log.
-        return tuple(
-            JobReport(
-                id=name,
-                state=str(job["state"]),
-                mode=str(job.get("mode") or ""),
-                error=str(job.get("error") or ""),
-                attempts=int(job.get("attempts") or 0),
-                progress=msgspec.convert(job.get("progress") or {}, JobProgress),
-            )
-            for name, job in sorted(jobs.items())
-        )
+        return tuple(report_job(name, job) for name, job in sorted(jobs.items()))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
         return ()
