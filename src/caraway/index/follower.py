@@ -19,6 +19,7 @@ from caraway.index.store import (
     DAMAGED,
     FORMAT_KEY,
     GENERATION,
+    REFUSING,
     SEQUENCE,
     board_of,
     database_options,
@@ -83,6 +84,11 @@ class IndexFollower:
         self._retry_at = float("-inf")
         self._failure = "its writer hasn't started yet"
         self._suspect = 0
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nobody may read: what a damaged database had isn't there again."""
+        return bool(self._board[REFUSING])
 
     def iterator(self) -> RdictIter:
         """Return an iterator over all entries as they are now: all that was written before shows, nothing later does.

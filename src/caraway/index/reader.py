@@ -25,6 +25,11 @@ class Readable(Protocol):
 
     geometry: Geometry
 
+    @property
+    def refusing(self) -> bool:
+        """Whether nobody may read now."""
+        ...
+
     def iterator(self) -> RdictIter:
         """Return an iterator over all entries as they are now."""
         ...
@@ -61,8 +66,10 @@ class IndexReader:
 
         Raises:
             InvalidInputError: A column that the dataset doesn't have, a key that is none.
-            UnavailableError: The database is damaged or closed, or the disk fails.
+            UnavailableError: The database is damaged, being built anew or closed, or the disk fails.
         """
+        if self._store.refusing:
+            raise UnavailableError("the index was damaged and isn't built anew yet; try again in a moment")
         reader = self._reader(plan, tuple(columns))
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
@@ -78,7 +85,7 @@ class IndexReader:
                 raise
             if is_damage(error):
                 self._store.mark_damaged(str(error))
-                raise UnavailableError(f"the index is damaged and is built anew at the next start: {error}") from error
+                raise UnavailableError(f"the index is damaged and is about to be built anew: {error}") from error
             raise UnavailableError(f"the index can't be read: {error}") from error
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 

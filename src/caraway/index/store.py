@@ -4,14 +4,17 @@ import logging
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
 from rocksdict import (
     BlockBasedOptions,
     Cache,
+    DbClosedError,
     DBCompressionType,
     Options,
     Rdict,
@@ -32,15 +35,18 @@ FORMAT = b"2"
 FORMAT_KEY = META + b"format"
 
 # What a writer keeps for other processes that read its database (`caraway.index.follower`): a number that is another
-# one after each start, and RocksDB's number of the last write since.
-GENERATION, SEQUENCE = 0, 1
-BOARD_NUMBERS = 2
+# one after each start, RocksDB's number of the last write since, and whether nobody may read yet (`begin_anew`).
+GENERATION, SEQUENCE, REFUSING = 0, 1, 2
+BOARD_NUMBERS = 3
 
-# The file that asks the next start to build the database anew: reads found it damaged.
+# The file that asks for the database to be built anew: reads found it damaged.
 DAMAGED = "DAMAGED"
 # The file that names the snapshot with which the database began. If it turns out damaged, later snapshots may hold the
 # same damaged table: only an older one is tried.
 RESTORED = "RESTORED"
+# While others still have the damaged database open.
+RETRY_S = 0.05
+PATIENCE_S = 10.0
 
 MEBIBYTE = 1 << 20
 CACHE_BYTES = 96 * MEBIBYTE
@@ -91,18 +97,16 @@ class IndexStore:
         self._found_damaged = False
         self.format = format_of(geometry)
         self._restore = restore
+        self._board: Board | None = None
         self._cache = Cache(cache_bytes)
         unlike = _began_with(path) if (path / DAMAGED).exists() else ""
         if (path / DAMAGED).exists():
             _move_aside(path, "it was found damaged")
         self.db = self._open_sound(unlike)
+        self.due = _due(path)
         self._telling = threading.Lock()
         self._board = board_of(path) if shared else None
-        if self._board is not None:
-            # In this order: whoever sees the new number opens the database anew, and has all of it.
-            self._board[SEQUENCE] = 0
-            self._board[GENERATION] = time.time_ns()
-            self._tell(self._board)
+        self._tell_generation()
 
     def __enter__(self) -> Self:
         return self
@@ -177,7 +181,11 @@ class IndexStore:
 
     def size_bytes(self) -> int:
         """Return how large the files are."""
-        return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
+        try:
+            return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
+        except DbClosedError:
+            # It is being built anew.
+            return 0
 
     @property
     def damaged(self) -> bool:
@@ -185,16 +193,64 @@ class IndexStore:
         return self._found_damaged or (self.path / DAMAGED).exists()
 
     def mark_damaged(self, reason: str) -> None:
-        """Ask the next start to build the database anew."""
+        """Ask for the database to be built anew, now (`caraway.index.rebuilding`) or at the next start."""
         if self._found_damaged:
             return
         self._found_damaged = True
-        LOGGER.error("the index database at %s is damaged (%s); the next start builds it anew", self.path, reason)
+        LOGGER.error("the index database at %s is damaged (%s) and is to be built anew", self.path, reason)
         (self.path / DAMAGED).write_text(reason, encoding="utf-8")
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nobody may read: what a damaged database had isn't there again."""
+        return self.due is not None
+
+    def begin_anew(self, due: Mapping[bytes, Mapping[int, int]]) -> None:
+        """Take a new database in the place of a damaged one, which is moved aside. No other thread may write meanwhile.
+
+        The new one begins with a snapshot, or empty, so reads are refused until `end_refusing`, after a start too.
+
+        Args:
+            due: How far each index was: the offsets for which it accounted.
+
+        Raises:
+            UnavailableError: The folder can't be used. It may be tried again.
+        """
+        self.due = {asset: dict(offsets) for asset, offsets in due.items()}
+        if self._board is not None:
+            self._board[REFUSING] = 1
+        with suppress(DbClosedError):
+            self.db.close()
+        try:
+            _write_due(self.path, self.due)
+            unlike = _began_with(self.path)
+            if self.path.exists():
+                self._wait_until_free()
+                _move_aside(self.path, "it was found damaged")
+            self.db = self._begin(unlike)
+        except OSError as error:
+            raise UnavailableError(f"no new index database can be made at {self.path}: {error}") from error
+        self._found_damaged = False
+        self._tell_generation()
+
+    def end_refusing(self) -> None:
+        """Let the database be read again."""
+        _due_file(self.path).unlink(missing_ok=True)
+        self.due = None
+        if self._board is not None:
+            self._board[REFUSING] = 0
 
     def close(self) -> None:
         """Write what is in memory to disk and let go of the folder."""
         self.db.close()
+
+    def _tell_generation(self) -> None:
+        if self._board is not None:
+            self._board[REFUSING] = int(self.refusing)
+            # In this order: whoever sees the new number opens the database anew, and has all of it.
+            self._board[SEQUENCE] = 0
+            self._board[GENERATION] = time.time_ns()
+            self._tell(self._board)
 
     def _tell(self, board: Board) -> None:
         # Two threads write. Without the lock the one that wrote first might tell last.
@@ -237,6 +293,21 @@ class IndexStore:
         db = self._open(self.path)
         db.put(FORMAT_KEY, self.format)
         return db
+
+    def _wait_until_free(self) -> None:
+        """Wait until no read holds the damaged database any more: as long as one does, it may write files there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self._open(self.path).close()
+            except Exception as error:
+                if "hold by current process" not in str(error):
+                    return
+                if time.monotonic() > deadline:
+                    raise UnavailableError(f"reads of the damaged database don't end: {error}") from error
+            else:
+                return
+            time.sleep(RETRY_S)
 
     def _prepared(self, folder: Path, name: str) -> bool:
         """Make a snapshot fit to be the database; tell whether it can be."""
@@ -293,6 +364,25 @@ def is_damage(error: Exception) -> bool:
 def _began_with(path: Path) -> str:
     restored = path / RESTORED
     return restored.read_text(encoding="utf-8", errors="replace") if restored.exists() else ""
+
+
+def _due_file(path: Path) -> Path:
+    """Return the file that tells how far each index must be before anybody may read. It lies beside the database."""
+    return path.with_name(f"{path.name}.due")
+
+
+def _due(path: Path) -> dict[bytes, dict[int, int]] | None:
+    file = _due_file(path)
+    if not file.exists():
+        return None
+    read = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[int, int]])
+    return {bytes.fromhex(asset): offsets for asset, offsets in read.items()}
+
+
+def _write_due(path: Path, due: Mapping[bytes, Mapping[int, int]]) -> None:
+    part = path.with_name(f"{path.name}.due.part")
+    part.write_bytes(msgspec.json.encode({asset.hex(): offsets for asset, offsets in due.items()}))
+    part.replace(_due_file(path))
 
 
 def _move_aside(path: Path, reason: str) -> None:

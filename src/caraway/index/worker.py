@@ -1,8 +1,7 @@
 """Keeping the indexes of the current plans up to date with their topics."""
 
 import threading
-from collections.abc import Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,7 +9,7 @@ from caraway.errors import UnavailableError
 from caraway.index.expiry import Swept, sweep
 from caraway.index.outlet import Outlet
 from caraway.index.removal import Removal, compact, known_erasures, mark_removed, remove
-from caraway.index.store import IndexStore
+from caraway.index.store import IndexStore, is_damage
 from caraway.index.tail import Subscription, Tail
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import ErasedKeys, Erasure
@@ -58,16 +57,19 @@ class IndexWorker:
 
         `erased` are the keys whose rows are left out; those that the topics tell of are added to them.
         """
+        self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._outlet = Outlet(bootstrap_servers)
-        self._behind = Tail(
-            "behind", bootstrap_servers, store, self._outlet.send, when_level=self._take_over, erased=self._erased
-        )
-        self._live = Tail(
-            "live", bootstrap_servers, store, self._outlet.send, when_behind=self._leave_behind, erased=self._erased
+        self._behind, self._live = self._tails()
+
+    def _tails(self) -> tuple[Tail, Tail]:
+        servers, store, send, erased = self._bootstrap_servers, self._store, self._outlet.send, self._erased
+        return (
+            Tail("behind", servers, store, send, when_level=self._take_over, erased=erased),
+            Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased),
         )
 
     def start(self) -> None:
@@ -80,6 +82,34 @@ class IndexWorker:
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
         self._outlet.close()
+
+    def rebuild(self) -> None:
+        """Take a new database in the place of one that is damaged, and follow the topics into it.
+
+        Raises:
+            UnavailableError: That isn't possible now; it may be tried again.
+        """
+        with self._lock:
+            tails = self._behind, self._live
+            for tail in tails:
+                tail.stop(STOP_S)
+                if tail.is_alive():
+                    raise UnavailableError("the index can't be built anew while a batch is being applied")
+            followed = [subscription for tail in tails for subscription in tail.subscriptions()]
+            due = self._store.due or {s.plan.asset: s.next for s in followed if s.plan.emits is None}
+            self._store.begin_anew(due)
+            plans = list(self._plans.values())
+            self._behind, self._live = self._tails()
+            self.start()
+            self._behind.do(lambda: self._change(frozenset(), plans))
+
+    def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
+        """Tell whether each index of `due` that is still wanted is as far as that says, or has all that there is."""
+        wanted, positions = self._plans, {position.asset: position for position in self.positions()}
+        return all(
+            asset not in wanted or ((found := positions.get(asset.hex())) is not None and _reaches(found, offsets))
+            for asset, offsets in due.items()
+        )
 
     def is_alive(self) -> bool:
         """Tell whether the topics are followed: not before the start, nor when only a new start can help."""
@@ -112,14 +142,15 @@ class IndexWorker:
         removed, start = 0, b""
         while not stopping.is_set():
             slices: list[Swept] = []
-            done = self._live.do(partial(self._sweep, asset, horizon_us, start, slices))
             try:
-                if not self._outcome(done):
+                if not self._done(partial(self._sweep, asset, horizon_us, start, slices)):
                     break
             except Exception as error:
                 # What RocksDB raises is an Exception and nothing more special.
                 if type(error) is not Exception:
                     raise
+                if is_damage(error):
+                    self._store.mark_damaged(str(error))
                 raise UnavailableError(f"the index can't be swept: {error}") from error
             removed += slices[0].removed
             if slices[0].next is None:
@@ -177,7 +208,7 @@ class IndexWorker:
             start = b""
             while not stopping.is_set():
                 slices: list[Removal] = []
-                if not self._outcome(self._live.do(partial(self._remove, plan.asset, hides, start, slices))):
+                if not self._done(partial(self._remove, plan.asset, hides, start, slices)):
                     return False
                 following = slices[0].next
                 if following is None:
@@ -241,20 +272,29 @@ class IndexWorker:
 
     def _take_over(self, subscription: Subscription) -> bool:
         """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
-        return self._outcome(self._live.do(lambda: self._wants(subscription) and self._live.adopt(subscription)))
+        return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
 
-    def _outcome(self, done: "Future[bool]") -> bool:
-        """Wait for what the live tail was told to do; False if it has ended."""
+    def _done(self, command: Callable[[], bool]) -> bool:
+        """Let the live tail do something, and wait for it; False if it has ended."""
+        # Not `self._live` below: another one may have taken its place.
+        live = self._live
+        done = live.do(command)
         while True:
             try:
                 return done.result(ANSWER_S)
             except TimeoutError:
-                if not self._live.is_alive():
+                if not live.is_alive():
                     return False
 
     def _wants(self, subscription: Subscription) -> bool:
         """Tell whether a subscription is of the current plans: it may have been given up on its way between threads."""
         return self._plans.get(subscription.plan.asset) is subscription.plan
+
+
+def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:
+    reached = all(status.offsets.get(partition, 0) >= end for partition, end in due.items())
+    # A topic that was made anew meanwhile may never come so far.
+    return reached or (status.following and status.lag == 0)
 
 
 def _status(tail: Tail, subscription: Subscription, *, following: bool) -> IndexStatus:

@@ -1,0 +1,68 @@
+"""A database that is damaged while it is used is built anew; until it has all that it had, nobody gets an answer."""
+
+import secrets
+from dataclasses import replace
+from pathlib import Path
+
+from caraway.errors import UnavailableError
+from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index.rebuilding import Rebuilding
+from caraway.index.snapshots import Snapshots
+from caraway.objects import ObjectFolder
+from caraway.topics import TopicWriter, ensure_topics
+from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+
+
+def damage(folder: Path) -> None:
+    """Change the tables where they are, as a disk does that forgets."""
+    for table in folder.glob("*.sst"):
+        content = bytearray(table.read_bytes())
+        for place in range(0, len(content), 64):
+            content[place] ^= 0x55
+        table.write_bytes(content)
+
+
+def answers(flow: Flow, reader: IndexReader) -> bool:
+    """Tell whether all reads are answered. What is answered is right."""
+    try:
+        flow.check(reader)
+    except UnavailableError:
+        return False
+    return True
+
+
+def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_path: Path) -> None:
+    topic = f"index.{secrets.token_hex(6)}"
+    ensure_topics(kafka, [topic], 2)
+    snapshots = Snapshots(ObjectFolder(str(tmp_path / "objects")))
+    with (
+        TopicWriter(kafka, timeout_s=PATIENCE_S) as writer,
+        # Without a cache, so that reads see what is on the disk.
+        IndexStore(tmp_path / "index", restore=snapshots.restore, cache_bytes=0) as store,
+    ):
+        flow, reader = Flow(writer, topic), IndexReader(store)
+        worker = IndexWorker(kafka, store)
+        worker.start()
+        rebuilding = Rebuilding(worker, store, interval_s=0.02)
+        rebuilding.start()
+        try:
+            worker.set_plans([replace(plan, topic=topic) for plan in PLANS])
+            flow.send(2000)
+            wait_until_level(worker, topic, 2000)
+            snapshots.take(store)
+            flow.send(1000)
+            wait_until_level(worker, topic, 3000)
+            flow.check(reader)
+            for count in (1, 2):
+                store.db.flush()
+                damage(store.path)
+                wait_for(lambda: not answers(flow, reader), "a read that finds the damage")
+                wait_for(lambda: answers(flow, reader), "all that was there")
+                assert len(list(tmp_path.glob("index.damaged-*"))) == count
+                wait_for(lambda: rebuilding.problem() is None and worker.is_alive(), "the end of it")
+                flow.send(100)
+                wait_until_level(worker, topic, 3000 + 100 * count)
+                flow.check(reader)
+        finally:
+            rebuilding.stop(PATIENCE_S)
+            worker.stop()

@@ -1,0 +1,90 @@
+"""A bucket of S3 holds objects as a folder does: behind a real client, over HTTP."""
+
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from caraway.errors import UnavailableError
+from caraway.index import IndexStore
+from caraway.index.snapshots import Snapshots
+from caraway.objects import ObjectFolder
+from caraway.objects.folder import PARTS
+
+REGION = "eu-central-1"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def url(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the address of a folder in a bucket of the test's own; credentials come as they do for S3."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    bucket = f"bucket-{secrets.token_hex(6)}"
+    client = boto3.client("s3", endpoint_url=endpoint, region_name=REGION)
+    client.create_bucket(Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": REGION})
+    host = endpoint.removeprefix("http://")
+    return f"s3://{bucket}/some/prefix?{urlencode({'endpoint_override': host, 'scheme': 'http', 'region': REGION})}"
+
+
+def test_objects_are_written_listed_read_and_removed(url: str, tmp_path: Path) -> None:
+    folder = ObjectFolder(url)
+    assert folder.stored() == []
+    folder.write("b/c/2", b"two")
+    folder.write("a/1", b"one")
+    folder.write("a/1", b"uno")
+    assert [(stored.name, stored.size) for stored in folder.stored()] == [("a/1", 3), ("b/c/2", 3)]
+    assert [stored.name for stored in folder.stored("b")] == ["b/c/2"]
+    assert folder.read("a/1") == b"uno"
+    # More than a part of S3's uploads holds.
+    content = secrets.token_bytes(1 << 20) * 11
+    (tmp_path / "in").write_bytes(content)
+    assert folder.put(tmp_path / "in", "large") == folder.fetch("large", tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == content
+    for _ in range(2):
+        folder.remove("a/1")
+        folder.remove("large")
+    assert [stored.name for stored in folder.stored()] == ["b/c/2"]
+    with pytest.raises(UnavailableError, match="a/1"):
+        folder.read("a/1")
+
+
+def test_a_write_that_fails_leaves_no_object(url: str, tmp_path: Path) -> None:
+    folder = ObjectFolder(url)
+    folder.write("a", b"1")
+    with pytest.raises(UnavailableError, match="x/y"):
+        folder.put(tmp_path / "missing", "x/y")
+    assert [stored.name for stored in folder.stored()] == ["a"]
+    folder.tidy(folder.stored()[0].written_at + 3600)
+    assert [stored.name for stored in folder.stored()] == ["a"]
+    assert not [stored for stored in folder.stored(PARTS) if stored.size]
+
+
+def test_a_bucket_that_is_not_there_is_told(url: str) -> None:
+    with pytest.raises(UnavailableError, match="nowhere"):
+        ObjectFolder(url.replace("s3://bucket-", "s3://nowhere-")).write("a", b"")
+
+
+def test_an_index_begins_with_a_snapshot_in_a_bucket(url: str, tmp_path: Path) -> None:
+    snapshots = Snapshots(ObjectFolder(url))
+    with IndexStore(tmp_path / "one" / "index", restore=snapshots.restore) as store:
+        batch = store.batch()
+        for number in range(1000):
+            batch.put(b"asset  1" + number.to_bytes(4), b"value")
+        store.write(batch)
+        manifest = snapshots.take(store)
+        assert manifest is not None
+    with IndexStore(tmp_path / "two" / "index", restore=Snapshots(ObjectFolder(url)).restore) as store:
+        assert store.get(b"asset  1" + (999).to_bytes(4)) == b"value"

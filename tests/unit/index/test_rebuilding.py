@@ -1,0 +1,134 @@
+"""A new database in the place of a damaged one: nobody reads it before it has what the old one had."""
+
+import threading
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
+
+import pytest
+
+from caraway.errors import UnavailableError
+from caraway.index import IndexFollower, IndexReader, IndexStore
+from caraway.index.rebuilding import Rebuilding
+from caraway.plan.model import IndexKind
+from tests.unit.index.naive import CODEC, index_plan
+
+ASSET = b"asset  1"
+PLAN = index_plan(IndexKind.VERSIONS, revised=True, asset=ASSET)
+CACHE = 1 << 20
+
+
+def read(reader: IndexReader) -> object:
+    return reader.read(PLAN, [CODEC.encode_key(["a"]) or b""], 0, ["n"])
+
+
+def put(store: IndexStore, offset: int) -> None:
+    batch = store.batch()
+    store.put_offset(batch, ASSET, 0, offset)
+    store.write(batch)
+
+
+class Filler:
+    """Fills a store by one record at each look."""
+
+    def __init__(self, store: IndexStore) -> None:
+        self.store = store
+
+    def rebuild(self) -> None:
+        self.store.begin_anew(self.store.due or {ASSET: self.store.offsets(ASSET)})
+
+    def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
+        at = self.store.offsets(ASSET).get(0, 0)
+        if at >= due[ASSET][0]:
+            return True
+        put(self.store, at + 1)
+        return False
+
+
+def test_nobody_reads_until_all_is_there_again_not_after_a_start_either(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    follower = IndexFollower(path, tmp_path / "follower", cache_bytes=CACHE)
+    store = IndexStore(path, cache_bytes=CACHE, shared=True)
+    looking = Rebuilding(Filler(store), store)
+    put(store, 3)
+    readers = [IndexReader(store), IndexReader(follower)]
+    for reader in readers:
+        assert read(reader) == ([[None]], [False])
+    looking.look()
+    assert looking.problem() is None
+
+    store.mark_damaged("as a read said")
+    assert looking.problem() is not None
+    looking.look()
+    assert not store.damaged
+    assert store.offsets(ASSET) == {}
+    for refused in (1, 2):
+        for reader in readers:
+            with pytest.raises(UnavailableError, match="isn't built anew yet"):
+                read(reader)
+        looking.look()
+        assert store.offsets(ASSET) == {0: refused}
+    # Damaged again, and ended: what the first one had is still what must be there.
+    store.mark_damaged("as another read said")
+    looking.look()
+    assert store.offsets(ASSET) == {}
+    store.close()
+
+    with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
+        looking, readers[0] = Rebuilding(Filler(store), store), IndexReader(store)
+        for _ in range(4):
+            for reader in readers:
+                with pytest.raises(UnavailableError, match="isn't built anew yet"):
+                    read(reader)
+            assert looking.problem() is not None
+            looking.look()
+        assert store.offsets(ASSET) == {0: 3}
+        for reader in readers:
+            assert read(reader) == ([[None]], [False])
+        assert looking.problem() is None
+    assert len(list(tmp_path.glob("index.damaged-*"))) == 2
+    with IndexStore(path, cache_bytes=CACHE) as store:
+        assert not store.refusing
+
+
+def test_a_marker_of_another_process_is_seen_while_running(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
+        put(store, 1)
+        follower = IndexFollower(path, tmp_path / "follower", cache_bytes=CACHE)
+        # A follower opens it anew first: it may have seen a table go.
+        for _ in range(2):
+            follower.iterator()
+            follower.mark_damaged("as a read said")
+        looking = Rebuilding(Filler(store), store)
+        looking.look()
+        refusing = []
+        for _ in range(3):
+            refusing.append(store.refusing)
+            looking.look()
+        assert refusing == [True, True, False]
+        assert store.offsets(ASSET) == {0: 1}
+
+
+def test_a_read_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
+    with IndexStore(tmp_path / "index", cache_bytes=CACHE) as store:
+        put(store, 1)
+        store.db.flush()
+        under_way = [store.iterator()]
+        begun = threading.Event()
+        with ThreadPoolExecutor(1) as thread:
+
+            def begin_anew() -> None:
+                begun.set()
+                store.begin_anew({ASSET: {0: 1}})
+
+            done = thread.submit(begin_anew)
+            begun.wait()
+            assert not wait([done], timeout=0.2).done
+            under_way[0].seek(b"")
+            assert under_way[0].valid()
+            under_way.clear()
+            done.result()
+        assert store.offsets(ASSET) == {}
+        put(store, 2)
+        assert store.offsets(ASSET) == {0: 2}
