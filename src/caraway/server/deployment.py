@@ -19,6 +19,7 @@ from caraway.control import Control
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.hiding import HidingReader
+from caraway.index.rebuilding import Rebuilding
 from caraway.index.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
 from caraway.integrations.keyring import open_keyring
@@ -98,6 +99,7 @@ class Deployment:
         # A key that is missing may be put into the file at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased)
+        self._rebuilding = Rebuilding(self.index, self._store)
         self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
@@ -142,6 +144,7 @@ class Deployment:
         self.functions.start()
         self.served.start()
         self.index.start()
+        self._rebuilding.start()
         self._expiry.start()
         if self._keeper is not None:
             self._keeper.start()
@@ -162,6 +165,7 @@ class Deployment:
         self.served.close()
         self._served_writer.close(BACKGROUND_STOP_S)
         self.functions.stop()
+        self._rebuilding.stop(STOP_S)
         self.index.stop()
         self.control.close()
         for part in background:
@@ -201,7 +205,9 @@ class Deployment:
         if found.keys() & {"postgres", "kafka"}:
             # It works through both, and has no problem of its own then.
             found.pop("ledger", None)
-        if not self.index.is_alive():
+        if (rebuilt := self._rebuilding.problem()) is not None:
+            found["index"] = rebuilt
+        elif not self.index.is_alive():
             found["index"] = "its worker has ended; the log tells why"
         return found
 
