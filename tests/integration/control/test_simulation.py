@@ -40,13 +40,13 @@ from caraway.state import (
 )
 from caraway.state.bank import ENDING, Settlement, settle
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
-from tests.effort import examples
+from tests.effort import examples, patience
 from tests.integration.control.crashing import CrashError, Crashes
 from tests.unit.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)
 STEPS = 60
-# 170 runs of 60 steps: the ten thousand that CI takes.
+# 170 runs of 60 steps: the ten thousand that CI takes. `just soak` takes sixty thousand, other ones each time.
 RUNS = 170
 
 _CHOICES: tuple[tuple[DatasetSpec, ...], ...] = (
@@ -374,7 +374,7 @@ def looking(engine: sa.Engine) -> Iterator[sa.Engine]:
     looking.dispose()
 
 
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(patience(900))
 def test_whatever_happens_all_ends_well(engine: sa.Engine, looking: sa.Engine) -> None:
     Simulation.engine, Simulation.looking = engine, looking
     run_state_machine_as_test(
