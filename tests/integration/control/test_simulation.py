@@ -64,7 +64,7 @@ WANTED = {graph: {blueprint.content for blueprint in blueprints(PLANS[graph])} f
 ENCODED = {graph: encode_graph(graph) for graph in GRAPHS}
 
 # Of tables as small as these, to delete takes a tenth of the time of TRUNCATE, which makes new files.
-EMPTY = (
+EMPTY: tuple[sa.Executable, ...] = (
     sa.text("SET LOCAL session_replication_role = replica"),
     *(sa.delete(table) for table in (asset_references, ledger, assets, jobs, branches, commits)),
     sa.insert(branches).values(name=MAIN),
