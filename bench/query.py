@@ -1,6 +1,6 @@
 """Queries: latency and requests a second on one server worker, loaded by wrk (apt-get install wrk).
 
-    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--json FILE]
+    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--by-python] [--json FILE]
 
 Latency is that of one kept connection, requests a second those of eight. With --feast the same is asked of `feast
 serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an index
@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import orjson
 from alone import alone
 from drivers import ENTITIES, SEVENTY, TEN, THIRTY
 from feast.rival import VERSION, feast_server
+from load import one_by_one, post, together
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -45,17 +46,20 @@ def main() -> int:
     parser.add_argument("--feast", action="store_true", help="measure Feast too")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
     parser.add_argument("--events", type=int, default=100_000, help="the most events in a window")
+    parser.add_argument("--by-python", action="store_true", help="make the load without wrk, which costs more")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
-    if shutil.which("wrk") is None:
+    ask = load_by_python if options.by_python else load
+    if not options.by_python and shutil.which("wrk") is None:
         raise SystemExit("wrk makes the load: apt-get install wrk")
     with ExitStack() as running:
         url = options.url or running.enter_context(alone(options.events))
-        figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds)
+        figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds, ask)
         figures |= measure(
             f"{url}/get-online-features",
             {"1 x 10, as Feast": (feast_bodies("Driver", 1), CONNECTIONS)},
             options.seconds,
+            ask,
         )
         if options.feast:
             rival = f"{running.enter_context(feast_server(ENTITIES, len(TEN)))}/get-online-features"
@@ -64,7 +68,7 @@ def main() -> int:
                 "1 x 10": (feast_bodies("drivers", 1), CONNECTIONS),
                 "100 x 10": (feast_bodies("drivers", MANY), 1),
             }
-            figures |= {f"Feast: {what}": f for what, f in measure(rival, requests, options.seconds).items()}
+            figures |= {f"Feast: {what}": f for what, f in measure(rival, requests, options.seconds, ask).items()}
     report = {
         "bench": "query",
         "connections": CONNECTIONS,
@@ -82,6 +86,8 @@ def main() -> int:
 
 
 Requests = Mapping[str, tuple[Sequence[bytes], int]]
+# Asks one request after the other at an address, so many seconds, on so many connections.
+Ask = Callable[[str, Sequence[bytes], float, int], dict[str, float]]
 
 
 def caraway_requests(events: int) -> Requests:
@@ -132,16 +138,16 @@ def check_feast(url: str) -> None:
         raise SystemExit(f"Feast serves something else: {served}")
 
 
-def measure(url: str, requests: Requests, seconds: float) -> dict[str, Figures]:
+def measure(url: str, requests: Requests, seconds: float, ask: Ask) -> dict[str, Figures]:
     """Measure a server."""
     figures: dict[str, Figures] = {}
     for what, (asked, connections) in requests.items():
         answer = httpx.post(url, content=asked[0], headers={"content-type": "application/json"})
         if answer.status_code != 200:
             raise SystemExit(f"{what}: {answer.text[:1000]}")
-        load(url, asked, WARM_UP_SECONDS, 1)
-        found = load(url, asked, seconds, 1)
-        busy = found if connections == 1 else load(url, asked, seconds, connections)
+        ask(url, asked, min(WARM_UP_SECONDS, seconds), 1)
+        found = ask(url, asked, seconds, 1)
+        busy = found if connections == 1 else ask(url, asked, seconds, connections)
         if found["errors"] or busy["errors"]:
             raise SystemExit(f"{what}: {found['errors'] + busy['errors']:.0f} requests failed")
         rate = busy["requests"] / busy["seconds"]
@@ -160,6 +166,19 @@ def load(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> 
         )
     figures: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
     return figures
+
+
+def load_by_python(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> dict[str, float]:
+    """Ask for so long without wrk; a request that fails ends it."""
+    requests = [post(url, body) for body in asked]
+    found = one_by_one(url, requests, seconds) if connections == 1 else together(url, requests, seconds, connections)
+    shares = {"p50_ms": 50, "p90_ms": 90, "p99_ms": 99, "p999_ms": 99.9, "max_ms": 100}
+    return {
+        "requests": len(found.latencies),
+        "seconds": found.seconds,
+        "errors": 0,
+        **{name: found.percentile(share) for name, share in shares.items()},
+    }
 
 
 def show(figures: Mapping[str, Any]) -> None:

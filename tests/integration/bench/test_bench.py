@@ -1,0 +1,52 @@
+"""The benchmarks start, and those that need no Spark give figures, with tiny sizes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+BENCH = Path(__file__).parents[3] / "bench"
+PATIENCE_S = 240
+PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py"))
+
+
+def run(program: str, *options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, BENCH / f"{program}.py", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def figures(file: Path) -> Any:
+    return json.loads(file.read_text())
+
+
+def test_all_can_be_imported() -> None:
+    script = f"import sys; sys.path.insert(0, {str(BENCH)!r}); import {', '.join(PROGRAMS)}"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_queries(tmp_path: Path) -> None:
+    run("query", "--by-python", "--seconds", "0.1", "--events", "10", "--json", str(tmp_path / "found"))
+    found = figures(tmp_path / "found")["figures"]
+    assert {"1 x 10", "100 x 10", "1 x 1 and user code", "25 windows, 10 events", "1 x 10, as Feast"} <= found.keys()
+    assert all(0 < figure["p50_ms"] <= figure["p99_ms"] and not figure["errors"] for figure in found.values())
+
+
+def test_endurance(kafka: str, postgres: str, tmp_path: Path) -> None:
+    run("endurance", "--by-python", "--minutes", "0.02", "--kafka", kafka, "--postgres", postgres, "--json",
+        str(tmp_path / "found"))  # fmt: skip
+    found = figures(tmp_path / "found")
+    assert found["lost"] == found["errors"] == 0
+    assert found["written_per_second"] > 0
+    assert all(window["requests"] > 0 for window in found["windows"])
+    assert len(found["memory_mib"]) == len(found["windows"]) > 0
