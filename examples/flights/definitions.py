@@ -275,14 +275,17 @@ class Risk:
     @inputs(Origin.mean_delay_1h, "carrier_late_share_7d", Aircraft.last_delay, Flight.wind, Flight.visibility)
     @outputs("score")
     def combine(cls, ts: pd.Series, origin_delay, late_share, last_delay, wind, visibility):
-        """Weigh what is known; what isn't counts as ordinary."""
+        """Weigh what is known; what isn't counts as ordinary.
+
+        With numpy: for a single row an operation of pandas takes 50 us, one of numpy 1 us.
+        """
         points = (
             -2.0
-            + 0.04 * origin_delay.astype(float).clip(-10.0, 120.0)
-            + 3.0 * late_share.astype(float)
-            + 0.01 * last_delay.astype("Float64").fillna(0.0).astype(float).clip(-10.0, 120.0)
-            + 0.02 * wind.astype("Float64").fillna(10.0).astype(float)
-            - 0.1 * visibility.astype("Float64").fillna(10.0).astype(float).clip(upper=10.0)
+            + 0.04 * origin_delay.to_numpy(float).clip(-10.0, 120.0)
+            + 3.0 * late_share.to_numpy(float)
+            + 0.01 * last_delay.to_numpy(float, na_value=0.0).clip(-10.0, 120.0)
+            + 0.02 * wind.to_numpy(float, na_value=10.0)
+            - 0.1 * visibility.to_numpy(float, na_value=10.0).clip(max=10.0)
         )
         return pd.Series(1.0 / (1.0 + np.exp(-points)), name="score")
 
