@@ -7,12 +7,14 @@ from caraway.cli.branch import branch
 from caraway.cli.commit import commit, preview
 from caraway.cli.demo import demo
 from caraway.cli.down import down
+from caraway.cli.erase import erase
 from caraway.cli.explain_query import explanations
 from caraway.cli.jars import jars
 from caraway.cli.jobs import jobs
 from caraway.cli.ledger import ledger
 from caraway.cli.log import diff, log, rollback
 from caraway.cli.roles import roles
+from caraway.cli.secrets import secrets
 from caraway.cli.status import status
 from caraway.cli.tokens import tokens
 from caraway.cli.up import up
@@ -37,6 +39,8 @@ app.command()(log)
 app.command()(diff)
 app.command()(rollback)
 app.command()(ledger)
+app.command()(erase)
+app.add_typer(secrets, name="secrets")
 app.add_typer(tokens, name="tokens")
 app.add_typer(roles, name="roles")
 app.command()(audit)

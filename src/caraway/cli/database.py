@@ -43,7 +43,12 @@ def opened(url: str | None, data: Path | None) -> Iterator[sa.Engine]:
 
 def access(engine: sa.Engine) -> Access:
     """Return what changes accounts, on behalf of who runs the command."""
-    return Access(engine, by=f"operator:{getpass.getuser()}")
+    return Access(engine, by=operator())
+
+
+def operator() -> str:
+    """Return who runs the command, as the audit log is to name them."""
+    return f"operator:{getpass.getuser()}"
 
 
 def _require_tables(engine: sa.Engine) -> None:

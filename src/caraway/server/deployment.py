@@ -30,7 +30,6 @@ from caraway.server.archive import Archive
 from caraway.server.erase import Eraser
 from caraway.server.expiry import Expiry
 from caraway.server.live import Live, make_lives
-from caraway.server.secrets import SecretBook
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
 from caraway.state import (
@@ -48,6 +47,7 @@ from caraway.state import (
     migrate,
 )
 from caraway.state.blueprints import EMITS
+from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 

@@ -9,7 +9,7 @@ from caraway.query.explain import MAX_RUNS
 from caraway.server.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http import Request, Response, json_response, text_response
 from caraway.server.routes import API
-from caraway.server.secrets import MAX_VALUE
+from caraway.state.secret_book import MAX_VALUE
 
 Json = dict[str, Any]
 

@@ -1,128 +1,13 @@
 """Secrets of the platform's own store: kept sealed, opened for who may read them and for users' functions."""
 
 import asyncio
-import re
-import threading
-from collections.abc import Mapping
-from datetime import datetime
 
-from caraway.errors import ForbiddenError, InvalidInputError, UnavailableError, UnknownEntityError
+from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.ingest.table import json_type
-from caraway.integrations.keyring import Keyring
 from caraway.server.http import Request, Response, json_response
-from caraway.state import Mode, SealedSecret, SecretStore
+from caraway.state import Mode
 from caraway.state.permissions import Caller
-
-NAME = re.compile(r"[A-Za-z0-9_.\-]{1,200}")
-# Beyond so many characters it is no secret, but a file.
-MAX_VALUE = 65_536
-
-
-class SecretBook:
-    """All secrets as this process knows them: sealed, in memory, so that no query waits for Postgres. Thread safe."""
-
-    def __init__(self, store: SecretStore, keyring: Keyring) -> None:
-        """Read from `store`, and open with `keyring`; nothing is known before `refresh`."""
-        self._store = store
-        self._keyring = keyring
-        self._state: tuple[int, datetime | None] | None = None
-        self._known: Mapping[str, SealedSecret] | None = None
-        self._refreshing = threading.Lock()
-
-    def refresh(self) -> None:
-        """Learn of changes.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer; what was known last goes on being used.
-        """
-        with self._refreshing:
-            state = self._store.state()
-            if state != self._state:
-                self._known = self._store.all()
-                self._state = state
-
-    def get(self, name: str) -> str:
-        """Return the value of a secret.
-
-        Raises:
-            UnknownEntityError: There is none of this name.
-            UnavailableError: The secrets haven't been read yet, or this one can't be opened.
-        """
-        known = self._known
-        if known is None:
-            raise UnavailableError("the secrets haven't been read yet: Postgres doesn't answer")
-        found = known.get(name)
-        if found is None:
-            raise UnknownEntityError(f"there is no secret {name[:200]!r}; `caraway secrets list` names those that are")
-        return self._keyring.open(name, found.key_id, found.sealed)
-
-    def add(self, name: str, value: str, by: str) -> None:
-        """Keep a new secret.
-
-        Raises:
-            InvalidInputError: The name or the value isn't possible.
-            ConflictError: There is one of this name.
-            UnavailableError: Postgres doesn't answer.
-        """
-        self._store.add(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
-        self.refresh()
-
-    def update(self, name: str, value: str, by: str) -> None:
-        """Change a secret, or keep a new one.
-
-        Raises:
-            InvalidInputError: The name or the value isn't possible.
-            UnavailableError: Postgres doesn't answer.
-        """
-        self._store.update(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
-        self.refresh()
-
-    def delete(self, name: str) -> None:
-        """Forget a secret.
-
-        Raises:
-            UnknownEntityError: There is none of this name.
-            UnavailableError: Postgres doesn't answer.
-        """
-        self._store.delete(name)
-        self.refresh()
-
-    def names(self) -> Mapping[str, SealedSecret]:
-        """Return all of them, sealed.
-
-        Raises:
-            UnavailableError: Postgres doesn't answer.
-        """
-        self.refresh()
-        return self._known or {}
-
-
-def checked_name(name: str) -> str:
-    """Return a name that a secret may have.
-
-    Raises:
-        InvalidInputError: It isn't possible.
-    """
-    if not NAME.fullmatch(name):
-        raise InvalidInputError("the name of a secret has 1 to 200 letters, digits, _ . and -")
-    return name
-
-
-def checked_value(value: object) -> str:
-    """Return a value that a secret may have. No message tells what was given.
-
-    Raises:
-        InvalidInputError: It isn't possible.
-    """
-    if not isinstance(value, str):
-        raise InvalidInputError(f"value is {json_type(value)}; a string is expected")
-    if not value or len(value) > MAX_VALUE:
-        raise InvalidInputError(f"value has {len(value):,} characters; 1 to {MAX_VALUE:,} are possible")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError("value isn't text: it has half of a surrogate pair") from None
-    return value
+from caraway.state.secret_book import SecretBook, checked_value
 
 
 class SecretRoutes:

@@ -1,0 +1,88 @@
+"""`caraway erase`: remove all rows of some keys, for the past and to come."""
+
+import csv
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from caraway.cli.output import DataOption, err, out, plain_errors
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.errors import InvalidInputError
+
+# As many as a request may have.
+AT_ONCE = 10_000
+
+
+def erase(
+    dataset: Annotated[str, typer.Argument(help="The dataset.", metavar="DATASET")],
+    *,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", "-k", metavar="COLUMN=VALUE", help="A part of the key; one for each erase key."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
+    ] = None,
+    status: Annotated[bool, typer.Option("--status", help="Show what was erased, and where it is gone.")] = False,
+    branch: BranchOption = "main",
+    url: UrlOption = None,
+    token: TokenOption = "",
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Erase keys from a dataset: what there is of them, and what ever comes. It can't be undone."""
+    with plain_errors():
+        if status:
+            path = f"/dataset/{dataset}/erasures"
+            _show(ask("GET", path, server=server_url(url, data), token=token, branch=branch), as_json=as_json)
+            return
+        rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
+        if not rows:
+            raise InvalidInputError("give the keys: --key column=value, or --file")
+        server, answers = server_url(url, data), []
+        for start in range(0, len(rows), AT_ONCE):
+            body = {"erase_keys": rows[start : start + AT_ONCE]}
+            path = f"/dataset/{dataset}/erase"
+            answers.append(ask("POST", path, server=server, token=token, branch=branch, body=body))
+        if as_json:
+            show_json({"requests": answers})
+            return
+        err.print(f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` tells", markup=False)
+
+
+def _of_options(parts: Sequence[str]) -> list[dict[str, Any]]:
+    row: dict[str, Any] = {}
+    for part in parts:
+        name, sign, value = part.partition("=")
+        if not sign or not name or name in row:
+            raise InvalidInputError(f"--key {name}…: once for each erase key, as column=value")
+        row[name] = value
+    return [row] if row else []
+
+
+def _of_file(path: Path) -> list[dict[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows = json.loads(text) if path.suffix == ".json" else list(csv.DictReader(text.splitlines(), strict=True))
+    except (OSError, ValueError, csv.Error) as error:
+        raise InvalidInputError(f"{path} can't be read: {error}") from error
+    if not isinstance(rows, list) or not all(isinstance(row, dict) and None not in row for row in rows):
+        raise InvalidInputError(f"{path}: a row for each key is expected, all with the names of the erase keys")
+    return rows
+
+
+def _show(answer: Any, *, as_json: bool) -> None:  # noqa: ANN401 (any JSON)
+    if as_json:
+        show_json(answer)
+        return
+    table = Table("asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, header_style="dim")
+    for found in answer["erasures"]:
+        gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
+        told = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
+        table.add_row(*map(escape, told), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
+    out.print(table if table.row_count else "Nothing was erased.")
