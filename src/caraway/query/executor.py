@@ -193,7 +193,7 @@ class QueryEngine:
             compiled = CompiledPlan(
                 plan,
                 steps,
-                _stages(plan, steps),
+                stages(plan, steps),
                 tuple(map(_output, plan.outputs)),
                 tuple(column.name for column in plan.outputs),
                 any(isinstance(step, PythonStep) for step in plan.steps),
@@ -262,7 +262,8 @@ class QueryEngine:
         )
 
 
-def _stages(plan: QueryPlan, steps: Sequence[Run | LaterRun]) -> tuple[Stage, ...]:
+def stages(plan: QueryPlan, steps: Sequence[Run | LaterRun]) -> tuple[Stage, ...]:
+    """Order the functions of a plan's steps for who doesn't wait for what is done elsewhere."""
     remote = {number: step for number, step in enumerate(steps) if isinstance(step, LaterRun)}
     return tuple(
         (tuple(steps[number] for number in found.here), tuple(remote[number] for number in found.elsewhere))

@@ -13,7 +13,7 @@ import multiprocessing
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
@@ -60,6 +60,8 @@ class FunctionPool:
         self._memory_mb = memory_mb
         self._size = processes
         self._workers = _Workers(processes)
+        # For what takes its time: processes that start and end.
+        self._threads = ThreadPoolExecutor(processes, thread_name_prefix="extractors")
 
     def start(self) -> None:
         """Start the processes, so that no request has to wait for it."""
@@ -89,9 +91,8 @@ class FunctionPool:
             idle = self._workers.take(self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
-        worker: Worker | None = None
+        worker = idle or self._start()
         try:
-            worker = idle or Worker(self._memory_mb, self._secrets)
             columns = worker.call(*remote.arguments(batch), self.seconds)
         except ExtractorError:
             self._workers.give(worker)
@@ -112,24 +113,45 @@ class FunctionPool:
             idle = await self._workers.take_soon(self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
-        worker: Worker | None = None
+        worker = idle or await self._start_soon()
         try:
-            worker = idle
-            if worker is None:
-                worker = await loop.run_in_executor(None, Worker, self._memory_mb, self._secrets)
             columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
         except ExtractorError:
             self._workers.give(worker)
             raise
         except _FATAL as error:
-            how = await loop.run_in_executor(None, self._replace, worker)
+            how = await loop.run_in_executor(self._threads, self._replace, worker)
             raise self._ended(remote, error, how) from None
         except BaseException:
             # Nobody waits any more, so nobody has to wait for this either.
-            loop.run_in_executor(None, self._replace, worker)
+            self._threads.submit(self._replace, worker)
             raise
         self._workers.give(worker)
         return columns
+
+    def _start(self) -> Worker:
+        """Start a process in the place of one that was taken."""
+        try:
+            return Worker(self._memory_mb, self._secrets)
+        except OSError as error:
+            self._workers.give(None)
+            raise UnavailableError(f"no process for extractors can be started: {error}") from error
+        except BaseException:
+            self._workers.give(None)
+            raise
+
+    async def _start_soon(self) -> Worker:
+        starting = self._threads.submit(self._start)
+        try:
+            return await asyncio.shield(asyncio.wrap_future(starting))
+        except asyncio.CancelledError:
+            # It is for the next one then.
+            starting.add_done_callback(self._keep)
+            raise
+
+    def _keep(self, started: "Future[Worker]") -> None:
+        if started.exception() is None:
+            self._workers.give(started.result())
 
     def _busy(self, remote: "_Remote") -> CarawayError:
         return UnavailableError(f"{remote.title}: all {self._size} processes for extractors are busy")
@@ -144,9 +166,9 @@ class FunctionPool:
                 said = f"ended its process ({how})"
         return ExtractorError(f"{remote.title} {said}")
 
-    def _replace(self, worker: Worker | None) -> str:
+    def _replace(self, worker: Worker) -> str:
         try:
-            return "not started" if worker is None else worker.end()
+            return worker.end()
         finally:
             self._workers.give(None)
 

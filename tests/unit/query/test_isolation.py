@@ -1,5 +1,6 @@
 """Users' functions in processes of their own give what they give here, and hurt nobody else."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -7,6 +8,8 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +17,13 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
-from caraway.dtypes.types import INT
-from caraway.errors import ExtractorError, UnknownEntityError
-from caraway.query import DatasetLookups, FunctionPool, QueryEngine
+from caraway.dtypes.types import INT, STRING
+from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
+from caraway.query import CompiledPlan, DatasetLookups, FunctionPool, QueryEngine
 from caraway.query.batch import Batch
+from caraway.query.executor import stages
 from caraway.query.functions import compile_function
-from caraway.query.model import PythonStep, TypedColumn
+from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
 from tests.unit.query.garden import CATALOG, DictReader
 
 pytestmark = pytest.mark.slow
@@ -115,7 +119,13 @@ def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
     return batch.columns["A.y"]
 
 
-@pytest.mark.parametrize(
+async def run_later(pool: FunctionPool, of: PythonStep, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    await pool.compile(of, no_lookups).later(batch)
+    return batch.columns["A.y"]
+
+
+FATAL = pytest.mark.parametrize(
     ("function", "said"),
     [
         (loop_if_odd, r"did not end within 1.5 s"),
@@ -123,6 +133,9 @@ def run(pool: FunctionPool, of: PythonStep, x: int) -> object:
         (take_much_if_odd, r"needs more than 200 MB of memory"),
     ],
 )
+
+
+@FATAL
 def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, function: Any, said: str) -> None:
     of = step(function)
     with ThreadPoolExecutor(2) as threads:
@@ -133,6 +146,112 @@ def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, funct
     # Both processes work, the new one too.
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+
+@FATAL
+def test_an_event_loop_goes_on_meanwhile(pool: FunctionPool, function: Any, said: str) -> None:
+    of = step(function)
+
+    async def ask() -> None:
+        bad = asyncio.create_task(run_later(pool, of, 1))
+        # More than there are processes: the others wait their turn.
+        assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6))) == [[2], [4], [6]]
+        with pytest.raises(ExtractorError, match=said):
+            await bad
+        assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6, 8))) == [[2], [4], [6], [8]]
+
+    asyncio.run(ask())
+    # Both ways lead to the same processes.
+    assert run(pool, of, 2) == [2]
+
+
+def test_who_gives_up_costs_a_process_and_nobody_an_answer(pool: FunctionPool) -> None:
+    of = step(loop_if_odd)
+
+    async def ask() -> None:
+        for _ in range(3):
+            hanging = [asyncio.create_task(run_later(pool, of, 1)) for _ in range(2)]
+            waiting = asyncio.create_task(run_later(pool, of, 4))
+            # They have begun before any of it is given up.
+            await asyncio.sleep(0)
+            for task in (*hanging, waiting):
+                task.cancel()
+            await asyncio.gather(*hanging, waiting, return_exceptions=True)
+            assert await run_later(pool, of, 2) == [2]
+
+    asyncio.run(ask())
+    assert run(pool, of, 2) == [2]
+
+
+def test_all_are_busy_is_told(pool: FunctionPool) -> None:
+    of = step(loop_if_odd)
+
+    async def ask() -> list[object]:
+        hanging = [asyncio.create_task(run_later(pool, of, 1)) for _ in range(6)]
+        return await asyncio.gather(*hanging, return_exceptions=True)
+
+    kinds = {type(error) for error in asyncio.run(ask())}
+    # The last ones never got a process.
+    assert kinds == {ExtractorError, UnavailableError}
+    assert run(pool, of, 2) == [2]
+
+
+def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> None:
+    words = ["x" * 1000] * 5000
+    of = PythonStep(
+        featureset="A",
+        extractor="same",
+        inputs=(TypedColumn(name="A.x", dtype=STRING),),
+        outputs=(("A.y", STRING),),
+        kept=("A.y",),
+        datasets=(),
+        pickled=_by_value(same),
+    )
+    batch = Batch({"A.x": list(words)}, len(words), 0, past=False)
+    asyncio.run(pool.compile(of, no_lookups).later(batch))
+    assert batch.columns["A.y"] == words
+    expected = QueryEngine(CATALOG, DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
+    there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile).plan(["Tap.pot"], OUTPUTS)
+    assert there.answer(asyncio.run(there.evaluate_soon(DATA))) == expected.run(DATA)
+
+
+def same(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    return x.rename("y")
+
+
+def meet(mine: str, other: str, cls: Any, *series: Any) -> Any:
+    import pathlib  # noqa: PLC0415 (in its process)
+
+    del cls
+    pathlib.Path(mine).touch()
+    while not pathlib.Path(other).exists():
+        pass
+    return series[1].rename(pathlib.Path(mine).name)
+
+
+def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
+    pool = FunctionPool(2, 60.0)
+    pool.start()
+    try:
+        meet.__module__ = "__main__"
+        steps = tuple(
+            replace(
+                step(same),
+                outputs=((f"A.{mine}", INT),),
+                kept=(f"A.{mine}",),
+                pickled=cloudpickle.dumps(partial(meet, str(tmp_path / mine), str(tmp_path / other))),
+            )
+            for mine, other in (("a", "b"), ("b", "a"))
+        )
+        plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=steps, outputs=())
+        runs = tuple(pool.compile(step, no_lookups) for step in steps)
+        batch = Batch({"A.x": [7]}, 1, 0, past=False)
+        # One after the other they would wait for each other for ever.
+        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_soon(batch))
+        assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
+    finally:
+        pool.stop()
 
 
 def tell_secrets(cls: Any, ts: Any, x: Any) -> Any:
