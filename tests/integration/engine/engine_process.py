@@ -1,4 +1,5 @@
-"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `reports` what it tells of them."""
+"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `gone` the ids of those that never
+run again, `reports` what it tells of them."""
 
 import json
 import logging
@@ -23,7 +24,8 @@ class FolderRegistry:
         return jobs
 
     def gone_jobs(self) -> frozenset[str]:
-        return frozenset()
+        gone = self._folder / "gone"
+        return frozenset(gone.read_text().split()) if gone.exists() else frozenset()
 
     def report(
         self,

@@ -105,10 +105,13 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     assert tokens == {job: ["token-2" if job in before["one"] else "token-1"] for job in names}
     assert owned() == {"two": names}
 
-    # It comes back; then the other one leaves, in good order.
+    # It comes back, and clears away what is gone; then the other one leaves, in good order.
+    (tmp_path / "checkpoints" / "token-1" / "gone-job" / "commits").mkdir(parents=True)
+    (tmp_path / "gone").write_text("gone-job")
     one.start()
     one.wait_until_running(2)
     two.wait_until_running(3)
+    assert not list(tmp_path.glob("checkpoints/*/gone-job"))
     two.process.send_signal(signal.SIGTERM)
     assert two.process.wait(90) == 0, two.log()
     one.wait_until_running(5)
