@@ -1,9 +1,10 @@
 """The query server alone: its HTTP surface in one process, over an index that is filled without Kafka.
 
-    python bench/alone.py PORT EVENTS
+    python bench/alone.py PORT EVENTS KEYS
 
 serves the definitions of `drivers.py` until it is ended. The driver with the number of a power of ten, from ten to
-EVENTS, has as many rides in its windows; every other one has twenty.
+EVENTS, has as many rides in its windows; every other one has twenty. KEYS drivers have ten numbers, if that is more
+than the usual ones.
 """
 
 import os
@@ -28,7 +29,6 @@ from caraway.ingest import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
-from caraway.server.__main__ import SWITCH_INTERVAL_S
 from caraway.server.access import Gate
 from caraway.server.access_limits import Limits
 from caraway.server.app import App
@@ -38,13 +38,14 @@ from caraway.server.queries import Queries
 from caraway.server.reading import DatasetReader
 from caraway.server.reads import Reads
 from caraway.server.routes import API, Route, Router
+from caraway.server.serving import SWITCH_INTERVAL_S
 from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id
 
 NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000
 SECOND = 1_000_000
-START_SECONDS = 600.0
+START_SECONDS = 1800.0
 # All rides lie in the hour before the server starts, which stays within the second shortest window and all longer ones.
 SPAN_US = 3_000 * SECOND
 
@@ -61,12 +62,14 @@ class Served:
         return self.live
 
 
-def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int) -> None:
+def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int, keys: int) -> None:
     """Write the rows of all datasets."""
     writer, now = IndexWriter(store), time.time_ns() // 1000
     by_name = {plan.dataset: plan for plan in plans}
     for name, numbers in (("Drivers", TEN), ("Profiles", SEVENTY)):
         put(writer, by_name[name], ((row, now - SPAN_US) for row in rows(numbers)), now)
+    others = ([driver, *(driver + place / 8 for place in range(len(TEN)))] for driver in range(ENTITIES, keys))
+    put(writer, by_name["Drivers"], ((row, now - SPAN_US) for row in others), now)
     each = dict.fromkeys(range(ENTITIES), RIDES_EACH)
     size = 10
     while size <= events:
@@ -93,12 +96,12 @@ def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object]
     writer.apply(plan, batch)
 
 
-def serve(port: int, events: int) -> None:
+def serve(port: int, events: int, keys: int) -> None:
     """Fill an index and serve it."""
     with tempfile.TemporaryDirectory() as folder, IndexStore(Path(folder) / "index") as store:
         definitions = graph()
         plan = plan_graph(definitions)
-        fill(store, plan.indexes, events)
+        fill(store, plan.indexes, events, keys)
         functions = FunctionPool(processes=2, seconds=10.0)
         functions.start()
         engine = QueryEngine(
@@ -127,12 +130,12 @@ def serve(port: int, events: int) -> None:
 
 
 @contextmanager
-def alone(events: int) -> Iterator[str]:
-    """Start the server in a process of its own, give its address, and end it."""
+def alone(events: int, keys: int = ENTITIES) -> Iterator[tuple[str, int]]:
+    """Start the server in a process of its own, give its address and pid, and end it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
-    process = subprocess.Popen([sys.executable, __file__, str(port), str(events)], env=os.environ)
+    process = subprocess.Popen([sys.executable, __file__, str(port), str(events), str(keys)], env=os.environ)
     try:
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and process.poll() is None:
@@ -141,7 +144,7 @@ def alone(events: int) -> Iterator[str]:
             time.sleep(0.1)
         else:
             raise SystemExit("the server didn't start")
-        yield f"http://127.0.0.1:{port}"
+        yield f"http://127.0.0.1:{port}", process.pid
     finally:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
@@ -151,4 +154,4 @@ def alone(events: int) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    serve(int(sys.argv[1]), int(sys.argv[2]))
+    serve(*map(int, sys.argv[1:]))

@@ -1,6 +1,7 @@
 """Queries: latency and requests a second on one server worker, loaded by wrk (apt-get install wrk).
 
-    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--by-python] [--json FILE]
+    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--keys 1000]
+                          [--by-python] [--json FILE]
 
 Latency is that of one kept connection, requests a second those of eight. With --feast the same is asked of `feast
 serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an index
@@ -11,6 +12,7 @@ import argparse
 import json
 import os
 import platform
+import random
 import shutil
 import subprocess
 import sys
@@ -22,6 +24,7 @@ from typing import Any
 
 import httpx
 import orjson
+import psutil
 from alone import alone
 from drivers import ENTITIES, SEVENTY, TEN, THIRTY
 from feast.rival import VERSION, feast_server
@@ -34,6 +37,7 @@ CONNECTIONS = 8
 MANY = 100
 # Distinct requests, so that no cache of one answer can help.
 VARIANTS = 50
+WIDE_VARIANTS = 100_000
 WARM_UP_SECONDS = 1.0
 SCRIPT = Path(__file__).with_name("wrk.lua")
 Figures = Mapping[str, float]
@@ -46,6 +50,7 @@ def main() -> int:
     parser.add_argument("--feast", action="store_true", help="measure Feast too")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
     parser.add_argument("--events", type=int, default=100_000, help="the most events in a window")
+    parser.add_argument("--keys", type=int, default=ENTITIES, help="drivers with ten features")
     parser.add_argument("--by-python", action="store_true", help="make the load without wrk, which costs more")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
@@ -53,7 +58,7 @@ def main() -> int:
     if not options.by_python and shutil.which("wrk") is None:
         raise SystemExit("wrk makes the load: apt-get install wrk")
     with ExitStack() as running:
-        url = options.url or running.enter_context(alone(options.events))
+        url, pid = (options.url, 0) if options.url else running.enter_context(alone(options.events, options.keys))
         figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds, ask)
         figures |= measure(
             f"{url}/get-online-features",
@@ -61,6 +66,10 @@ def main() -> int:
             options.seconds,
             ask,
         )
+        if pid and options.keys > ENTITIES:
+            asked = {f"1 x 10 of {options.keys:,} keys": (wide_bodies(options.keys), CONNECTIONS)}
+            figures |= measure(f"{url}/api/v1/query", asked, options.seconds, ask)
+        memory = held(pid) if pid else None
         if options.feast:
             rival = f"{running.enter_context(feast_server(ENTITIES, len(TEN)))}/get-online-features"
             check_feast(rival)
@@ -72,6 +81,8 @@ def main() -> int:
     report = {
         "bench": "query",
         "connections": CONNECTIONS,
+        "keys": options.keys,
+        "memory_mib": memory,
         "figures": figures,
         "feast_version": VERSION if options.feast else None,
         "cpus": os.cpu_count(),
@@ -79,6 +90,8 @@ def main() -> int:
         "python": platform.python_version(),
     }
     show(figures)
+    if memory is not None:
+        out.print(f"The server holds {memory:,.0f} MiB.")
     print(json.dumps(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=2))
@@ -120,6 +133,18 @@ def bodies(key: str, outputs: Sequence[str], rows: int) -> list[bytes]:
         orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: drivers(rows, variant)}})
         for variant in range(VARIANTS)
     ]
+
+
+def wide_bodies(keys: int) -> list[bytes]:
+    """Ask for drivers all over the database."""
+    key, outputs = "Driver.driver", [f"Driver.{name}" for name in TEN]
+    chosen = random.Random(7).sample(range(keys), min(keys, WIDE_VARIANTS))
+    return [orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: [driver]}}) for driver in chosen]
+
+
+def held(pid: int) -> float:
+    """Return how much memory the server holds itself, in MiB; the processes of extractors hold theirs."""
+    return round(psutil.Process(pid).memory_info().rss / (1 << 20), 1)
 
 
 def feast_bodies(view: str, rows: int) -> list[bytes]:
