@@ -79,7 +79,9 @@ class Machines(RuleBasedStateMachine):
         """Start one, or let it go in one of several ways; one that is paused long enough is replaced by another."""
         engine = self.engines.get(holder)
         if engine is None:
-            self._join(holder, successor=True)
+            # The lock on the data folder tells: its JVM is there as long as one that was replaced.
+            paused = any(zombie.member.holder == holder for zombie in self.zombies)
+            self._join(holder, successor=not paused)
             return
         match fate:
             case "missed":
@@ -147,7 +149,7 @@ class Machines(RuleBasedStateMachine):
         assert run == Counter(self.wanted)
         assert max(counts) - min(counts) <= 1
         # A process that was replaced learns of it when it can't renew; its folders are nobody's by then.
-        current = {(job, Path(job) / str(token)) for job, (token, _) in self.table.jobs.items()}
+        current = {(job, Path(job) / str(token)) for job, (token, _) in self.table.jobs.items() if job in self.wanted}
         assert not current & {write for zombie in self.zombies for write in zombie.writes}
 
     def _do(self, engine: Engine, deed: str) -> None:
