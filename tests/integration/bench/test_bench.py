@@ -8,12 +8,13 @@ from typing import Any
 
 BENCH = Path(__file__).parents[3] / "bench"
 PATIENCE_S = 240
-PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py"))
+PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "__main__")
 
 
 def run(program: str, *options: str) -> str:
     done = subprocess.run(
-        [sys.executable, BENCH / f"{program}.py", *options],
+        [sys.executable, "-m", "bench", program, *options],
+        cwd=BENCH.parent,
         capture_output=True,
         text=True,
         check=False,

@@ -1,0 +1,27 @@
+"""Run a benchmark: `python -m bench NAME [its options]`; without a name, the list of them."""
+
+import runpy
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+# What they share, and the server that one of them starts.
+NO_PROGRAMS = {"__main__", "alone", "drivers", "load", "more_jobs"}
+
+
+def main() -> int:
+    """Run it."""
+    programs = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NO_PROGRAMS)
+    if len(sys.argv) < 2 or sys.argv[1] not in programs:
+        print(f"python -m bench NAME [options]; NAME is one of {', '.join(programs)} (bench/README.md)")
+        return len(sys.argv) > 1
+    program = HERE / f"{sys.argv[1]}.py"
+    # As if it had been started by itself.
+    sys.argv = [str(program), *sys.argv[2:]]
+    sys.path.insert(0, str(HERE))
+    runpy.run_path(str(program), run_name="__main__")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
