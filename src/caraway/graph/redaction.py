@@ -5,7 +5,9 @@ leaves it. So a function that puts a secret into an exception tells it to nobody
 """
 
 import json
+import sys
 from collections.abc import Callable
+from typing import Any, TextIO, cast
 
 HIDDEN = "***"
 # Shorter texts occur by chance everywhere, and protect nothing.
@@ -33,6 +35,26 @@ def redacted(text: str) -> str:
     for spelling in sorted({s for value in tuple(_handed_out) for s in _spellings(value)}, key=len, reverse=True):
         text = text.replace(spelling, HIDDEN)
     return text
+
+
+def redact_output() -> None:
+    """Take secrets out of all that this process prints from now on."""
+    sys.stdout, sys.stderr = (cast("TextIO", _Redacting(stream)) for stream in (sys.stdout, sys.stderr))
+
+
+class _Redacting:
+    """A stream that hides secrets. One that is written in pieces isn't recognised."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without secrets."""
+        self._stream.write(redacted(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever a stream has)
+        return getattr(self._stream, name)
 
 
 def _spellings(value: str) -> set[str]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pandas as pd
 
 from caraway.errors import CarawayError, InvalidInputError, UnknownEntityError
-from caraway.graph.redaction import redacted, remembered
+from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import SecretProvider, secret_provider
 from caraway.memory import limit_memory
 from caraway.query.batch import Batch, Run
@@ -39,6 +39,7 @@ def serve(end: socket.socket, memory_mb: int | None) -> None:
     lookups = _lookups_through(channel)
     # Of this thread, which runs nothing else.
     secret_provider.set(remembered(_secrets_through(channel)))
+    redact_output()
     while True:
         try:
             forget, number, step, columns, rows, at, past = cast("Call", channel.receive())

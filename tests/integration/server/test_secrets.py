@@ -70,6 +70,7 @@ def scenario(client: Client) -> None:
             ask()
 
 
+@pytest.mark.spec("featuresets:6:15")
 def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
     scenario(MockClient())
     with Client(str(server.settings.server.url)) as client:

@@ -1,6 +1,7 @@
 """Secrets that were handed out don't leave their process in a text."""
 
 import json
+import sys
 
 import pytest
 from hypothesis import given, settings
@@ -40,6 +41,16 @@ def test_no_spelling_of_a_value_is_left(value: str, around: str) -> None:
     remembered(lambda _: value)("any")
     for spelling in (value, repr(value)[1:-1], json.dumps(value)[1:-1]):
         assert redacted(around + spelling).count(spelling) <= (around + HIDDEN).count(spelling)
+
+
+def test_what_is_printed_is_hidden(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, name, getattr(sys, name))
+    redaction.redact_output()
+    remembered(VALUES.__getitem__)("one")
+    print("it is", VALUES["one"], file=sys.stderr, flush=True)  # noqa: T201 (that is what is tested)
+    print(VALUES)  # noqa: T201
+    assert capsys.readouterr() == (f"{VALUES}\n".replace(VALUES["one"], HIDDEN), f"it is {HIDDEN}\n")
 
 
 def test_lines_of_a_secret_are_hidden_where_a_traceback_is_cut() -> None:
