@@ -1,0 +1,234 @@
+"""The ledger's rules one by one, on a real Postgres and an invented clock; the simulation mixes them."""
+
+import itertools
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from threading import Barrier
+
+import pytest
+import sqlalchemy as sa
+
+from caraway.graph.specs import Graph
+from caraway.graph.wire import encode_graph
+from caraway.plan.planner import plan_graph
+from caraway.state import (
+    MAIN,
+    AssetKind,
+    AssetState,
+    Branches,
+    Claim,
+    DesiredState,
+    JobState,
+    Ledger,
+    NewCommit,
+    Outcome,
+    StateReader,
+    StateWriter,
+    connect,
+    migrate,
+)
+from caraway.state.ledger import LEASE, PAUSE
+from tests.unit.control.graphs import clicks, spend, users
+
+KEEP = timedelta(hours=1)
+FIRST = Graph(datasets=(clicks(), spend()))
+SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+MOMENT = timedelta(microseconds=1)
+
+
+class Deployment:
+    """Branches, ledger and a clock."""
+
+    def __init__(self, engine: sa.Engine) -> None:
+        self.now = datetime(2030, 1, 1, tzinfo=UTC)
+        self.reader = StateReader(engine)
+        self.writer = StateWriter(engine, clock=self._clock, keep=KEEP)
+        self.branches = Branches(engine, clock=self._clock, keep=KEEP)
+        self.ledger = Ledger(engine, clock=self._clock, keep=KEEP)
+        self._numbers = itertools.count()
+
+    def _clock(self) -> datetime:
+        return self.now
+
+    def commit(self, graph: Graph, branch: str = MAIN) -> str:
+        name = f"{branch} {next(self._numbers)}"
+        commit = NewCommit(
+            id=name,
+            branch=branch,
+            parent=self.reader.head_id(branch),
+            message="",
+            author="",
+            graph=encode_graph(graph),
+            fingerprint="",
+            summary=(),
+            plan=plan_graph(graph),
+        )
+        self.writer.publish(commit)
+        return name
+
+    def claim_all(self) -> list[Claim]:
+        return list(iter(self.ledger.claim, None))
+
+    def work(self) -> None:
+        """Do all that is due, and let branches turn."""
+        while claims := self.claim_all():
+            for claim in claims:
+                assert self.ledger.close(claim, Outcome.DONE)
+        self.ledger.promote()
+
+    def states(self) -> dict[str, AssetState]:
+        return {asset.id: asset.state for asset in self.reader.assets()}
+
+    def serving(self, branch: str = MAIN) -> str | None:
+        return next(found.serving for found in self.reader.standing().branches if found.name == branch)
+
+    def due(self) -> dict[str, datetime]:
+        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.deed == "destroy"}
+
+
+@pytest.fixture
+def engine(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def here(engine: sa.Engine) -> Deployment:
+    return Deployment(engine)
+
+
+def kinds(claims: list[Claim]) -> list[AssetKind]:
+    return sorted(claim.kind for claim in claims)
+
+
+def test_things_are_made_from_the_bottom_up_each_by_one(here: Deployment) -> None:
+    here.commit(FIRST)
+    topics = here.claim_all()
+    assert kinds(topics) == [AssetKind.TOPIC] * 2
+    assert set(here.states().values()) == {AssetState.CREATING, AssetState.PLANNED}
+    for topic in topics:
+        assert here.ledger.close(topic, Outcome.DONE)
+    middle = here.claim_all()
+    assert kinds(middle) == [AssetKind.INGEST, AssetKind.JOB]
+    for claim in middle:
+        here.ledger.close(claim, Outcome.DONE)
+    assert kinds(here.claim_all()) == [AssetKind.INDEX]
+
+
+def test_who_has_lost_a_claim_has_no_say(here: Deployment) -> None:
+    here.commit(Graph(datasets=(clicks(),)))
+    (first,) = here.claim_all()
+    here.now += LEASE - MOMENT
+    assert here.claim_all() == []
+    here.now += MOMENT
+    (second,) = here.claim_all()
+    assert (second.entry, second.token) == (first.entry, first.token + 1)
+    assert not here.ledger.close(first, Outcome.DONE)
+    assert here.states()[first.asset_id] is AssetState.CREATING
+    assert here.ledger.close(second, Outcome.WAITING, "for Godot")
+    assert here.claim_all() == []
+    here.now += PAUSE
+    (third,) = here.claim_all()
+    assert third.token == second.token + 1
+    assert not here.ledger.close(second, Outcome.DONE)
+    assert here.ledger.close(third, Outcome.DONE)
+
+
+def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: Deployment) -> None:
+    here.commit(FIRST)
+    here.work()
+    here.commit(Graph())
+    (job,) = here.reader.jobs()
+    assert job.desired is DesiredState.STOPPED
+    assert set(here.due().values()) == {here.now + KEEP}
+    here.now += KEEP - MOMENT
+    assert here.claim_all() == []
+    here.now += MOMENT
+    top = here.claim_all()
+    assert kinds(top) == [AssetKind.INDEX, AssetKind.INGEST]
+    assert {here.states()[claim.asset_id] for claim in top} == {AssetState.DESTROYING}
+    for claim in top:
+        here.ledger.close(claim, Outcome.DONE)
+    (bottom,) = here.claim_all()
+    assert bottom.kind is AssetKind.JOB
+    # What is on its way out never comes back, nor does what it filled: they go at once. The rest is used again.
+    here.commit(FIRST)
+    spent = next(asset_id for asset_id in here.states() if asset_id.startswith("topic:caraway.Spend"))
+    assert here.due() == {bottom.asset_id: here.now, spent: here.now}
+    assert {job.job_id: job.desired for job in here.reader.jobs()} == {
+        bottom.name: DesiredState.STOPPED,
+        f"{bottom.name}.2": DesiredState.RUNNING,
+    }
+    here.ledger.close(bottom, Outcome.DONE)
+    here.work()
+    gone = {asset_id for asset_id, state in here.states().items() if state is AssetState.GONE}
+    assert gone == {claim.asset_id for claim in (*top, bottom)} | {spent}
+    assert set(here.reader.references()) == here.states().keys() - gone
+
+
+def test_a_rollback_in_time_finds_all_as_it_was(here: Deployment) -> None:
+    here.commit(FIRST)
+    here.work()
+    (job,) = here.reader.jobs()
+    here.commit(Graph())
+    here.writer.report(job.job_id, state=JobState.STOPPED, mode="", attempts=1, error="", progress={})
+    here.now += KEEP
+    back = here.commit(FIRST)
+    assert here.claim_all() == []
+    assert set(here.states().values()) == {AssetState.READY}
+    (job,) = here.reader.jobs()
+    assert (job.desired, job.state) == (DesiredState.RUNNING, JobState.PENDING)
+    assert here.serving() == back
+
+
+def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: Deployment) -> None:
+    first = here.commit(FIRST)
+    here.work()
+    old = set(here.reader.references())
+    second = here.commit(SECOND)
+    assert here.serving() == first
+    # Nor does it turn by committing the same again.
+    again = here.commit(SECOND)
+    assert here.serving() == first
+    here.branches.clone("copy", MAIN)
+    assert here.serving("copy") == first
+    assert here.ledger.promote() == ()
+    assert old < set(here.reader.references())
+    assert here.reader.references() == {asset_id: {MAIN, "copy"} for asset_id in here.reader.references()}
+    here.work()
+    assert (here.serving(), here.serving("copy")) == (again, again)
+    assert second != again
+    left = old - set(here.reader.references())
+    assert {asset_id.partition(":")[0] for asset_id in left} == {"topic", "job", "index"}
+    assert here.due() == dict.fromkeys(left, here.now + KEEP)
+    # What only adds has nothing to wait for.
+    added = here.commit(Graph(datasets=(*SECOND.datasets, users())))
+    assert here.serving() == added
+    here.work()
+    here.branches.delete("copy")
+    assert set(here.due()) == left
+    here.branches.clone("other", MAIN)
+    here.commit(FIRST)
+    here.branches.delete("other")
+    assert any("Users" in asset_id for asset_id in here.due())
+
+
+def test_equal_commits_at_once_share_what_they_need(here: Deployment) -> None:
+    names = [f"branch{number}" for number in range(4)]
+    for name in names:
+        here.branches.create(name)
+    for above in range(6):
+        start = Barrier(len(names))
+        graph = Graph(datasets=(clicks(version=above + 1), spend(version=above + 1, above=float(above))))
+
+        def commit(name: str, start: Barrier = start, graph: Graph = graph) -> str:
+            start.wait(60)
+            return here.commit(graph, name)
+
+        with ThreadPoolExecutor(len(names)) as pool:
+            assert len(set(pool.map(commit, names))) == len(names)
+    live = [asset.content for asset in here.reader.assets()]
+    assert len(live) == len(set(live))
