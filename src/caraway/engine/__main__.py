@@ -6,8 +6,11 @@ import sys
 
 from caraway.config import ConfigurationError, load_settings
 from caraway.engine.engine import Engine, stop_on_signals
+from caraway.engine.secrets import hand_out
 from caraway.errors import CarawayError
-from caraway.state import JobRegistry, Membership, connect
+from caraway.integrations.keyring import open_keyring
+from caraway.state import JobRegistry, Membership, SecretStore, connect
+from caraway.state.secret_book import SecretBook
 
 
 def main() -> int:
@@ -24,6 +27,8 @@ def main() -> int:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
         membership = Membership(engine=database, holder=f"{socket.gethostname()}:{settings.data_dir}")
+        book = SecretBook(SecretStore(database), open_keyring(settings.key_file))
+        hand_out(book, local=settings.spark.master.startswith("local"), host=socket.gethostname())
         engine = Engine(settings, JobRegistry(database), membership)
         stop_on_signals(engine)
         return engine.run()

@@ -23,6 +23,7 @@ from typing import Generic, TypeVar
 
 from pyspark.sql import SparkSession
 
+from caraway.graph.redaction import redact_output, redacted
 from caraway.memory import limit_memory
 
 Request = TypeVar("Request")
@@ -200,6 +201,7 @@ def _serve(
         if os.getppid() != parent:
             return
         limit_memory(memory_mb)
+    redact_output()
     while True:
         try:
             request = pipe.recv()
@@ -211,4 +213,4 @@ def _serve(
             pipe.send(("memory", None))
             return
         except Exception:  # noqa: BLE001 (whatever it is, it is told where somebody reads it)
-            pipe.send(("error", traceback.format_exc()))
+            pipe.send(("error", redacted(traceback.format_exc())))

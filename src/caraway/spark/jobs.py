@@ -14,7 +14,7 @@ from caraway.spark.codec import PACKED, Codec, name
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import LetterCount
 from caraway.spark.steps import compile_step
-from caraway.topics import DEAD_LETTERS
+from caraway.topics import DEAD_LETTERS, ERASURE_KEY
 
 # Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
@@ -115,4 +115,6 @@ def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootst
     )
     if trigger is not Trigger.REAL_TIME:
         reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
-    return reader.load()
+    frame = reader.load()
+    # That a key was erased concerns indexes; what jobs have made of its rows, and make of those before, stays.
+    return frame.where(F.col("key").isNull() | (F.col("key") != F.lit(ERASURE_KEY)))

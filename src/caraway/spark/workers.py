@@ -18,8 +18,10 @@ from caraway.dtypes.types import DataType, ListType, MapType, StructType, base_t
 from caraway.engine_local.operators.functions import assign_call, filter_call, transform_call
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AssignFunction, FilterFunction, Transform
+from caraway.graph.redaction import redacted
 from caraway.graph.schemas import Schema
 from caraway.spark.isolation import Child, ExhaustedError, Halving, Limits, UselessError
+from caraway.spark.secret_port import Door, admit
 
 # Lines of a traceback that a dead letter has: the innermost frames and the error.
 TRACEBACK_LINES = 12
@@ -79,24 +81,35 @@ class _Batch:
     type_: pa.StructType
     called: pa.Array
     columns: tuple[pa.Array, ...]
+    door: Door | None
 
     def part(self, low: int, high: int) -> "_Batch":
         if high - low == len(self.called):
             return self
         # A slice would travel with all that it was cut out of.
         rows = pa.array(range(low, high), pa.int64())
-        return _Batch(self.packed, self.type_, self.called.take(rows), tuple(c.take(rows) for c in self.columns))
+        return _Batch(
+            self.packed, self.type_, self.called.take(rows), tuple(c.take(rows) for c in self.columns), self.door
+        )
 
 
 def run_apart(
-    packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence[pa.Array], limits: Limits
+    packed: bytes,
+    type_: pa.StructType,
+    called: pa.Array,
+    columns: Sequence[pa.Array],
+    limits: Limits,
+    *,
+    door: Door | None = None,
 ) -> pa.StructArray:
     """Do what `run` does in a process of its own, whatever the function does to that.
+
+    The function gets secrets through `door`.
 
     Raises:
         RuntimeError: The function can't be run at all, or ends the process for too many rows.
     """
-    child, batch = _child(limits.memory_mb), _Batch(packed, type_, called, tuple(columns))
+    child, batch = _child(limits.memory_mb), _Batch(packed, type_, called, tuple(columns), door)
 
     def lost(reason: str) -> pa.StructArray:
         return _struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
@@ -124,7 +137,12 @@ def _title(packed: bytes) -> str:
 @lru_cache(maxsize=1)
 def _child(memory_mb: int) -> Child[_Batch, pa.StructArray]:
     """Return the child of this worker, which runs one task at a time."""
-    return Child(lambda batch: run(batch.packed, batch.type_, batch.called, batch.columns), memory_mb)
+    return Child(_run, memory_mb)
+
+
+def _run(batch: _Batch) -> pa.StructArray:
+    admit(batch.door)
+    return run(batch.packed, batch.type_, batch.called, batch.columns)
 
 
 def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence[pa.Array]) -> pa.StructArray:
@@ -146,7 +164,8 @@ def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence
     out: list[dict[str, object] | None] = [None] * len(called)
     for row, found in zip(rows, results(user.call, given, len(rows)), strict=True):
         if isinstance(found, Failed):
-            out[row] = {"message": found.message, "traceback": found.traceback}
+            trace = None if found.traceback is None else redacted(found.traceback)
+            out[row] = {"message": redacted(found.message), "traceback": trace}
         else:
             out[row] = {name: write(value) for (name, write), value in zip(user.write, found, strict=True)}
     return _struct_array([row or {} for row in out], type_)
