@@ -22,6 +22,8 @@ from caraway.graph.runtime import SecretProvider, secret_provider
 # A changed secret is seen by running functions after this time.
 KEPT_S = 10.0
 PASSWORD_BYTES = 32
+# What an answer is: the value, or why there is none.
+_FOUND, _MISSING, _AWAY = "found", "missing", "away"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,11 @@ class SecretPort:
             while True:
                 name = caller.recv_bytes().decode()
                 try:
-                    caller.send((self._get(name), ""))
+                    caller.send((_FOUND, self._get(name)))
+                except UnavailableError as error:
+                    caller.send((_AWAY, str(error)))
                 except CarawayError as error:
-                    caller.send((None, str(error)))
+                    caller.send((_MISSING, str(error)))
 
 
 # The port of this process, the driver's.
@@ -114,18 +118,18 @@ class _Asking:
         known = self._known.get(name)
         if known is not None and self._clock() < known[0] + KEPT_S:
             return known[1]
-        value, reason = self._ask(name)
-        if value is None:
-            raise UnknownEntityError(reason)
-        self._known[name] = self._clock(), value
-        return value
+        kind, text = self._ask(name)
+        if kind != _FOUND:
+            raise UnknownEntityError(text) if kind == _MISSING else UnavailableError(text)
+        self._known[name] = self._clock(), text
+        return text
 
-    def _ask(self, name: str) -> tuple[str | None, str]:
+    def _ask(self, name: str) -> tuple[str, str]:
         try:
             if self._connection is None:
                 self._connection = Client((self._door.host, self._door.port), authkey=self._door.password)
             self._connection.send_bytes(name.encode())
-            answer: tuple[str | None, str] = self._connection.recv()
+            answer: tuple[str, str] = self._connection.recv()
         except (OSError, EOFError, AuthenticationError) as error:
             self._connection = None
             raise UnavailableError(f"the engine doesn't answer when asked for secret {name!r}") from error

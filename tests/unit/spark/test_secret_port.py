@@ -26,6 +26,8 @@ VALUE = "pass-word-17"
 
 
 def known(name: str) -> str:
+    if name == "away":
+        raise UnavailableError("Postgres is away")
     if name != "key":
         raise UnknownEntityError(f"there is no secret {name!r}")
     return VALUE
@@ -53,6 +55,8 @@ def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort)
     assert [secrets.get("key") for _ in range(3)] == [VALUE] * 3
     with pytest.raises(KeyError, match="there is no secret 'none'"):
         secrets.get("none")
+    with pytest.raises(UnavailableError, match="Postgres is away"):
+        secrets.get("away")
     # An error doesn't end the conversation.
     assert secrets.get("key") == VALUE
     assert redacted(f"it is {VALUE}") == "it is ***"
