@@ -115,6 +115,8 @@ class ServerSettings(_Section):
     Attributes:
         host: Address to listen on; the default is reachable from this machine only.
         port: Port to listen on; None or 0 chooses a free one and remembers it.
+        workers: Processes that answer queries on the port. With more than one, a further one writes the index and does
+            all that changes something.
         tokens: Whether requests need a token (`caraway tokens create`); without, everybody may do everything.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
@@ -125,6 +127,7 @@ class ServerSettings(_Section):
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port | None = None
+    workers: Annotated[int, Field(ge=1, le=256)] = 1
     tokens: bool = False
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0

@@ -1,18 +1,13 @@
 """`python -m caraway.server`: serve ingest, query and control over HTTP, with the settings of the environment."""
 
-import asyncio
 import os
-import signal
 import socket
 import sys
-import threading
 
 import structlog
 import uvloop
-from granian.constants import HTTPModes, Interfaces
-from granian.server.embed import Server
 
-from caraway.config import ServerSettings, load_settings
+from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access_limits import Limits
 from caraway.server.admin import Admin
@@ -29,14 +24,11 @@ from caraway.server.queries import Queries
 from caraway.server.reads import Reads
 from caraway.server.routes import API, Route, Router
 from caraway.server.secrets import SecretRoutes
+from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
 
-# Requests under way get this long; with what comes after, it stays below the 15 s of a supervisor.
-DRAIN_S = 6.0
-# A call that hangs must not keep the process: what is durable stays so, the rest is done again after the next start.
-END_S = 12.0
-BACKLOG = 1024
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -87,63 +79,43 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
     )
 
 
-# Requests share the interpreter with the thread that indexes. With Python's 5 ms a request waits that long for it,
-# several times over: at 200 events/s the p99 of a log request fell from 196 to 12 ms.
-SWITCH_INTERVAL_S = 0.0005
+def run(settings: Settings) -> None:
+    """Serve in this process until it is asked to end."""
+    deployment = Deployment(settings)
+    server = settings.server
+    port = server.port or _free_port(server.host)
+    http = http_server(App(Router(routes(deployment)), deployment.gate), server.host, port)
+    _tell(settings, port)
+    try:
+        uvloop.run(serve(http, deployment.start))
+    finally:
+        deployment.stop()
+        LOG.info("stopped")
 
 
-async def serve(settings: ServerSettings, deployment: Deployment) -> None:
-    """Serve until SIGTERM or SIGINT, then let requests under way finish."""
-    port = settings.port or _free_port(settings.host)
-    server = Server(
-        App(Router(routes(deployment)), deployment.gate),
-        address=settings.host,
-        port=port,
-        interface=Interfaces.RSGI,
-        http=HTTPModes.http1,
-        websockets=False,
-        backlog=BACKLOG,
-        log_enabled=False,
-    )
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    deployment.start()
-    serving = loop.create_task(server.serve())
-    stopping = loop.create_task(stop.wait())
-    LOG.info("listening", host=settings.host, port=port)
-    if not settings.tokens and settings.host not in LOOPBACK:
+def run_workers(settings: Settings) -> None:
+    """Become the parent of several processes that serve together; doesn't return."""
+    server = settings.server
+    # Before anything is started: whoever has the port already may be another server.
+    port = _free_port(server.host, server.port or 0)
+    _tell(settings, port)
+    arguments = ["--host", server.host, "--port", str(port), "--readers", str(server.workers)]
+    os.execv(sys.executable, [sys.executable, supervisor.__file__, *arguments])  # noqa: S606 (no shell is the point)
+
+
+def _tell(settings: Settings, port: int) -> None:
+    server = settings.server
+    LOG.info("listening", host=server.host, port=port)
+    if not server.tokens and server.host not in LOOPBACK:
         LOG.warning("whoever reaches this server may do everything; server.tokens=true lets it ask for tokens")
-    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    if serving.done():
-        stopping.cancel()
-        # It ends by itself only when something is wrong.
-        serving.result()
-        raise RuntimeError("the HTTP server ended by itself")
-    LOG.info("stopping")
-    _end_in_any_case()
-    server.stop()  # type: ignore[no-untyped-call]
-    _, late = await asyncio.wait({serving}, timeout=DRAIN_S)
-    if late:
-        LOG.warning("requests were still under way", after_seconds=DRAIN_S)
 
 
-def _end_in_any_case() -> None:
-    def end() -> None:
-        LOG.error("something hangs, ending without it", after_seconds=END_S)
-        os._exit(1)
-
-    deadline = threading.Timer(END_S, end)
-    deadline.daemon = True
-    deadline.start()
-
-
-def _free_port(host: str) -> int:
+def _free_port(host: str, port: int = 0) -> int:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host, port))
+        found: int = probe.getsockname()[1]
+        return found
 
 
 def main() -> int:
@@ -151,19 +123,16 @@ def main() -> int:
     try:
         settings = load_settings()
         configure_logging(settings.log_level)
-        deployment = Deployment(settings)
+        sys.setswitchinterval(SWITCH_INTERVAL_S)
+        if settings.server.workers > 1:
+            run_workers(settings)
+        run(settings)
     except CarawayError as error:
         sys.stderr.write(f"server: {error}\n")
         return 1
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    try:
-        uvloop.run(serve(settings.server, deployment))
     except OSError as error:
         sys.stderr.write(f"server: can't listen on {settings.server.host}:{settings.server.port}: {error}\n")
         return 1
-    finally:
-        deployment.stop()
-        LOG.info("stopped")
     return 0
 
 

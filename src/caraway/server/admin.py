@@ -4,7 +4,7 @@ import asyncio
 from contextlib import suppress
 from importlib.metadata import version
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST
 
 from caraway.errors import UnavailableError
 from caraway.server import metrics
@@ -86,4 +86,4 @@ class Admin:
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
             metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index.positions))
-        return text_response(generate_latest().decode(), CONTENT_TYPE_LATEST)
+        return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

@@ -8,11 +8,13 @@ import socket
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import structlog
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
+from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
@@ -32,6 +34,7 @@ from caraway.server.expiry import Expiry
 from caraway.server.live import Live, make_lives
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
+from caraway.server.workers.figures import page
 from caraway.state import (
     MAIN,
     Access,
@@ -72,8 +75,12 @@ BACKGROUND_STOP_S = 1.0
 class Deployment:
     """The parts behind the HTTP server."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, *, shared: Path | None = None) -> None:
         """Prepare; nothing runs yet.
+
+        Args:
+            settings: Those of the server.
+            shared: The folder that this process shares with those that read its index (`caraway.server.workers`).
 
         Raises:
             ConfigurationError: Postgres or Kafka isn't named.
@@ -91,7 +98,10 @@ class Deployment:
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
-        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore)
+        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore, shared=shared is not None)
+        # Else its readers do, and it needs no processes for users' functions.
+        self._answers_queries = shared is None
+        self.figures = generate_latest if shared is None else partial(page, shared)
         seconds = settings.server.snapshot_seconds
         self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
         self.reader = IndexReader(self._store)
@@ -141,7 +151,8 @@ class Deployment:
 
     def start(self) -> None:
         """Start everything in the background."""
-        self.functions.start()
+        if self._answers_queries:
+            self.functions.start()
         self.served.start()
         self.index.start()
         self._rebuilding.start()

@@ -36,13 +36,18 @@ class ServerProcess:
         archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
+        workers: int = 1,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
             kafka=KafkaSettings(bootstrap_servers=kafka),
             postgres=PostgresSettings(url=postgres),
             server=ServerSettings(
-                port=ports.choose(), archive_seconds=archive_seconds, snapshot_seconds=snapshot_seconds, tokens=tokens
+                port=ports.choose(),
+                archive_seconds=archive_seconds,
+                snapshot_seconds=snapshot_seconds,
+                tokens=tokens,
+                workers=workers,
             ),
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,12 +55,16 @@ class ServerProcess:
         self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=PATIENCE_S)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, *, healthy: bool = True) -> None:
+    def launch(self) -> None:
+        """Start without waiting."""
         environment = {**os.environ, **self.settings.environment(), "PYTHONUNBUFFERED": "1"}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "caraway.server"], env=environment, stdout=log, stderr=log
             )
+
+    def start(self, *, healthy: bool = True) -> None:
+        self.launch()
         eventually(lambda: self.answers() and (not healthy or self.health().status_code == 200), self.said)
 
     def answers(self) -> bool:
@@ -66,6 +75,11 @@ class ServerProcess:
             assert self._process.poll() is None, self.said()
             return False
         return True
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         assert self._process is not None

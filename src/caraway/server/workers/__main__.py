@@ -1,0 +1,96 @@
+"""`python -m caraway.server.workers`: one of the processes of a server, which `supervisor` starts."""
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+import uvloop
+
+from caraway.config import Settings, load_settings
+from caraway.errors import CarawayError
+from caraway.server.__main__ import routes
+from caraway.server.app import App
+from caraway.server.deployment import Deployment
+from caraway.server.logs import configure_logging
+from caraway.server.routes import Router
+from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.server.workers.forwarding import Forwarder
+from caraway.server.workers.reader import ReaderRouter, Reading, changes_of
+
+LOG = structlog.get_logger(__name__)
+
+SOCKET = "writer.sock"
+# A supervisor gives readers 7 s and the writer 6.
+END_S = 5.5
+
+
+def write(settings: Settings, folder: Path) -> None:
+    """Be the writer until it is asked to end."""
+    deployment = Deployment(settings, shared=folder)
+    socket = folder / SOCKET
+    # That of a writer which was killed.
+    socket.unlink(missing_ok=True)
+    server = http_server(App(Router(routes(deployment)), deployment.gate), "writer", 0, socket=socket)
+    try:
+        uvloop.run(serve(server, deployment.start, end_s=END_S))
+    finally:
+        deployment.stop()
+
+
+def read(settings: Settings, folder: Path, number: int, host: str, port: int) -> None:
+    """Be a reader until it is asked to end."""
+    # It would write a line for each request that is passed on.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    reading = Reading(settings, folder, number)
+    forwarder = Forwarder(folder / SOCKET, changes_of(folder))
+    server = http_server(App(ReaderRouter(reading, forwarder), reading.gate), host, port)
+    try:
+        uvloop.run(serve(server, reading.start, end_s=END_S))
+    finally:
+        reading.stop()
+
+
+def end_with_parent() -> None:
+    """End this process when its parent is gone, which holds the other end of standard input."""
+
+    def wait() -> None:
+        # Not through a file object: Python couldn't end while this thread waits in one.
+        os.read(0, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=wait, name="parent", daemon=True).start()
+
+
+def main() -> int:
+    """Run one of the processes; return the exit code."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--reader", type=int)
+    parser.add_argument("--host")
+    parser.add_argument("--port", type=int)
+    chosen = parser.parse_args()
+    name = "writer" if chosen.reader is None else f"reader {chosen.reader}"
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    end_with_parent()
+    try:
+        settings = load_settings()
+        configure_logging(settings.log_level)
+        structlog.contextvars.bind_contextvars(process=name)
+        if chosen.reader is None:
+            write(settings, chosen.folder)
+        else:
+            read(settings, chosen.folder, chosen.reader, chosen.host, chosen.port)
+    except (CarawayError, OSError) as error:
+        sys.stderr.write(f"server ({name}): {error}\n")
+        return 1
+    LOG.info("stopped")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

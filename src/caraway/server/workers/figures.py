@@ -1,0 +1,71 @@
+"""What all processes of a server count: each reader writes its figures into a file, the writer's page has them all."""
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import orjson
+from prometheus_client import REGISTRY, CollectorRegistry, generate_latest
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
+
+# Which process a figure is of. What a process that was started again counted before is lost, as with any restart.
+LABEL = "worker"
+
+
+def write_figures(folder: Path, worker: int) -> None:
+    """Write what this process has counted into the file of the reader `worker`."""
+    families = [
+        {
+            "name": family.name,
+            "documentation": family.documentation,
+            "type": family.type,
+            "samples": [(sample.name, sample.labels, sample.value) for sample in family.samples],
+        }
+        for family in REGISTRY.collect()
+    ]
+    file = _file(folder, str(worker))
+    new = file.with_suffix(".new")
+    new.write_bytes(orjson.dumps(families))
+    new.replace(file)
+
+
+class AllFigures(Collector):
+    """The figures of this process, and those in the files of readers."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read the files in `folder`."""
+        self._folder = folder
+
+    def collect(self) -> Iterable[Metric]:
+        """Give all of them, labelled by process."""
+        found = {family.name: _labelled(family, "writer") for family in REGISTRY.collect()}
+        for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
+            # The process may be ending.
+            with suppress(FileNotFoundError):
+                for told in orjson.loads(file.read_bytes()):
+                    name = told["name"]
+                    family = found.setdefault(name, Metric(name, told["documentation"], told["type"]))
+                    worker = file.stem.rpartition("-")[2]
+                    family.samples += [
+                        Sample(sample, {**labels, LABEL: worker}, value) for sample, labels, value in told["samples"]
+                    ]
+        return found.values()
+
+
+def page(folder: Path) -> bytes:
+    """Return the figures of all processes as Prometheus reads them."""
+    registry = CollectorRegistry()
+    registry.register(AllFigures(folder))
+    return generate_latest(registry)
+
+
+def _labelled(family: Metric, worker: str) -> Metric:
+    copy = Metric(family.name, family.documentation, family.type)
+    copy.samples = [sample._replace(labels={**sample.labels, LABEL: worker}) for sample in family.samples]
+    return copy
+
+
+def _file(folder: Path, worker: str) -> Path:
+    return folder / f"figures-{worker}.json"

@@ -1,0 +1,239 @@
+"""A process that answers queries from the index that the writer writes."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import ProgrammingError
+from typing_extensions import override
+
+from caraway.config import ConfigurationError, Settings
+from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.index import IndexFollower, IndexReader
+from caraway.index.board import Board
+from caraway.index.hiding import HidingReader
+from caraway.integrations.keyring import open_keyring
+from caraway.query import FunctionPool
+from caraway.server.access import Gate
+from caraway.server.access_limits import Limits
+from caraway.server.errors import UnknownPathError, WrongMethodError
+from caraway.server.explanations import Explanations
+from caraway.server.feast import FeastDoor
+from caraway.server.http import Headers, Request, Response
+from caraway.server.live import Live, make_lives
+from caraway.server.queries import Queries
+from caraway.server.reads import Reads
+from caraway.server.routes import API, Handler, Route, Router
+from caraway.server.served import ServedLog
+from caraway.server.watch import Watch
+from caraway.server.workers.figures import write_figures
+from caraway.server.workers.forwarding import Forwarder, Forwarding
+from caraway.state import (
+    ANYBODY,
+    MAIN,
+    Access,
+    AuditLog,
+    Caller,
+    ErasureLog,
+    Needed,
+    Plans,
+    SecretStore,
+    StateReader,
+    connect,
+)
+from caraway.state.secret_book import SecretBook
+from caraway.topics import ErasedKeys, Erasure, TopicWriter
+
+LOG = structlog.get_logger(__name__)
+
+# What another server, or the ledger, has changed shows here within this time.
+GRAPH_INTERVAL_S = 0.5
+# Also if nobody asks anything: else files that the writer has removed stay on disk.
+INDEX_INTERVAL_S = 1.0
+FIGURES_INTERVAL_S = 1.0
+STOP_S = 1.0
+
+
+class Reading:
+    """What a reader has besides HTTP."""
+
+    def __init__(self, settings: Settings, folder: Path, number: int) -> None:
+        """Prepare the reader of a number; nothing runs yet.
+
+        Args:
+            settings: Those of the server.
+            folder: What the processes of the server share.
+            number: From 1 on.
+
+        Raises:
+            ConfigurationError: Postgres or Kafka isn't named.
+        """
+        if settings.postgres.url is None or settings.kafka.bootstrap_servers is None:
+            raise ConfigurationError("postgres.url, kafka.bootstrap_servers: the server needs to know both")
+        index = settings.data_dir / "index"
+        self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
+        self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
+        self._rows = HidingReader(IndexReader(self._follower), self._erased)
+        shared = settings.server
+        # All readers together have as many as a server alone, rounded up.
+        processes = -(-shared.extractor_processes // shared.workers)
+        self._functions = FunctionPool(
+            processes,
+            shared.extractor_seconds,
+            shared.extractor_memory_mb,
+            secrets=lambda name: self._secrets.get(name),  # noqa: PLW0108 (it is made below)
+        )
+        self._writer = TopicWriter(settings.kafka.bootstrap_servers)
+        self.served = ServedLog(self._writer)
+        self._engine = connect(settings.postgres.url)
+        self._plans = Plans(StateReader(self._engine))
+        self._erasures = ErasureLog(self._engine)
+        self._secrets = SecretBook(SecretStore(self._engine), open_keyring(settings.key_file))
+        self._erasures_known = 0
+        self.gate = ReaderGate(AuditLog(self._engine), Access(self._engine, by="server") if shared.tokens else None)
+        self._changes = changes_of(folder)
+        self._seen = self._changes[0]
+        self._reloading = threading.Lock()
+        self._needed: Needed | None = None
+        self._lives: Mapping[str, Live] = {}
+        self._graph = Watch("postgres", self.reload, GRAPH_INTERVAL_S)
+        self._watches = (
+            self._graph,
+            Watch("index", self._follower.catch_up, INDEX_INTERVAL_S),
+            Watch("figures", lambda: write_figures(folder, number), FIGURES_INTERVAL_S),
+        )
+
+    def start(self) -> None:
+        """Start everything in the background."""
+        self._functions.start()
+        self.served.start()
+        for watch in self._watches:
+            watch.start()
+        self.gate.start()
+
+    def stop(self) -> None:
+        """Stop everything; what is on its way to Kafka gets some time."""
+        for watch in self._watches:
+            watch.stop(STOP_S)
+        self.gate.stop()
+        self.served.close()
+        self._writer.close(STOP_S)
+        self._functions.stop()
+        self._engine.dispose()
+
+    def require_live(self, branch: str = MAIN) -> Live:
+        """Return what a branch serves.
+
+        Raises:
+            UnavailableError: The graph hasn't been read yet.
+            UnknownEntityError: There is no such branch.
+        """
+        lives = self._lives
+        live = lives.get(branch)
+        if live is not None:
+            return live
+        if lives:
+            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
+        reason = self._graph.problem() or "it is being read"
+        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
+
+    def reload(self) -> None:
+        """Learn what is erased, and serve what the branches serve now.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        with self._reloading:
+            seen = self._changes[0]
+            try:
+                self._learn_erasures()
+                self._secrets.refresh()
+                needed = self._plans.refresh()
+            except ProgrammingError as error:
+                raise UnavailableError("the tables are being set up") from error
+            if needed is not self._needed:
+                self._lives = make_lives(needed, self._rows, self._functions, self._lives)
+                self._needed = needed
+                LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+            self._seen = seen
+
+    def _learn_erasures(self) -> None:
+        while records := self._erasures.since(self._erasures_known):
+            for record in records:
+                key = record.key
+                self._erased.add(key.topic, [Erasure(key.columns, key.key_id, key.digest)])
+            self._erasures_known = records[-1].id
+
+    async def keep_up(self) -> None:
+        """Learn of what was changed through this server before a request that is to be answered now."""
+        if self._changes[0] != self._seen:
+            await asyncio.to_thread(self._reload_if_possible)
+
+    def _reload_if_possible(self) -> None:
+        changes = self._changes[0]
+        if changes == self._seen:
+            return
+        try:
+            self.reload()
+        except UnavailableError as error:
+            # What is known goes on being served; the watch tries again.
+            LOG.warning("what was changed can't be read yet", reason=str(error))
+            self._seen = changes
+
+
+class ReaderGate(Gate):
+    """Lets requests in as a server's gate does. Of those that are passed on it asks only for a valid token.
+
+    The writer looks at what they want; but nobody who isn't let in may fill the memory here.
+    """
+
+    @override
+    def admit(self, target: str, headers: Headers) -> Caller:
+        match target:
+            case Forwarding.READ:
+                return ANYBODY
+            case Forwarding.CHANGE:
+                return ANYBODY if self._access is None else self._caller(headers.get("authorization"))
+            case _:
+                return super().admit(target, headers)
+
+
+class ReaderRouter(Router):
+    """Finds the routes of a reader: queries are answered here, all else by the writer."""
+
+    def __init__(self, reading: Reading, forwarder: Forwarder) -> None:
+        """Answer from `reading`, or through `forwarder`."""
+        queries, limits = Queries(), Limits(reading)
+        reads, feast = Reads(limits, queries, reading.served.keep), FeastDoor(limits, queries)
+        own = (
+            Route("POST", f"{API}/query", reads.query, "extract_features"),
+            Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
+            Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
+            Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
+        )
+        super().__init__(tuple(replace(route, handler=_current(reading, route.handler)) for route in own))
+        self._forwarder = forwarder
+
+    @override
+    def find(self, method: str, path: str) -> tuple[Route, str]:
+        try:
+            return super().find(method, path)
+        except (UnknownPathError, WrongMethodError):
+            target = Forwarding.READ if method == "GET" else Forwarding.CHANGE
+            return Route(method, path, self._forwarder.answer, target), ""
+
+
+def _current(reading: Reading, handler: Handler) -> Handler:
+    async def answer(request: Request, *name: str) -> Response:
+        await reading.keep_up()
+        return await handler(request, *name)
+
+    return answer
+
+
+def changes_of(folder: Path) -> Board:
+    """Return the board that has another number after each change that went through this server."""
+    return Board(folder / "changes", 1)

@@ -1,0 +1,58 @@
+"""What a reader answers itself, what it passes on, and whom it lets in."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from caraway.errors import UnauthenticatedError
+from caraway.server.openapi import DOCUMENT
+from caraway.server.workers.forwarding import Forwarding
+from caraway.server.workers.reader import ReaderGate, ReaderRouter
+from caraway.state import ANYBODY, AccessList, Caller, Grant, Holder, Mode
+from caraway.state.access import digest_of
+
+MADE: Any = SimpleNamespace
+NOBODY: Any = {}
+HOLDER: Any = {"authorization": "Bearer good"}
+OWN = {"/api/v1/query", "/api/v1/query/explain", "/get-online-features", "/api/v1/dataset/{name}/lookup"}
+
+
+def test_only_queries_and_lookups_are_answered_by_a_reader() -> None:
+    passed_on = MADE(answer=object())
+    router = ReaderRouter(MADE(served=MADE(keep=None)), passed_on)
+    for path, methods in DOCUMENT["paths"].items():
+        for method in methods:
+            route, name = router.find(method.upper(), path.replace("{name}", "Pots"))
+            if path in OWN:
+                assert route.path == path
+                assert name == ("Pots" if "{name}" in path else "")
+                assert route.handler is not passed_on.answer
+            else:
+                assert route.handler is passed_on.answer
+                assert route.target == (Forwarding.READ if method == "get" else Forwarding.CHANGE)
+
+
+def test_what_does_not_exist_is_for_the_writer_to_tell() -> None:
+    router = ReaderRouter(MADE(served=MADE(keep=None)), MADE(answer=None))
+    assert router.find("GET", "/nothing")[0].target == Forwarding.READ
+    assert router.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
+
+
+def test_bodies_are_taken_from_holders_of_tokens_only() -> None:
+    grant = Grant(modes=frozenset({Mode.READ_DATA}), branches=None, tags=None)
+    caller = Caller(account="ada", token_id="t1", grants=(grant,))
+    known = AccessList(1, {digest_of("good"): Holder(caller, None)})
+    gate = ReaderGate(MADE(), MADE(list_now=lambda _known: known))
+    gate.refresh()
+    for target in (Forwarding.CHANGE, "extract_features"):
+        assert gate.admit(target, HOLDER) is caller
+        with pytest.raises(UnauthenticatedError):
+            gate.admit(target, NOBODY)
+    # Without a body; the writer looks at what it wants.
+    assert gate.admit(Forwarding.READ, NOBODY) is ANYBODY
+
+
+def test_without_tokens_all_are_let_in() -> None:
+    gate = ReaderGate(MADE(), None)
+    assert {gate.admit(target, NOBODY) for target in (*Forwarding, "extract_features")} == {ANYBODY}
