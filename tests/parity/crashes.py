@@ -69,7 +69,7 @@ class Victim(StrEnum):
 def crash_case(rows: int, seed: int) -> Case:
     """Make the graph, and so many events that come in no order.
 
-    `Prices` is written once and then stays; `Shops` changes all the while, so that the join corrects itself.
+    `Prices` is written once and then stays; `Shops` and `Owners` change all the while: joins correct themselves.
     """
     rng = Random(seed)  # noqa: S311 (test data)
     texts = ListType(STRING)
@@ -81,11 +81,16 @@ def crash_case(rows: int, seed: int) -> Case:
     )
     prices = source_of("Prices", {"sku": STRING}, {"price": FLOAT})
     shops = source_of("Shops", {"sku": STRING}, {"shop": STRING, "fee": FLOAT})
-    case = Case(seed, (events, prices, shops), {"Events": (), "Prices": (), "Shops": ()})
+    owners = source_of("Owners", {"shop": STRING}, {"owner": STRING})
+    sources = (events, prices, shops, owners)
+    case = Case(seed, sources, {spec.name: () for spec in sources})
     event, shop = Input(dataset="Events"), Input(dataset="Shops")
     priced = _join(event, "Prices", JoinKind.INNER, ("price",))
     # Behind a join that corrects itself, and keyed by what that brings.
     by_shop = _join(priced, "Shops", JoinKind.LEFT, ("shop", "fee"))
+    # A table and a group to which a row belongs by what a join has brought: another one in each run, for a moment.
+    moved = _join(priced, "Shops", JoinKind.INNER, ("shop",))
+    owned = _join(Latest(of=moved, keys=("user",)), "Owners", JoinKind.LEFT, ("owner",), on="shop")
     function = python_function("Scaled", lambda frame: frame["amount"] * 2)
     tagged = Explode(of=DropNull(of=event, columns=("note",)), columns=("tags",))
     wanted: dict[str, Operator] = {
@@ -93,6 +98,8 @@ def crash_case(rows: int, seed: int) -> Case:
         "BySku": _windows(priced, "sku", "price"),
         "ByShop": _windows(by_shop, "shop", "fee"),
         "Fees": _totals(shop, "shop", "fee"),
+        "Owned": owned,
+        "Opened": First(of=moved, keys=("shop",)),
         "Newest": Latest(of=event, keys=("user",)),
         "Oldest": First(of=event, keys=("user", "sku")),
         "Priced": priced,
@@ -109,7 +116,9 @@ def crash_case(rows: int, seed: int) -> Case:
     made = [_event(rng, number) for number in range(rows)]
     fixed = [Arrival(n, BASE - 10**12, {"sku": s, "price": n + 0.1, "at": BASE - 10**12}) for n, s in enumerate(SKUS)]
     moves = [_move(rng, number) for number in range(rows // 5)]
-    return Case(seed, case.datasets, {"Events": tuple(made), "Prices": tuple(fixed), "Shops": tuple(moves)})
+    takeovers = [_takeover(rng, number) for number in range(rows // 10)]
+    arrivals = [made, fixed, moves, takeovers]
+    return Case(seed, case.datasets, {spec.name: tuple(found) for spec, found in zip(sources, arrivals, strict=True)})
 
 
 def _event(rng: Random, number: int) -> Arrival:
@@ -125,13 +134,19 @@ def _move(rng: Random, number: int) -> Arrival:
     return Arrival(number, time_us, row, delete=rng.random() < 0.2)
 
 
-def _join(left: Operator, right: str, how: JoinKind, fields: tuple[str, ...]) -> Join:
+def _takeover(rng: Random, number: int) -> Arrival:
+    time_us = BASE + rng.randrange(-3600, 3600) * SECOND
+    row = {"shop": f"shop{rng.randrange(3)}", "owner": rng.choice(USERS), "at": time_us}
+    return Arrival(number, time_us, row, delete=rng.random() < 0.2)
+
+
+def _join(left: Operator, right: str, how: JoinKind, fields: tuple[str, ...], on: str = "sku") -> Join:
     return Join(
         left=left,
         right=right,
         how=how,
-        left_on=("sku",),
-        right_on=("sku",),
+        left_on=(on,),
+        right_on=(on,),
         within_low_us=None,
         within_high_us=0,
         fields=fields,

@@ -40,7 +40,7 @@ from caraway.graph.operators import (
     Select,
     Union,
 )
-from caraway.graph.schemas import Schema, output_type, schema_of_dataset
+from caraway.graph.schemas import Schema, output_type, schema_of, schema_of_dataset
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.parity.expressions import MADE, expression, literal, predicate
@@ -69,6 +69,11 @@ class Place:
         if len(found) < least:
             raise ValueError("too few columns")
         return tuple(self.rng.sample(found, self.rng.randint(least, min(most, len(found)))))
+
+    def then(self, operator: Operator) -> "Place":
+        """Return the place behind a step that isn't there yet."""
+        schema = schema_of(operator, {spec.name: spec for spec in self.others})
+        return replace(self, operator=operator, schema=schema)
 
 
 Maker = Callable[[Place], Operator]
@@ -162,6 +167,21 @@ def make_join(place: Place) -> Operator:
         within_high_us=rng.choice([0, 1, *LENGTHS[:4]]) if within and not place.schema.keys else 0,
         fields=tuple(rng.sample(available, rng.randint(1, len(available)))),
     )
+
+
+def make_join_of_corrected(place: Place) -> Operator:
+    """Make a table whose versions may be corrected, and join it with another one."""
+    corrected: Operator
+    match place.rng.randrange(3):
+        case 0:
+            corrected = make_first(place)
+        case 1:
+            corrected = make_latest(replace(place, operator=make_dedup(place)))
+        case _:
+            # By what a join has brought, too.
+            joined = place.then(make_join(place))
+            corrected = make_latest(joined)
+    return make_join(place.then(corrected))
 
 
 def make_first(place: Place) -> Operator:
@@ -284,10 +304,14 @@ KEYED: list[Maker] = [
     make_filter_by_function,
     make_assign_by_function,
     make_transform,
-    *[make_join] * 3,
+    *[make_join] * 6,
 ]
 #: What makes a keyed dataset of a keyless one, or the other way round.
-TURNS_KEYLESS: list[Maker] = [make_first, make_first, make_latest, make_latest, *[make_aggregate] * 6]
+TURNS_KEYLESS: list[Maker] = [
+    *[make_first, make_latest] * 2,
+    *[make_join_of_corrected] * 3,
+    *[make_aggregate] * 6,
+]
 TURNS_KEYED: list[Maker] = [make_changelog, *[make_aggregate] * 3]
 
 

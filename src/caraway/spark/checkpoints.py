@@ -33,6 +33,11 @@ def position_of(checkpoint: Path) -> Position:
     )
 
 
+def next_batch(checkpoint: Path) -> int:
+    """Return the number of the first batch of a job that is started on this checkpoint."""
+    return max(_batches(checkpoint / "commits"), default=-1) + 1
+
+
 def offsets_in(text: str) -> Offsets:
     """Parse a file of Spark's offset log: a version, metadata, and a line for each source."""
     _, _, *sources = text.splitlines()

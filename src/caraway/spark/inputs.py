@@ -19,6 +19,7 @@ from caraway.graph.operators import Input, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicPlan
 from caraway.spark.codec import ID, KEY, META, OFFSET, OWN, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.regrouping import regrouping_joins
 from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import row_type
 
@@ -39,6 +40,22 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LostRun:
+    """What a job may have done since its checkpoint, before it was started again.
+
+    Attributes:
+        batch: The number of its first batch now, which is to have all that was read.
+        before_us: When it was started again: nothing that was ingested later has been read.
+    """
+
+    batch: int
+    before_us: int
+
+
+NOTHING_LOST = LostRun(batch=-1, before_us=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """The inputs of a job.
 
@@ -46,11 +63,13 @@ class Inputs:
         session: The Spark session.
         kafka: Kafka's columns of all topics of the job.
         plan: The job.
+        lost: What a run may have read of which the checkpoint tells nothing; None if the job never ran before.
     """
 
     session: SparkSession
     kafka: DataFrame
     plan: JobPlan
+    lost: LostRun | None = None
 
     @property
     def horizon_us(self) -> int:
@@ -61,6 +80,10 @@ class Inputs:
     def settle_ms(self) -> int:
         """How long ago a time must have been reached before it counts for the horizon."""
         return SETTLE_MS
+
+    def lost_by(self, join: Join) -> LostRun:
+        """Return what a join must say again, because a lost run may have said it otherwise."""
+        return self.lost if self.lost is not None and join in regrouping_joins(self.plan) else NOTHING_LOST
 
     @property
     def topics(self) -> Mapping[str, TopicPlan]:

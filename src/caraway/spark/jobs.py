@@ -1,5 +1,6 @@
 """A job's plan to a running query."""
 
+import time
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -9,15 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan
-from caraway.spark.checkpoints import forget_unfinished
+from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import PACKED, Codec, name
-from caraway.spark.inputs import Inputs
+from caraway.spark.inputs import Inputs, LostRun
 from caraway.spark.letters import LetterCount
 from caraway.spark.steps import compile_step
 from caraway.topics import DEAD_LETTERS, ERASURE_KEY
 
 # Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
+# What was ingested before a restart is told by the clock of another machine.
+_CLOCKS_DIFFER_SECONDS = 10.0
 
 
 class Trigger(StrEnum):
@@ -40,10 +43,12 @@ def compile_job(
     bootstrap_servers: str,
     letters: LetterCount | None = None,
     trigger: Trigger | None = None,
+    *,
+    lost: LostRun | None = None,
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`) that it writes."""
     kafka = _read(session, [topic.name for topic in plan.inputs], trigger or trigger_of(plan.mode), bootstrap_servers)
-    inputs = Inputs(session=session, kafka=kafka, plan=plan)
+    inputs = Inputs(session=session, kafka=kafka, plan=plan, lost=lost)
     result = compile_step(plan.operator, inputs, inputs.read())
     key, value = Codec(session).encoded(plan.output.schema)
     if not result.passengers:
@@ -81,10 +86,14 @@ def start_job(
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
+    # A checkpoint that was put aside, or is forgotten now, counts too: what its run has sent is on the topic.
+    restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
+    before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
+    lost = LostRun(batch=next_batch(checkpoint), before_us=before_us) if restarted else None
     trigger = trigger or trigger_of(plan.mode)
     writer = (
-        compile_job(session, plan, bootstrap_servers, letters, trigger)
+        compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)

@@ -59,6 +59,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     )
     # A table is joined as of its own time, whatever the window.
     low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
+    lost = inputs.lost_by(join)
     java = jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
         to_java(packed),
         inputs.new_operator(),
@@ -69,6 +70,8 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         join.how is JoinKind.INNER,
         bool(rows.keys),
         followed,
+        lost.batch,
+        lost.before_us,
         inputs.settle_ms,
     )
     meta = [name(column) for column in META]

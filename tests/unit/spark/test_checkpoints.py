@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from caraway.spark.checkpoints import Position, forget_unfinished, position_of
+from caraway.spark.checkpoints import Position, forget_unfinished, next_batch, position_of
 
 
 def test_a_checkpoint_that_was_cut_short_in_its_first_commit_is_removed(tmp_path: Path) -> None:
@@ -48,3 +48,10 @@ def test_a_position_is_that_of_the_last_commit(tmp_path: Path) -> None:
     assert position_of(tmp_path) == Position(offsets=settled, unfinished=False)
     write_batch(tmp_path, 11, 70, committed=False)
     assert position_of(tmp_path) == Position(offsets=settled, unfinished=True)
+
+
+def test_the_first_batch_of_a_run_is_the_one_behind_the_last_commit(tmp_path: Path) -> None:
+    assert next_batch(tmp_path) == 0
+    write_batch(tmp_path, 9, 50, committed=True)
+    write_batch(tmp_path, 10, 60, committed=False)
+    assert next_batch(tmp_path) == 10

@@ -27,19 +27,24 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final AsOfState.Rule rule;
   private final boolean keyed;
   private final boolean followed;
+  private final Replay.Scope lost;
   private final long settleMs;
   private transient Frontier leftFrontier;
   private transient Frontier rightFrontier;
+  // Null when what a lost run may have read is over.
+  private transient Replay replay;
   private transient Trees lefts;
   private transient Trees rights;
   private transient Trees tables;
 
-  private AsOfJoin(String operator, int number, AsOfState.Rule rule, boolean keyed, boolean followed, long settleMs) {
+  private AsOfJoin(
+      String operator, int number, AsOfState.Rule rule, boolean keyed, boolean followed, Replay.Scope lost, long settleMs) {
     this.operator = operator;
     this.number = number;
     this.rule = rule;
     this.keyed = keyed;
     this.followed = followed;
+    this.lost = lost;
     this.settleMs = settleMs;
   }
 
@@ -54,15 +59,18 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
    * @param high how much younger, in microseconds
    * @param keyed whether the left rows are begins and ends of the rows of a table
    * @param followed whether what is known of the left table comes as news ({@link Followers}), not as begins and ends
+   * @param batch see {@link Replay.Scope}; negative, too, if no steps behind tell groups by what is joined
+   * @param before see {@link Replay.Scope}
    * @param settleMs see {@link Frontier}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
   public static Dataset<Row> apply(
       Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner, boolean keyed,
-      boolean followed, long settleMs) {
+      boolean followed, long batch, long before, long settleMs) {
+    Replay.Scope lost = new Replay.Scope(batch, before);
     return Operators.grouped(in)
         .transformWithState(
-            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, followed, settleMs),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, followed, lost, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
             Encoders.row(Operators.passengers().add("right", "binary")));
@@ -77,6 +85,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
     tables = keyed ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
+    replay = lost.begin();
   }
 
   @Override
@@ -96,7 +105,8 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       byte[] key = row.getAs(Operators.KEY);
       Version version = Operators.version(row);
       Slice ownRights = Slice.of(right, key);
-      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier);
+      Replay.Arrivals replayed = replay == null || version.ingested() >= lost.before() ? null : replay.of(key);
+      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier, replayed);
       TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier) : null;
       if (side == Operators.OWN) {
         boolean news = keyed && row.getBoolean(Operators.NEWS);

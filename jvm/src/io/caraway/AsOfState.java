@@ -23,33 +23,46 @@ final class AsOfState {
   private final Slice rights;
   private final Frontier leftFrontier;
   private final Frontier rightFrontier;
+  private final Replay.Arrivals replayed;
 
-  AsOfState(Rule rule, Slice lefts, Slice rights, Frontier leftFrontier, Frontier rightFrontier) {
+  /** Makes the state of one join key; {@code replayed} is what has come to it since a restart, null when that is over. */
+  AsOfState(
+      Rule rule, Slice lefts, Slice rights, Frontier leftFrontier, Frontier rightFrontier, Replay.Arrivals replayed) {
     this.rule = rule;
     this.lefts = lefts;
     this.rights = rights;
     this.leftFrontier = leftFrontier;
     this.rightFrontier = rightFrontier;
+    this.replayed = replayed;
   }
 
   void left(Version row, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(lefts);
-    if (!row.replaces(replaced)) {
+    boolean news = row.replaces(replaced);
+    // A void that is known here need not be known of further on, where its columns name a group ({@link Replay}).
+    if (!news && (row.op() != Version.VOID || Version.isLeast(row.rev()))) {
       return;
     }
-    boolean trim = lefts.put(key, row.encode());
+    boolean trim = news && lefts.put(key, row.encode());
     byte[] end = Version.at(row.time() + rule.high + 1);
-    byte[] match = match(Version.before(rights, end), row.time());
+    byte[] match = match(rule, Version.before(rights, end), row.time());
+    long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
+    byte[] rev = row.revision(row.op() == Version.VOID ? 0 : settledAt(rights, end, oldest));
+    if (replayed != null) {
+      replayed.left(replaced, row);
+      for (byte[] other : replayed.otherMatches(rule, rights, row, match)) {
+        out.accept(new Joined(Version.VOID, row, rev, other));
+      }
+    }
     if (row.op() == Version.VOID) {
       // It depends on nothing here, and must not outweigh the same revision of the row under another join key. It bears the joined row
       // that it takes back: the columns of the match may tell where that is, further on.
       boolean sent = replaced != null && replaced.op() != Version.VOID;
-      out.accept(new Joined(Version.VOID, row, row.revision(0), sent ? match : null));
+      out.accept(new Joined(Version.VOID, row, rev, sent || replayed != null ? match : null));
     } else {
       boolean absent = rule.inner && match == null;
-      long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
-      out.accept(new Joined(absent ? Version.VOID : row.op(), row, row.revision(settledAt(rights, end, oldest)), match));
+      out.accept(new Joined(absent ? Version.VOID : row.op(), row, rev, match));
     }
     leftFrontier.advance(row.time());
     if (trim) {
@@ -70,6 +83,10 @@ final class AsOfState {
     boolean trim = rights.put(key, row.arrived(offset + 1).encode());
     Version previous = Version.before(rights, key);
     Version old = replaced != null && replaced.op() != Version.VOID ? replaced : previous;
+    if (replayed != null) {
+      replayed.right(replaced, row);
+      takeBack(row, out);
+    }
     correct(row.time(), offset + 1, old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
     rightFrontier.advance(row.time());
     if (trim) {
@@ -79,6 +96,17 @@ final class AsOfState {
       }
     }
     return true;
+  }
+
+  /** Says of the left rows that were there for a moment that they aren't joined with a right one: they may have been, before the restart. */
+  private void takeBack(Version right, Consumer<Joined> out) {
+    for (Version former : replayed.formerLefts()) {
+      Version now = former.known(lefts);
+      byte[] match = match(rule, right, former.time());
+      if (match != null && now != null && right.time() <= former.time() + rule.high) {
+        out.accept(new Joined(Version.VOID, former, now.revision(0), match));
+      }
+    }
   }
 
   /** Returns the time before which no left row is needed. A table that rarely changes must not keep all rows of a stream for ever. */
@@ -105,8 +133,8 @@ final class AsOfState {
     }
     for (SortedPages.Entry entry : lefts.range(from, to)) {
       Version left = Version.decode(entry);
-      byte[] before = match(old, left.time());
-      byte[] after = match(now, left.time());
+      byte[] before = match(rule, old, left.time());
+      byte[] after = match(rule, now, left.time());
       if (left.op() == Version.VOID || (before == null && after == null && (rule.inner || tooOld(old, now, left.time())))) {
         continue;
       }
@@ -148,7 +176,8 @@ final class AsOfState {
     return rule.low >= 0 && (old == null || old.time() < time - rule.low) && (now == null || now.time() < time - rule.low);
   }
 
-  private byte[] match(Version candidate, long time) {
+  /** Returns the row of a right version, if a left row of this time may match it and it isn't a delete. */
+  static byte[] match(Rule rule, Version candidate, long time) {
     boolean holds = candidate != null && candidate.op() == Version.PUT && (rule.low < 0 || candidate.time() >= time - rule.low);
     return holds ? candidate.row() : null;
   }

@@ -18,21 +18,22 @@ record Followers(Slice versions, Slice stands) {
   /** What a join key is to know of a version: a put if it stands there, a delete if it doesn't. */
   record News(byte[] follower, Version version) {}
 
-  /** Takes a version that is new to {@code versions}, and its join key. */
-  void version(Version version, byte[] at, Consumer<News> out) {
+  /** Takes a version and its join key; {@code isNew} tells whether it was not known yet. */
+  void version(Version version, byte[] at, boolean isNew, Consumer<News> out) {
     Slice own = stands.of(at);
     boolean follows = own.higher(Version.at(Long.MIN_VALUE)) != null;
     boolean trim = own.put(version.key(), NOTHING);
     if (!follows) {
       for (SortedPages.Entry entry : versions.range(Version.at(Long.MIN_VALUE), null)) {
-        Version known = Version.decode(entry);
-        if (!Arrays.equals(entry.key(), version.key())) {
-          out.accept(new News(at, elsewhere(known)));
+        if (!isNew || !Arrays.equals(entry.key(), version.key())) {
+          out.accept(new News(at, elsewhere(Version.decode(entry))));
         }
       }
     }
-    for (byte[] follower : stands.furtherKeys()) {
-      out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
+    if (isNew) {
+      for (byte[] follower : stands.furtherKeys()) {
+        out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
+      }
     }
     if (trim) {
       trim();
@@ -42,6 +43,9 @@ record Followers(Slice versions, Slice stands) {
   /** Forgets where the key stood before the oldest version that is kept. */
   private void trim() {
     SortedPages.Entry oldest = versions.higher(Version.at(Long.MIN_VALUE));
+    if (oldest == null) {
+      return;
+    }
     for (byte[] follower : stands.furtherKeys()) {
       stands.of(follower).removeBelow(oldest.key());
     }

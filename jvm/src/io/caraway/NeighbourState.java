@@ -74,7 +74,14 @@ final class NeighbourState {
     byte[] key = version.key();
     Version replaced = version.known(versions);
     // A void of the least revision was never anything else, in any run.
-    if (!version.replaces(replaced) || (version.op() == Version.VOID && Version.isLeast(version.rev()))) {
+    if (version.op() == Version.VOID && Version.isLeast(version.rev())) {
+      return false;
+    }
+    if (!version.replaces(replaced)) {
+      if (version.op() == Version.VOID) {
+        // What is known here need not be known of further on, where its columns name a group ({@link Replay}).
+        parts(version).forEach(out);
+      }
       return false;
     }
     Version other = rule.forward() ? Version.before(versions, key) : Version.after(versions, key);

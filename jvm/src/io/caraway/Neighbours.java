@@ -76,9 +76,9 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
         Slice own = Slice.of(pages, key);
         Version version = Operators.version(row);
         boolean news = new NeighbourState(rule, own, frontier).version(version, part -> out.add(row(part.which(), part.version(), null)));
-        if (news && followed) {
+        if (followed) {
           Followers followers = new Followers(own, Slice.of(standing, key));
-          followers.version(version, row.getAs(Operators.JOINED), one -> out.add(row(NeighbourState.NEWS, one.version(), one.follower())));
+          followers.version(version, row.getAs(Operators.JOINED), news, one -> out.add(row(NeighbourState.NEWS, one.version(), one.follower())));
         }
       } else {
         out.add(Operators.passing(row, 2));

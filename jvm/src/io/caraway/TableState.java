@@ -92,10 +92,10 @@ final class TableState {
     boolean stands = turn.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
-    // A void has a row too, which tells operators further on of which key it is.
+    // A void has a row too, and what it is not joined with: they tell operators further on of which key it is.
     Version of = left != null ? left : Version.decode(events.lower(Version.at(right.time() + 1)));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
-    out.accept(new AsOfState.Joined(op, piece, piece.rev(), stands && matched ? right.row() : null));
+    out.accept(new AsOfState.Joined(op, piece, piece.rev(), right.op() == Version.DELETE || right.row().length == 0 ? null : right.row()));
   }
 
   /**

@@ -33,6 +33,7 @@ public final class OperatorsTest {
         join(seed);
         joins(seed);
         NeighboursTest.run(seed);
+        NeighboursTest.regrouped(seed);
         TablesTest.run(seed);
       } catch (RuntimeException | AssertionError e) {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
@@ -185,7 +186,7 @@ public final class OperatorsTest {
     for (Traces.Arrival arrival : arrivals) {
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), left, right);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), left, right, null);
       if (arrival.right()) {
         state.right(arrival.version(), arrival.offset(), out);
       } else {
@@ -268,7 +269,7 @@ public final class OperatorsTest {
     SortedPages rights = new SortedPages(pages.computeIfAbsent(name + "/right", n -> new Traces.Memory()));
     // All keys in one bucket.
     byte[] bytes = {(byte) key};
-    use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new Frontier(() -> 0, Traces.SETTLE_MS), new Frontier(() -> 0, Traces.SETTLE_MS)));
+    use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new Frontier(() -> 0, Traces.SETTLE_MS), new Frontier(() -> 0, Traces.SETTLE_MS), null));
     lefts.flush();
     rights.flush();
   }
@@ -328,7 +329,7 @@ public final class OperatorsTest {
       long before = leftPages.accesses + rightPages.accesses;
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), frontier, frontier);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), frontier, frontier, null);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       // Now and then a late version that corrects ten rows.
       Version row = new Version(1, i % 1_000 == 999 ? i - 10 : i, 0, id, new byte[0], new byte[60]);
@@ -390,7 +391,7 @@ public final class OperatorsTest {
       SortedPages lefts = new SortedPages(leftPages, ofLefts);
       SortedPages rights = new SortedPages(rightPages, ofRights);
       SortedPages tables = new SortedPages(tablePages, ofTables);
-      AsOfState state = new AsOfState(rule, Slice.of(lefts, key), Slice.of(rights, key), left, right);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, key), Slice.of(rights, key), left, right, null);
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
       new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), left).left(key, row, joined -> { });

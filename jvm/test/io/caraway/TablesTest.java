@@ -9,17 +9,34 @@ import java.util.List;
 import java.util.Map;
 import java.util.Random;
 import java.util.TreeMap;
+import java.util.function.Consumer;
 
 /**
  * A join of two tables beside a plain one, which looks at each time on its own. After a crash both sides are read again in another order.
  *
  * <p>A left row is its key and its join key, which may be another one in each version and, where left records are revised, in each revision.
  * The right side is keyed by the join key.
+ *
+ * <p>Sometimes left rows come out of a join of events, with what it has brought for a join key: then that may be another one in each run.
  */
 final class TablesTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final int KEYS = 3;
   private static final int RIGHT = 2;
+  private static final int LEADING = 3;
+  private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true);
+
+  /**
+   * What is tried.
+   *
+   * @param revised whether left records are revised
+   * @param led whether left rows come out of a join
+   */
+  private record Shape(AsOfState.Rule rule, boolean revised, boolean led) {
+    boolean followed() {
+      return revised || led;
+    }
+  }
 
   private TablesTest() {}
 
@@ -28,9 +45,9 @@ final class TablesTest {
     AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, random.nextBoolean());
     int times = 2 + random.nextInt(30);
     List<List<Version>> sides = new ArrayList<>();
-    boolean revised = random.nextInt(3) > 0;
-    for (int side = 0; side <= RIGHT; side++) {
-      sides.add(records(random, side, times, revised && side != RIGHT));
+    Shape shape = new Shape(rule, random.nextInt(3) > 0, random.nextInt(3) == 0);
+    for (int side = 0; side <= LEADING; side++) {
+      sides.add(records(random, side, times, shape.revised && side < RIGHT));
     }
     List<AsOfState.Joined> sent = new ArrayList<>();
     Map<String, Traces.Memory> pages = new HashMap<>();
@@ -38,20 +55,30 @@ final class TablesTest {
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(rule, revised, pages, sides, read, random, sent);
+      step(shape, pages, null, sides, read, random, sent);
     }
     Map<String, Traces.Memory> lost = new HashMap<>();
     pages.forEach((name, memory) -> lost.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(rule, revised, lost, sides, readOn, random, sent);
+      step(shape, lost, null, sides, readOn, random, sent);
     }
-    for (int i = checkpoint; i < total; i++) {
-      step(rule, revised, pages, sides, read, random, sent);
+    // The first batch has at least all that was read before the crash.
+    Replay[] replays = {new Replay(), new Replay()};
+    int i = checkpoint;
+    while (!Traces.reached(read, readOn)) {
+      step(shape, pages, replays, sides, read, random, sent);
+      i++;
+    }
+    for (; i < total; i++) {
+      step(shape, pages, null, sides, read, random, sent);
     }
     List<Version> lefts = new ArrayList<>(sides.get(0));
     lefts.addAll(sides.get(1));
+    if (shape.led) {
+      lefts = plainlyLed(held(lefts), held(sides.get(LEADING)));
+    }
     Map<String, String> found = new TreeMap<>();
     Map<String, String> expected = new TreeMap<>();
     List<Version> output = held(sent.stream().map(TablesTest::version).toList());
@@ -96,8 +123,8 @@ final class TablesTest {
   }
 
   private static void step(
-      AsOfState.Rule rule, boolean revised, Map<String, Traces.Memory> pages, List<List<Version>> sides, int[] read,
-      Random random, List<AsOfState.Joined> sent) {
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, Random random,
+      List<AsOfState.Joined> sent) {
     int side = random.nextInt(sides.size());
     while (read[side] == sides.get(side).size()) {
       side = (side + 1) % sides.size();
@@ -105,13 +132,54 @@ final class TablesTest {
     int offset = read[side]++;
     Version version = sides.get(side).get(offset);
     if (side == RIGHT) {
-      joined(rule, pages, version.row()[0], (asOf, tables) -> {
+      joined(shape.rule, pages, replays, version.row()[0], (asOf, tables) -> {
         if (asOf.right(version, offset, sent::add)) {
           tables.right(version, sent::add);
         }
       });
-      return;
+    } else if (!shape.led) {
+      if (side < RIGHT) {
+        left(shape, pages, replays, version, sent);
+      }
+    } else {
+      List<AsOfState.Joined> led = new ArrayList<>();
+      boolean leads = side == LEADING;
+      byte[] key = {version.row()[leads ? 0 : 1]};
+      opened(pages, "first", key[0], slices -> {
+        Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+        Replay.Arrivals replayed = replays == null ? null : replays[0].of(key);
+        AsOfState state = new AsOfState(LEADS, slices.get(0), slices.get(1), frontier, frontier, replayed);
+        if (leads) {
+          state.right(version, offset, led::add);
+        } else {
+          state.left(version, led::add);
+        }
+      });
+      for (AsOfState.Joined one : led) {
+        Version row = one.left();
+        left(shape, pages, replays, new Version(one.op(), row.time(), 0, row.id(), one.rev(), led(row.row(), one.right())), sent);
+      }
     }
+  }
+
+  /** Returns a left row with what the join of events has brought, which is its join key from there on. */
+  private static byte[] led(byte[] row, byte[] right) {
+    return new byte[] {row[0], right == null ? -1 : (byte) (right[2] % 3), row[2]};
+  }
+
+  private static List<Version> plainlyLed(List<Version> lefts, List<Version> leading) {
+    List<Version> made = new ArrayList<>();
+    for (Version left : lefts) {
+      Version match = at(leading, left.row()[1], left.time());
+      if (match != null) {
+        made.add(new Version(left.op(), left.time(), 0, left.id(), left.rev(), led(left.row(), match.row())));
+      }
+    }
+    return made;
+  }
+
+  private static void left(
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, Version version, List<AsOfState.Joined> sent) {
     SortedPages versions = new SortedPages(pages.computeIfAbsent("versions", n -> new Traces.Memory()));
     SortedPages followers = new SortedPages(pages.computeIfAbsent("followers", n -> new Traces.Memory()));
     byte[] table = {version.row()[0]};
@@ -120,26 +188,27 @@ final class TablesTest {
     NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
     Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
     NeighbourState state = new NeighbourState(changes, Slice.of(versions, table), frontier);
-    if (state.version(version, part -> events.add(part.version())) && revised) {
+    boolean isNew = state.version(version, part -> events.add(part.version()));
+    if (shape.followed()) {
       byte[] at = {version.row()[1]};
-      new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, news::add);
+      new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, isNew, news::add);
     }
     versions.flush();
     followers.flush();
     for (Version event : events) {
-      joined(rule, pages, event.row()[1], (asOf, tables) -> {
+      joined(shape.rule, pages, replays, event.row()[1], (asOf, tables) -> {
         if (NeighbourState.begins(event.id())) {
           asOf.left(event, sent::add);
         } else {
           sent.add(new AsOfState.Joined(event.op(), event, event.rev(), null));
         }
-        if (!revised) {
+        if (!shape.followed()) {
           tables.left(table, event, sent::add);
         }
       });
     }
     for (Followers.News one : news) {
-      joined(rule, pages, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
+      joined(shape.rule, pages, replays, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
     }
   }
 
@@ -147,18 +216,25 @@ final class TablesTest {
     void of(AsOfState asOf, TableState tables);
   }
 
-  private static void joined(AsOfState.Rule rule, Map<String, Traces.Memory> pages, byte key, Use use) {
-    Map<String, SortedPages> opened = new HashMap<>();
+  private static void joined(
+      AsOfState.Rule rule, Map<String, Traces.Memory> pages, Replay[] replays, byte key, Use use) {
+    opened(pages, "second", key, slices -> {
+      Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+      Replay.Arrivals replayed = replays == null ? null : replays[1].of(new byte[] {key});
+      use.of(
+          new AsOfState(rule, slices.get(0), slices.get(1), frontier, frontier, replayed),
+          new TableState(rule, slices.get(2), slices.get(1), frontier));
+    });
+  }
+
+  /** Opens what an operator keeps of a key: left rows, right rows, tables. */
+  private static void opened(Map<String, Traces.Memory> pages, String operator, byte key, Consumer<List<Slice>> use) {
+    List<SortedPages> trees = new ArrayList<>();
     for (String name : List.of("lefts", "rights", "tables")) {
-      opened.put(name, new SortedPages(pages.computeIfAbsent(name, n -> new Traces.Memory())));
+      trees.add(new SortedPages(pages.computeIfAbsent(operator + name, n -> new Traces.Memory())));
     }
-    byte[] bytes = {key};
-    Slice rights = Slice.of(opened.get("rights"), bytes);
-    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
-    use.of(
-        new AsOfState(rule, Slice.of(opened.get("lefts"), bytes), rights, frontier, frontier),
-        new TableState(rule, Slice.of(opened.get("tables"), bytes), rights, frontier));
-    opened.values().forEach(SortedPages::flush);
+    use.accept(trees.stream().map(tree -> Slice.of(tree, new byte[] {key})).toList());
+    trees.forEach(SortedPages::flush);
   }
 
   private static Version version(AsOfState.Joined joined) {

@@ -62,6 +62,16 @@ final class Traces {
     return mixed;
   }
 
+  /** Tells whether inputs were read as far as in another run. */
+  static boolean reached(int[] read, int[] before) {
+    for (int side = 0; side < read.length; side++) {
+      if (read[side] < before[side]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
   static byte[] bytes(int number) {
     return new byte[] {(byte) (number >> 8), (byte) number};
   }
