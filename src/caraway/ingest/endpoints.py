@@ -8,7 +8,7 @@ from itertools import repeat
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.ingest.table import Table, json_type
-from caraway.plan.model import GraphPlan, IngestPlan
+from caraway.plan.model import Column, GraphPlan, IngestPlan
 from caraway.topics.codec import PUT, RecordCodec
 
 # Kafka takes 1,000,000 bytes in a message, with its key and headers, unless brokers and clients are all told otherwise.
@@ -80,17 +80,16 @@ class Target:
         errors.sort(key=lambda error: error.row)
         return Encoded(records, errors)
 
-    def key_of(self, row: object) -> bytes | None:
-        """Return the Kafka key of a row, of which other fields may be wrong; None if its keys can't be told."""
-        if not isinstance(row, dict) or not self._key_positions:
-            return None
-        values = []
-        for position in self._key_positions:
-            column = self._casts[position]([row.get(self.fields[position], MISSING)])
-            if column.errors:
-                return None
-            values += column.values
-        return self._codec.encode_key(values)
+    def keys_of(self, row: object) -> dict[Column, object]:
+        """Return the values of those key columns of a row that are as they should be."""
+        if not isinstance(row, dict):
+            return {}
+        values: dict[Column, object] = {}
+        for column, position in zip(self.keys, self._key_positions, strict=True):
+            cast = self._casts[position]([row.get(column.name, MISSING)])
+            if not cast.errors:
+                values[column] = cast.values[0]
+        return values
 
     def _records(
         self, columns: Sequence[list[object]], start: int, bad: set[int], ingested_us: int, errors: list[RowError]

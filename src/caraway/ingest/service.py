@@ -137,6 +137,7 @@ class _Intake:
         erased: ErasedKeys,
     ) -> None:
         self._writer = writer
+        self._erased = erased
         hides = [(target, erased.hides(target.topic, target.keys)) for target in endpoint.targets]
         self._hides = {target.topic: (target, of) for target, of in hides if of is not None}
         self._endpoint = endpoint
@@ -214,8 +215,8 @@ class _Intake:
 
     def _is_erased(self, row: object) -> bool:
         """Tell whether a row that is wrong in something would be one of an erased key, in any dataset."""
-        keys = ((hides, target.key_of(row)) for target, hides in self._hides.values())
-        return any(key is not None and hides(key) for hides, key in keys)
+        targets = [target for target, _ in self._hides.values()]
+        return any(self._erased.hides_values(target.topic, target.keys_of(row)) for target in targets)
 
     def _report(self, total: int) -> IngestReport:
         refused = set().union(*self._refused.values())

@@ -147,6 +147,7 @@ class Archive:
         *,
         member: str,
         clock: Callable[[], float] = time.monotonic,
+        hides: Callable[[tuple[Any, ...]], bool] = lambda _: False,
     ) -> None:
         """Prepare; a row is in a file after `seconds`, or a little more.
 
@@ -157,7 +158,9 @@ class Archive:
             member: A name of this server's own that stays the same. After a restart it goes on at once: the broker
                 would wait for a member without a name until its session has expired.
             clock: Tells the age.
+            hides: Tells which rows are left out, as they are of erased keys.
         """
+        self._hides = hides
         self._bootstrap_servers = bootstrap_servers
         self._config = {
             **client_config(bootstrap_servers),
@@ -249,9 +252,10 @@ class Archive:
             # Only who still has the partition may commit, so nobody else writes the same rows. The place to go on from
             # is in the names of the files.
             consumer.commit(offsets=[TopicPartition(SERVED, partition, gathered.end)], asynchronous=False)
+            kept = [row for row in gathered.rows if not self._hides(row)]
             if gathered.rows:
                 day = datetime.fromtimestamp(gathered.rows[0][0] / 1e6, UTC).date().isoformat()
                 name = file_name(self._topic_id, day, partition, gathered.first, gathered.end)
-                self._objects.write(name, parquet(gathered.rows))
-                metrics.ARCHIVED_ROWS.inc(len(gathered.rows))
+                self._objects.write(name, parquet(kept))
+                metrics.ARCHIVED_ROWS.inc(len(kept))
             del self._gathered[partition]

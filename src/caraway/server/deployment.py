@@ -19,6 +19,7 @@ from prometheus_client import generate_latest
 from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
 from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.graph.wire import decode_graph
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.hiding import HidingReader
 from caraway.index.rebuilding import Rebuilding
@@ -30,6 +31,7 @@ from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.archive import Archive
 from caraway.server.erase import Eraser
+from caraway.server.erase_archive import ErasedRows
 from caraway.server.expiry import Expiry
 from caraway.server.live import Live, make_lives
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
@@ -122,12 +124,25 @@ class Deployment:
         self._served_writer = TopicWriter(self.bootstrap_servers)
         self.served = ServedLog(self._served_writer)
         member = f"{socket.gethostname()}:{settings.data_dir}"
-        self._archive = Archive(self.bootstrap_servers, self._objects, settings.server.archive_seconds, member=member)
+        erased_rows = ErasedRows(self.erased, lambda commit: decode_graph(self.state.graph(commit)))
+        self._archive = Archive(
+            self.bootstrap_servers,
+            self._objects,
+            settings.server.archive_seconds,
+            member=member,
+            hides=erased_rows.hides,
+        )
         self._engine = connect(self.postgres_url)
         self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
         self.erasures = ErasureLog(self._engine)
         self.eraser = Eraser(
-            self.erasures, self.erased, self.index, self.writer, member=member, needed=lambda: self.needed
+            self.erasures,
+            self.erased,
+            self.index,
+            self.writer,
+            archive=(erased_rows, self._objects),
+            member=member,
+            needed=lambda: self.needed,
         )
         self.state = StateReader(self._engine)
         self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)

@@ -21,8 +21,10 @@ from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.index import IndexWorker
 from caraway.integrations.keyring import Keyring
+from caraway.objects import ObjectFolder
 from caraway.plan.model import Column, GraphPlan
 from caraway.server.access_limits import Limits, require
+from caraway.server.erase_archive import PLACE, ErasedRows
 from caraway.server.errors import TooLargeError
 from caraway.server.http import Request, Response, json_response
 from caraway.server.live import Serving
@@ -177,6 +179,7 @@ class Eraser:
         index: IndexWorker,
         writer: TopicWriter,
         *,
+        archive: tuple[ErasedRows, ObjectFolder],
         member: str,
         needed: Callable[[], Needed | None],
     ) -> None:
@@ -187,6 +190,7 @@ class Eraser:
             erased: Gets what is to be hidden.
             index: The index of this server.
             writer: Writes the records.
+            archive: Tells which rows of the archive go, and the archive.
             member: The name of this server, for what it has done.
             needed: Tells which topics there are.
         """
@@ -194,6 +198,8 @@ class Eraser:
         self._erased = erased
         self._index = index
         self._writer = writer
+        self._rows, self._objects = archive
+        self._searched = -1
         self._place = f"index of {member}"
         self._needed = needed
         self._number = 0
@@ -241,13 +247,16 @@ class Eraser:
                     erasure = Erasure(key.columns, key.key_id, key.digest)
                     self._known[key.topic, erasure] = record.id
                     self._erased.add(key.topic, [erasure])
+                    self._rows.watch(key.dataset, key.topic)
                 self._number = records[-1].id
 
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self.write_records()
-                self.remove()
+                # Before the graph is read, the tables may not be there yet.
+                if self._needed() is not None:
+                    self.write_records()
+                    self.remove()
             except UnavailableError as error:
                 LOG.warning("erasing waits", reason=str(error))
             except Exception:
@@ -295,6 +304,13 @@ class Eraser:
             if left and self._index.remove_erased(plan, self._stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.topic, left)
+        # What was written before others knew is found the next time; so is what a crash has left.
+        number = self._number
+        if number > self._searched:
+            undone = [n for n in self._log.undone(PLACE) if n <= number]
+            if not undone or self._rows.sweep(self._objects, self._stopping):
+                self._untold.setdefault(PLACE, set()).update(undone)
+                self._searched = number
         for place, numbers in self._untold.items():
             if numbers:
                 self._log.done(numbers, place)

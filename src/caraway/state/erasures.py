@@ -83,6 +83,16 @@ class ErasureLog:
         query = sa.select(erasures).where(erasures.c.recorded_at.is_(None))
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
+    def undone(self, place: str) -> list[int]:
+        """Return the numbers of those of which something may be left in a place.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        done = sa.select(erasure_places.c.erasure_id).where(erasure_places.c.place == place)
+        query = sa.select(erasures).where(erasures.c.id.not_in(done)).order_by(erasures.c.id).limit(READ_AT_ONCE)
+        return [record.id for record in self._read(query)]
+
     def of(self, dataset: str, branch: str, *, limit: int) -> list[ErasureRecord]:
         """Return the newest ones of a dataset that were asked for on a branch, with all that was done of them.
 

@@ -121,6 +121,16 @@ class ErasedKeys:
             )
         return hides
 
+    def hides_values(self, topic: str, values: Mapping[Column, object]) -> bool:
+        """Tell whether a row of a topic is erased of which these key columns are known, in stored form.
+
+        Raises:
+            UnavailableError: As in `hides`.
+        """
+        columns = tuple(values)
+        test = self.hides(topic, columns) if columns else None
+        return test is not None and test(_codec(columns).encode_key(list(values.values())) or b"")
+
     def _compiled(
         self, topic: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
     ) -> tuple[Hides | None, str]:

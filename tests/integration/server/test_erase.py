@@ -82,6 +82,7 @@ def scenario(client: Client, show: Callable[[Callable[[], object], object], None
             client.erase(Stays, pd.DataFrame(wrong))
 
 
+@pytest.mark.spec("featuresets:5.6:3", "featuresets:6:9")
 def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
     def at_once(ask: Callable[[], object], expected: object) -> None:
         assert ask() == expected
