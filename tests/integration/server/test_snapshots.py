@@ -1,10 +1,11 @@
-"""A server whose index is lost begins with a snapshot, not with the beginning of the topics."""
+"""A server whose index is lost begins with a snapshot; one that is damaged while it runs is built anew."""
 
 import shutil
 import time
 from pathlib import Path
 
 from caraway.index.snapshots import MANIFESTS
+from caraway.index.store import DAMAGED
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.unit.query import garden
 
@@ -12,7 +13,9 @@ from tests.unit.query import garden
 POT = 7_000_000
 
 
-def test_a_lost_index_begins_with_a_snapshot(kafka: str, postgres: str, tmp_path: Path) -> None:
+def test_a_lost_index_begins_with_a_snapshot_and_a_damaged_one_is_built_anew(
+    kafka: str, postgres: str, tmp_path: Path
+) -> None:
     server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, snapshot_seconds=0.5)
     server.start()
     server.commit(garden.graph())
@@ -46,4 +49,22 @@ def test_a_lost_index_begins_with_a_snapshot(kafka: str, postgres: str, tmp_path
     (index,) = [index for index in server.http.get("/status").json()["index"]["indexes"] if index["dataset"] == "Pots"]
     assert index["offsets"]["0"] >= 52
     assert index["written"] + index["unchanged"] <= 2
+
+    # As a read does that finds a damaged table. Nobody restarts the server.
+    (server.settings.data_dir / "index" / DAMAGED).write_text("as a read said")
+
+    def is_mended() -> bool:
+        answer = server.query(["State.species"], {"Tap.pot": [POT, POT + 50, POT + 51]})
+        if answer.status_code == 503:
+            assert answer.json()["code"] == "unavailable"
+            assert answer.headers["retry-after"]
+        else:
+            assert answer.json() == {"State.species": [f"s{POT}", f"s{POT + 50}", f"s{POT + 51}"]}
+        return "has all that it had before it was damaged" in server.log_file.read_text()
+
+    eventually(is_mended, server.said)
+    eventually(lambda: server.health().status_code == 200, server.said)
+    assert len(list(server.settings.data_dir.glob("index.damaged-*"))) == 1
+    log(POT + 52, 1)
+    eventually(lambda: species(POT, POT + 52) == [f"s{POT}", f"s{POT + 52}"], server.said)
     assert server.stop() == 0, server.said()
