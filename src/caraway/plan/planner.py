@@ -15,7 +15,7 @@ from caraway.dtypes.durations import US_PER_SECOND
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import CommitError
 from caraway.graph.connectors import RegisteredSystem, WebhookConnector, identifier, system_kind
-from caraway.graph.fingerprints import dataset_fingerprint
+from caraway.graph.fingerprints import dataset_fingerprint, pipeline_fingerprint
 from caraway.graph.operators import Aggregate, Operator
 from caraway.graph.schemas import Schema, schema_of
 from caraway.graph.source_checks import check_systems, supported_cdc
@@ -36,10 +36,13 @@ from caraway.plan.model import (
     TopicPlan,
 )
 from caraway.plan.modes import mode_of
+from caraway.plan.pruning import pruned
 from caraway.plan.revising import revises
 
 # Digits of the content hash in a name: 48 bits tell the versions of one dataset apart with ease.
 NAME_DIGITS = 12
+# Of the hash of a pruned tree, behind that of its dataset: they only tell apart how releases prune the same tree.
+PRUNED_DIGITS = 6
 # Kafka allows 249 characters of [a-zA-Z0-9._-] in a topic's name; the rest of the name takes about 25.
 MAX_DATASET_NAME = 200
 
@@ -84,7 +87,7 @@ def plan_graph(graph: Graph) -> GraphPlan:
     emitted = [(p, p.rows) for p in in_order if p.rows is not None and p.spec.name in read]
     return GraphPlan(
         topics=(*(p.topic for p in in_order), *(rows for _, rows in emitted)),
-        jobs=tuple(_job(p, pipeline, planned) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
+        jobs=tuple(_job(p, pipeline, planned, specs) for p in in_order if (pipeline := _pipeline(p.spec)) is not None),
         indexes=(*(_index(p) for p in in_order if _is_indexed(p.spec)), *(_emitting(p, rows) for p, rows in emitted)),
         ingests=tuple(_ingest(p, source) for p in in_order for source in distinct_sources(p.spec.sources)),
     )
@@ -224,19 +227,32 @@ def _type_in(schema: Schema, name: str) -> DataType:
     return schema.keys[name] if name in schema.keys else schema.values[name]
 
 
-def _job(planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned]) -> JobPlan:
-    mode, reason = mode_of(pipeline.operator)
+def _job(
+    planned: _Planned, pipeline: PipelineSpec, by_name: Mapping[str, _Planned], specs: Mapping[str, DatasetSpec]
+) -> JobPlan:
+    operator = pruned(pipeline.operator, specs)
+    mode, reason = mode_of(operator)
     return JobPlan(
-        job_id=planned.label,
+        job_id=_job_id(planned.label, pipeline, operator),
         dataset=planned.spec.name,
         pipeline=pipeline.name,
-        operator=pipeline.operator,
-        inputs=tuple(by_name[name].read for name in datasets_read(pipeline.operator)),
+        operator=operator,
+        inputs=tuple(by_name[name].read for name in datasets_read(operator)),
         output=planned.topic,
         mode=mode,
         mode_reason=reason,
         horizon_us=planned.horizon_us,
     )
+
+
+def _job_id(label: str, pipeline: PipelineSpec, runs: Operator) -> str:
+    """Name a job after what it runs, too, if that isn't what was written.
+
+    Its checkpoint has the columns that its steps keep: a release that prunes otherwise must not read it.
+    """
+    if runs == pipeline.operator:
+        return label
+    return f"{label}.{pipeline_fingerprint(replace(pipeline, operator=runs)).hex()[:PRUNED_DIGITS]}"
 
 
 def _is_indexed(spec: DatasetSpec) -> bool:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from caraway.graph.operators import Aggregate, AggregateFunction, Emit, Filter, Input, Operator, Rename, Union
+from caraway.graph.operators import Aggregate, AggregateFunction, Emit, Filter, Input, Operator, Rename, Select, Union
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.plan import GraphPlan, TopicKind, plan_graph
@@ -63,7 +63,7 @@ def test_steps_behind_an_aggregate_are_a_job_of_their_own() -> None:
     plan = planned(derived(renamed(counted()), "Whole"))
     counting, rest = plan.jobs
     assert (counting.dataset.partition("/")[0], rest.dataset) == ("Events", "Whole")
-    assert counting.operator == counted()
+    assert counting.operator == counted(Select(of=events, columns=("k",)))
     assert rest.operator == renamed(Input(dataset=counting.dataset))
     assert [index.emits for index in plan.indexes] == list(rest.inputs)
     assert {topic.dataset for topic in plan.topics} == {"Events", counting.dataset, "Whole"}

@@ -72,6 +72,14 @@ def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: Pla
     assert "take its contribution back" in away.step.state
 
 
+def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:
+    unread = {job.dataset: {part.dataset: part.columns for part in job.unread} for job in explained.jobs}
+    assert unread["CarrierPunctuality"] == {"Departures": ("flight_id", "origin", "dest", "tailnum")}
+    # A key is always read.
+    assert unread["AircraftAway"] == {"LastDepartures": ("delay",)}
+    assert unread["FlightConditions"] == {}
+
+
 def test_right_hand_columns_that_are_not_taken_are_unread_unless_taken_elsewhere(plan: GraphPlan) -> None:
     with_weather = next(job for job in plan.jobs if job.dataset == "FlightConditions")
     join = with_weather.operator.of  # type: ignore[union-attr]

@@ -1,0 +1,187 @@
+"""Columns that no later step and no output needs, left out as early as may be.
+
+What isn't needed is not taken out of the records that a job reads, goes through no shuffle and is in no state. The
+narrowing is told in the graph's own words, as further `Select` steps: right behind an input, where the decoder does it,
+and before what keeps rows.
+
+Nothing that anybody sees changes. A row at which a step fails goes to the dead letters as it is at that step; so a step
+that can fail needs all columns, as a Python function does, which gets the frame. In a join of tables a version begins
+where a joined column changes, so all of those stay.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from caraway.dtypes.types import BOOL, optional
+from caraway.expr.references import columns_of
+from caraway.graph.operators import (
+    Aggregate,
+    Assign,
+    AssignedColumn,
+    AssignFunction,
+    Changelog,
+    Dedup,
+    Drop,
+    DropNull,
+    Explode,
+    Filter,
+    FilterFunction,
+    First,
+    Input,
+    Join,
+    Latest,
+    Operator,
+    Rename,
+    Select,
+    Transform,
+    Union,
+)
+from caraway.graph.schemas import schema_of
+from caraway.graph.specs import DatasetSpec
+from caraway.plan.failing import can_fail
+
+Specs = Mapping[str, DatasetSpec]
+
+
+def pruned(operator: Operator, specs: Specs) -> Operator:
+    """Return a tree with the same output that carries no column further than it is needed.
+
+    Args:
+        operator: The tree, which has been validated.
+        specs: The datasets that it reads, by name.
+    """
+    return _giving(operator, frozenset(schema_of(operator, specs).columns), specs)
+
+
+def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+    """Return the tree with at least the columns of its output that are wanted, in the same order."""
+    match operator:
+        case Input():
+            return _only(operator, wanted, specs)
+        case Filter() | FilterFunction() | Assign() | AssignFunction() | Transform():
+            return _computed(operator, wanted, specs)
+        case Select():
+            of = _giving(operator.of, wanted, specs)
+            keys = schema_of(of, specs).keys
+            return _select(of, tuple(c for c in operator.columns if c in wanted or c in keys), specs)
+        case Drop():
+            of = _giving(operator.of, wanted, specs)
+            left = tuple(column for column in operator.columns if column in schema_of(of, specs).columns)
+            return replace(operator, of=of, columns=left) if left else of
+        case Rename():
+            return _renamed(operator, wanted, specs)
+        case DropNull():
+            return replace(operator, of=_giving(operator.of, wanted.union(operator.columns), specs))
+        case Explode():
+            # Lists of different lengths are a failure.
+            needed = wanted if len(operator.columns) == 1 else _all(operator.of, specs)
+            return replace(operator, of=_giving(operator.of, needed.union(operator.columns), specs))
+        case Latest():
+            return replace(operator, of=_giving(operator.of, wanted.union(operator.keys), specs))
+        case Union():
+            return replace(
+                operator,
+                left=_narrowed(operator.left, wanted, specs),
+                right=_narrowed(operator.right, wanted, specs),
+            )
+        case Dedup(by=group) | First(keys=group):
+            return replace(operator, of=_narrowed(operator.of, wanted.union(group), specs))
+        case Changelog():
+            return replace(operator, of=_narrowed(operator.of, wanted, specs))
+        case Join():
+            return _joined(operator, wanted, specs)
+        case Aggregate():
+            read = {aggregate.of for aggregate in operator.aggregates if aggregate.of is not None}
+            along = () if operator.along is None else (operator.along,)
+            needed = frozenset((*operator.keys, *read, *along))
+            if schema_of(operator.of, specs).keys:
+                # Versions are kept until the next one takes their contributions back.
+                return replace(operator, of=_narrowed(operator.of, needed, specs))
+            return replace(operator, of=_giving(operator.of, needed, specs))
+
+
+def _computed(
+    operator: Filter | FilterFunction | Assign | AssignFunction | Transform, wanted: frozenset[str], specs: Specs
+) -> Operator:
+    """Give a step that evaluates something the columns that this reads."""
+    before = schema_of(operator.of, specs).columns
+    computed = _expressions(operator)
+    if computed is None or any(can_fail(column.expr, column.dtype, before) for column in computed):
+        return replace(operator, of=_giving(operator.of, frozenset(before), specs))
+    if isinstance(operator, (Assign, AssignFunction)):
+        computed = tuple(column for column in computed if column.name in wanted)
+        if not computed:
+            return _giving(operator.of, wanted, specs)
+        if isinstance(operator, Assign):
+            operator = replace(operator, columns=computed)
+    read = {name for column in computed for name in columns_of(column.expr)}
+    # A column that is replaced is read too, so that the new one has its place.
+    return replace(operator, of=_giving(operator.of, (wanted & before.keys()) | read, specs))
+
+
+def _expressions(
+    operator: Filter | FilterFunction | Assign | AssignFunction | Transform,
+) -> tuple[AssignedColumn, ...] | None:
+    """Return what a step evaluates; None if that is a Python function."""
+    match operator:
+        case Filter(predicate=node) | FilterFunction(traced=node) if node is not None:
+            return (AssignedColumn(name="", dtype=optional(BOOL), expr=node),)
+        case Assign():
+            return operator.columns
+        case AssignFunction(traced=node) if node is not None:
+            return (AssignedColumn(name=operator.column, dtype=operator.dtype, expr=node),)
+        case _:
+            return None
+
+
+def _renamed(operator: Rename, wanted: frozenset[str], specs: Specs) -> Operator:
+    before = schema_of(operator.of, specs).columns
+    of = _giving(operator.of, frozenset(old for old in before if _new_name(old, operator.pairs) in wanted), specs)
+    present = set(schema_of(of, specs).columns)
+    pairs = []
+    for old, new in operator.pairs:
+        if old in present:
+            present = present - {old} | {new}
+            pairs.append((old, new))
+    return replace(operator, of=of, pairs=tuple(pairs)) if pairs else of
+
+
+def _new_name(column: str, pairs: Iterable[tuple[str, str]]) -> str:
+    for old, new in pairs:
+        column = new if column == old else column
+    return column
+
+
+def _joined(operator: Join, wanted: frozenset[str], specs: Specs) -> Operator:
+    before = schema_of(operator.left, specs)
+    left = _narrowed(operator.left, (wanted & before.columns.keys()).union(operator.left_on), specs)
+    fields = operator.fields
+    if not before.keys:
+        # One at least, so that there is a right-hand row.
+        fields = tuple(field for field in fields if field in wanted) or fields[:1]
+    return replace(operator, left=left, fields=fields)
+
+
+def _narrowed(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+    return _only(_giving(operator, wanted, specs), wanted, specs)
+
+
+def _only(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
+    """Return the tree with the keys and those columns of its output that are wanted, and no other ones."""
+    schema = schema_of(operator, specs)
+    values = tuple(column for column in schema.values if column in wanted)
+    if not schema.keys and not values:
+        # A row has a column at least.
+        values = tuple(schema.values)[:1]
+    return _select(operator, (*schema.keys, *values), specs)
+
+
+def _select(of: Operator, columns: tuple[str, ...], specs: Specs) -> Operator:
+    if isinstance(of, Select):
+        of = of.of
+    schema = schema_of(of, specs)
+    return of if columns == (*schema.keys, *schema.values) else Select(of=of, columns=columns)
+
+
+def _all(operator: Operator, specs: Specs) -> frozenset[str]:
+    return frozenset(schema_of(operator, specs).columns)
