@@ -68,6 +68,18 @@ def test_processes_that_do_not_end_are_killed() -> None:
     assert [tested.process.returncode for tested in (stubborn, willing) if tested.process] == [-signal.SIGKILL, 0]
 
 
+@pytest.mark.slow
+def test_a_process_that_was_just_started_ends_well() -> None:
+    """It has no handler for the signal yet."""
+    tested = child("print('up', flush=True); input()")
+    tested.process = subprocess.Popen(tested.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with tested.process:
+        assert tested.process.stdout is not None
+        assert tested.process.stdout.readline() == b"up\n"
+        assert end([tested], PATIENCE_S)
+    assert tested.process.returncode == -signal.SIGTERM
+
+
 def test_it_imports_the_standard_library_only() -> None:
     """So it stays small: a process for nothing but looking after others."""
     file = Path(sys.modules[Child.__module__].__file__ or "")

@@ -82,7 +82,8 @@ def end(children: list[Child], seconds: float) -> bool:
     well = True
     for process in running:
         try:
-            well &= process.wait(max(0.0, deadline - time.monotonic())) == 0
+            # One that has just been started may not have learned to end by itself yet.
+            well &= process.wait(max(0.0, deadline - time.monotonic())) in {0, -signal.SIGTERM}
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
