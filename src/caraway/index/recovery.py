@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 from caraway.errors import UnavailableError
 from caraway.index.consumption import connect
 from caraway.index.emission import Progress, pack_progress, pack_sent, unpack_sent
-from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US, SENT, emission_key, key_prefix, timed_key
+from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after, emission_key, key_prefix, timed_key
 from caraway.index.store import IndexStore
 from caraway.index.turns import Turns
 from caraway.plan.model import IndexPlan, TopicPlan
@@ -50,6 +50,16 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
         raise UnavailableError(f"topic {topic.name} can't be read: {error.args[0].str()}") from error
     finally:
         consumer.close()
+
+
+def forget_emissions(store: IndexStore) -> None:
+    """Remove the indexes that have emitted: others have since, and what these know of their topics isn't true any more.
+
+    They are built anew, and find out from the topics what is there. To be called while they aren't followed.
+    """
+    prefix = emission_key(b"")
+    for key, _ in list(store.scan(prefix, after(prefix))):
+        store.drop(key[len(prefix) :])
 
 
 class _Sent:

@@ -15,6 +15,7 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.delivery import Applied
 from caraway.index.emission import Emission, Send
+from caraway.index.outlet import NotOursError
 from caraway.index.recovery import recover
 from caraway.index.store import IndexStore, is_damage
 from caraway.index.writer import IndexWriter, Message
@@ -344,6 +345,10 @@ class Tail:
                     recover(plan, plan.emits, self._store, self._bootstrap_servers)
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
+            except NotOursError:
+                # What is stale stays noted. Whoever gets the right back follows the topic again, and writes it then.
+                LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
+                return
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             except Exception as error:

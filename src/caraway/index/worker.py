@@ -52,17 +52,25 @@ class IndexWorker:
     record that can't be read is logged, counted and skipped.
     """
 
-    def __init__(self, bootstrap_servers: str, store: IndexStore, erased: ErasedKeys | None = None) -> None:
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        store: IndexStore,
+        erased: ErasedKeys | None = None,
+        *,
+        may_emit: Callable[[], bool] | None = None,
+    ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
-        `erased` are the keys whose rows are left out; those that the topics tell of are added to them.
+        `erased` are the keys whose rows are left out; those that the topics tell of are added to them. `may_emit` tells
+        whether rows of aggregates may be written for jobs; without it they may.
         """
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        self._outlet = Outlet(bootstrap_servers)
+        self._outlet = Outlet(bootstrap_servers, may_emit)
         self._behind, self._live = self._tails()
 
     def _tails(self) -> tuple[Tail, Tail]:

@@ -27,9 +27,11 @@ from caraway.index.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
 from caraway.integrations.keyring import open_keyring
 from caraway.objects import ObjectFolder
+from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.archive import Archive
+from caraway.server.emitting import LEASE, EmissionRight
 from caraway.server.erase import Eraser
 from caraway.server.erase_archive import ErasedRows
 from caraway.server.expiry import Expiry
@@ -52,6 +54,7 @@ from caraway.state import (
     migrate,
 )
 from caraway.state.blueprints import EMITS
+from caraway.state.leases import Lease
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
@@ -65,6 +68,8 @@ KAFKA_INTERVAL_S = 2.0
 LEDGER_INTERVAL_S = 0.5
 # An index that nobody needs any more is looked for this often.
 FORGET_INTERVAL_S = 30.0
+# Another server may write rows of aggregates when this one has given no sign of life for a while.
+EMISSION_INTERVAL_S = 2.0
 KAFKA_TIMEOUT_S = 3.0
 # A log request during an outage of the broker is answered after this time at most.
 DELIVERY_TIMEOUT_S = 8.0
@@ -110,7 +115,11 @@ class Deployment:
         self.keyring = open_keyring(settings.key_file)
         # A key that is missing may be put into the file at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased)
+        self._engine = connect(self.postgres_url)
+        member = f"{socket.gethostname()}:{settings.data_dir}"
+        self._emission = EmissionRight(Lease(engine=self._engine, name=LEASE, holder=member), self._store)
+        self._emitting = False
+        self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
         self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.functions = FunctionPool(
@@ -123,7 +132,6 @@ class Deployment:
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
         self._served_writer = TopicWriter(self.bootstrap_servers)
         self.served = ServedLog(self._served_writer)
-        member = f"{socket.gethostname()}:{settings.data_dir}"
         erased_rows = ErasedRows(self.erased, lambda commit: decode_graph(self.state.graph(commit)))
         self._archive = Archive(
             self.bootstrap_servers,
@@ -132,7 +140,6 @@ class Deployment:
             member=member,
             hides=erased_rows.hides,
         )
-        self._engine = connect(self.postgres_url)
         self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
         self.erasures = ErasureLog(self._engine)
         self.eraser = Eraser(
@@ -156,6 +163,7 @@ class Deployment:
         self._reloading = threading.Lock()
         self._migrated = False
         self._forgot_at = time.monotonic()
+        self._emission_tended_at = float("-inf")
         self._own_topics_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
@@ -193,11 +201,18 @@ class Deployment:
         self.functions.stop()
         self._rebuilding.stop(STOP_S)
         self.index.stop()
+        self._let_others_emit()
         self.control.close()
         for part in background:
             part.stop(BACKGROUND_STOP_S)
         self._store.close()
         self._engine.dispose()
+
+    def _let_others_emit(self) -> None:
+        try:
+            self._emission.release()
+        except UnavailableError as error:
+            LOG.info("another server can write rows of aggregates only after a while", reason=str(error))
 
     @property
     def needed(self) -> Needed | None:
@@ -254,7 +269,7 @@ class Deployment:
             if needed is self._needed:
                 return
             # First the index, so that no query reads one that isn't being filled.
-            self.index.set_plans(needed.indexes)
+            self.index.set_plans(self._followed(needed))
             reader = HidingReader(self.reader, self.erased)
             self._lives = make_lives(needed, reader, self.functions, self._lives)
             self._needed = needed
@@ -264,11 +279,29 @@ class Deployment:
         """Work off the ledger, and forget the indexes that are gone."""
         if not self._migrated:
             raise UnavailableError("is waiting for the tables in Postgres")
-        self.control.site.tend()
         now = time.monotonic()
+        if now - self._emission_tended_at > EMISSION_INTERVAL_S:
+            self._emission_tended_at = now
+            self._tend_emission()
+        self.control.site.tend()
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._forget_indexes()
+
+    def _tend_emission(self) -> None:
+        """Keep or take the right to write rows of aggregates, and follow their topics only while it is ours."""
+        try:
+            self._emission.tend()
+        finally:
+            emitting = self._emission.may_send()
+            with self._reloading:
+                if emitting is not self._emitting:
+                    self._emitting = emitting
+                    if self._needed is not None:
+                        self.index.set_plans(self._followed(self._needed))
+
+    def _followed(self, needed: Needed) -> list[IndexPlan]:
+        return [plan for plan in needed.indexes if plan.emits is None or self._emitting]
 
     def _forget_indexes(self) -> None:
         """Remove the entries of indexes that are gone; only those that have not been followed for a while."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,11 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
     """Return the processes of a server of several: `writer`, and the readers by their numbers."""
     found = {}
     for child in psutil.Process(server.pid).children():
-        line = child.cmdline()
-        found[line[line.index("--reader") + 1] if "--reader" in line else "writer"] = child
+        # One that has just ended has none.
+        with suppress(psutil.NoSuchProcess):
+            line = child.cmdline()
+            if "caraway.server.workers" in line:
+                found[line[line.index("--reader") + 1] if "--reader" in line else "writer"] = child
     return found
 
 
@@ -103,6 +107,13 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
         for server in (taker, other):
             wait_for(server, POT + number, "oak")
             assert [species(server, POT + number) for _ in range(MANY)] == ["oak"] * MANY
+
+    # One of the servers writes the rows of aggregates that jobs read.
+    def writing() -> int:
+        return sum("this server writes rows of aggregates" in server.log_file.read_text() for server in servers)
+
+    eventually(writing)
+    assert writing() == 1
 
     # Both readers took part, and the page has the figures of all three processes.
     def all_counted() -> bool:

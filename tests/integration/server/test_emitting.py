@@ -1,0 +1,92 @@
+"""Several servers, one of which writes the rows of aggregates; whichever it is, and however often that changes."""
+
+import secrets
+from contextlib import ExitStack
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from caraway.index import IndexStore, IndexWorker
+from caraway.server.emitting import LEASE, TOKEN_KEY, EmissionRight
+from caraway.state import connect, migrate
+from caraway.state.leases import Lease
+from caraway.topics import TopicWriter
+from tests.integration.index.flow import PATIENCE_S, wait_for
+from tests.integration.index.rows import CASES, Events
+
+# Long beside what a busy machine takes between two lines here.
+LASTING = timedelta(seconds=600)
+ARRIVING = timedelta(seconds=40)
+
+
+class Server:
+    """As much of a server as writes rows."""
+
+    def __init__(self, stack: ExitStack, name: str, folder: Path, kafka: str, postgres: str) -> None:
+        self.store = stack.enter_context(IndexStore(folder / name, cache_bytes=1 << 20))
+        self.now = 0.0
+        engine = connect(postgres)
+        stack.callback(engine.dispose)
+        lease = Lease(engine=engine, name=LEASE, holder=name)
+        self.right = EmissionRight(lease, self.store, lasting=LASTING, arriving=ARRIVING, clock=lambda: self.now)
+        self.worker = IndexWorker(kafka, self.store, may_emit=self.right.may_send)
+        self.worker.start()
+        stack.callback(self.worker.stop)
+
+    def follow(self, events: list[Events]) -> None:
+        self.worker.set_plans([flow.plan for flow in events])
+
+    def stand_by(self) -> None:
+        self.follow([])
+        wait_for(lambda: not self.worker.positions(), "the end of following")
+
+    def read_all(self, events: list[Events]) -> None:
+        self.follow(events)
+        wanted = {flow.plan.topic: flow.sent for flow in events}
+        wait_for(lambda: {s.topic: sum(s.offsets.values()) for s in self.worker.positions()} == wanted, "all events")
+
+
+@pytest.mark.filterwarnings("ignore:aggregate")
+@pytest.mark.timeout(600)
+def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, tmp_path: Path) -> None:
+    migrate(postgres)
+    with ExitStack() as stack:
+        writer = stack.enter_context(TopicWriter(kafka, timeout_s=PATIENCE_S))
+        events = [Events(name, secrets.token_hex(4), writer, kafka) for name in CASES]
+        one, two = [Server(stack, name, tmp_path, kafka, postgres) for name in ("one", "two")]
+
+        # The first one that asks has it, also at its next start; the other one doesn't.
+        for server in (one, two, one):
+            server.right.tend()
+        assert (one.right.may_send(), two.right.may_send()) == (True, False)
+        for flow in events:
+            flow.send(40)
+        one.read_all(events)
+        assert all(flow.check() for flow in events)
+
+        # In the last part of its time it sends nothing, whoever asks for it.
+        one.now += (LASTING - ARRIVING).total_seconds()
+        assert not one.right.may_send()
+        for flow in events:
+            flow.send(20)
+        one.read_all(events)
+        one.stand_by()
+        one.right.tend()
+        one.read_all(events)
+        before = [flow.check() for flow in events]
+
+        # It passes from one to the other and back: what each knew of the topics is forgotten meanwhile.
+        for giver, taker in ((one, two), (two, one)):
+            giver.stand_by()
+            giver.right.release()
+            taker.right.tend()
+            giver.right.tend()
+            assert (giver.right.may_send(), taker.right.may_send()) == (False, True)
+            for flow in events:
+                flow.send(20)
+            taker.read_all(events)
+            after = [flow.check() for flow in events]
+            assert sum(after) > sum(before)
+            before = after
+        assert int.from_bytes(one.store.get(TOKEN_KEY) or b"") == 3
