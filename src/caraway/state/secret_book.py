@@ -85,6 +85,9 @@ class SecretBook:
             UnknownEntityError: There is none of this name.
             UnavailableError: Postgres doesn't answer.
         """
+        if not NAME.fullmatch(name):
+            # Postgres doesn't take every text as a name.
+            raise UnknownEntityError(f"there is no secret {name[:200]!r}")
         self._store.delete(name)
         self.refresh()
 
