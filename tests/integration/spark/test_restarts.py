@@ -23,7 +23,7 @@ TOWNS = Join(
     within_high_us=0,
     fields=("town",),
 )
-CLICK = [1, 0, None, None, [], []]
+CLICK: list[object] = [1, 0, None, None, [], []]
 IN_A_HUNDRED_YEARS = 5 * 10**15
 
 
