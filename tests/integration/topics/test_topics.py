@@ -112,6 +112,16 @@ def test_keys_go_where_java_sends_them_and_the_rest_is_spread(kafka: str, writer
         writer.write(topic + ".b", [(None, b"v", None)] * 20).result(20)
 
 
+def test_a_record_for_every_partition(kafka: str, writer: TopicWriter, topic: str) -> None:
+    ensure_topics(kafka, [topic], 3)
+    for _ in range(2):
+        writer.write_to_all(topic, b"key", b"value").result(20)
+    assert sizes(kafka, topic, 3) == [2, 2, 2]
+    assert {(key, value) for key, value, _ in read(kafka, topic, 3)} == {(b"key", b"value")}
+    with pytest.raises(UnavailableError, match=f"{topic}.none"):
+        writer.write_to_all(f"{topic}.none", b"key", b"value").result(20)
+
+
 def test_writes_can_be_awaited(kafka: str, writer: TopicWriter, topic: str) -> None:
     ensure_topics(kafka, [topic], 2)
 
