@@ -18,7 +18,7 @@ from tests.integration.spark.shop import Shop
 log = logging.getLogger(__name__)
 
 ROWS, PARTS = 400, 4
-# Meant to be 15 s on a machine that does nothing else (docs/decisions/0027); with a load of 40 on two cores it was 26 s.
+# Meant to be 15 s on a quiet machine (docs/decisions/0027); with a load of 40 on two cores it was 26 s.
 TAKE_OVER_SECONDS = 45
 
 
