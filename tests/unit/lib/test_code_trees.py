@@ -3,9 +3,11 @@
 import ast
 import importlib.util
 import sys
-import time
 from pathlib import Path
 from types import ModuleType
+from unittest.mock import Mock
+
+import pytest
 
 from caraway.lib.code_trees import FieldText, fields_text, lambdas
 
@@ -82,18 +84,12 @@ def test_lambdas_of_what_is_not_python_are_none() -> None:
     ]
 
 
-def test_a_file_of_many_definitions_is_read_once(tmp_path: Path) -> None:
-    """Twice the datasets take about twice the time, not four times: processor time, the least of three."""
-
-    def cost(count: int, attempt: int) -> float:
-        text = "\n".join(f"class C{number}:\n" + "    # what\n    a: int\n" * 20 for number in range(count))
-        loaded = module(tmp_path, f"trees_{count}_{attempt}", text)
-        classes = [vars(loaded)[f"C{number}"] for number in range(count)]
-        started = time.process_time()
-        for found in classes:
-            assert len(fields_text(found)) == 20
-        return time.process_time() - started
-
-    few = min(cost(40, attempt) for attempt in range(3))
-    many = min(cost(160, attempt) for attempt in range(3))
-    assert many < 8 * few
+def test_a_file_of_many_definitions_is_parsed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "\n".join(f"class C{number}:\n    # what\n    a: int\n    b = lambda x: x\n" for number in range(20))
+    loaded = module(tmp_path, "trees_many", text)
+    parse = Mock(wraps=ast.parse)
+    monkeypatch.setattr(ast, "parse", parse)
+    for number in range(20):
+        assert fields_text(vars(loaded)[f"C{number}"]) == (FieldText("a", "what"),)
+        assert len(lambdas(text)) == 20
+    parse.assert_called_once_with(text)
