@@ -28,10 +28,11 @@ fix:
     .venv/bin/ruff format .
 
 # Compiling the tests would take a third of the fast tier's time: their byte code is kept, whatever the shell says.
+# Plugins that no unit test needs would be imported three times.
 
 # The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal {{options}}
+    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
 # Everything: all unit tests, then what needs real Postgres, Kafka and Spark, then both engines over fixed seeds.
 test *options:

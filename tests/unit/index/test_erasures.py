@@ -66,10 +66,10 @@ def is_discrete(found: Case) -> bool:
     return any(isinstance(window, HoppingWindow) for window in windows)
 
 
-# Half a second each: the fast tier takes every fifth.
+# Half a second each: the fast tier takes every eighth.
 @pytest.mark.filterwarnings("ignore:aggregate")
 @pytest.mark.parametrize(
-    "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 5 > 0)) for n, c in enumerate(CASES)]
+    "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 8 > 0)) for n, c in enumerate(CASES)]
 )
 def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Path) -> None:
     rng = random.Random()  # noqa: S311 - a trace, not a secret

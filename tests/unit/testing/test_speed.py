@@ -44,6 +44,7 @@ def _timed() -> float:
     return (time.perf_counter() - started) * 1_000
 
 
+@pytest.mark.slow
 def test_importing_caraway_is_quick_and_pulls_in_nothing_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
     code = (
         # Of the processor's time: others on the machine don't count.
