@@ -18,7 +18,7 @@ from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
-from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.hiding import HidingReader
@@ -35,7 +35,7 @@ from caraway.server.emitting import LEASE, EmissionRight
 from caraway.server.erase import Eraser
 from caraway.server.erase_archive import ErasedRows
 from caraway.server.expiry import Expiry
-from caraway.server.live import Live, make_lives
+from caraway.server.live import Live, live_of, make_lives
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
 from caraway.server.workers.figures import page
@@ -122,11 +122,12 @@ class Deployment:
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
         self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
+        self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
             settings.server.extractor_seconds,
             settings.server.extractor_memory_mb,
-            secrets=lambda name: self.secrets.get(name),  # noqa: PLW0108 (it is made below)
+            secrets=self.secrets.get,
         )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
@@ -140,7 +141,6 @@ class Deployment:
             member=member,
             hides=erased_rows.hides,
         )
-        self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
         self.erasures = ErasureLog(self._engine)
         self.eraser = Eraser(
             self.erasures,
@@ -231,14 +231,7 @@ class Deployment:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        lives = self._lives
-        live = lives.get(branch)
-        if live is not None:
-            return live
-        if lives:
-            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
-        reason = self._watches["postgres"].problem() or "it is being read"
-        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
+        return live_of(branch, self._lives, self._watches["postgres"].problem)
 
     def problems(self) -> dict[str, str]:
         """Tell which parts don't work, and why; empty if all do."""

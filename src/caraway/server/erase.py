@@ -156,6 +156,11 @@ def topics_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
     return list(found)
 
 
+def erasure_by(key: ErasedKey) -> Erasure:
+    """Return what a record on a topic says of an erased key."""
+    return Erasure(key.columns, key.key_id, key.digest)
+
+
 def _told(record: ErasureRecord) -> dict[str, object]:
     return {
         "request": record.key.request,
@@ -243,8 +248,7 @@ class Eraser:
         with self._refreshing:
             while records := self._log.since(self._number):
                 for record in records:
-                    key = record.key
-                    erasure = Erasure(key.columns, key.key_id, key.digest)
+                    key, erasure = record.key, erasure_by(record.key)
                     self._known[key.topic, erasure] = record.id
                     self._erased.add(key.topic, [erasure])
                     self._rows.watch(key.dataset, key.topic)
@@ -279,8 +283,8 @@ class Eraser:
             for record in self._log.unrecorded():
                 # Of a topic that nobody needs any more, which goes with all of its rows, there is nothing to tell.
                 if record.key.topic in topics:
-                    erasure = Erasure(record.key.columns, record.key.key_id, record.key.digest)
-                    self._writer.write_to_all(record.key.topic, *encode_erasure(erasure)).result(WRITE_TIMEOUT_S)
+                    message = encode_erasure(erasure_by(record.key))
+                    self._writer.write_to_all(record.key.topic, *message).result(WRITE_TIMEOUT_S)
                 written.append(record.id)
         except (KafkaException, TimeoutError) as error:
             raise UnavailableError(f"Kafka doesn't take the record of an erasure: {error}") from error

@@ -1,9 +1,10 @@
 """The graph that is served: loaded from Postgres, swapped as a whole when somebody commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
@@ -56,6 +57,27 @@ class Live:
     plan: GraphPlan
     endpoints: Endpoints
     queries: Queryable
+
+
+def live_of(branch: str, lives: Mapping[str, Live], problem: Callable[[], str | None]) -> Live:
+    """Return what a branch serves.
+
+    Args:
+        branch: Its name.
+        lives: What all branches serve; empty before the graph was read.
+        problem: Tells why Postgres can't be read, if it can't; asked only when nothing is served.
+
+    Raises:
+        UnavailableError: The graph hasn't been read yet.
+        UnknownEntityError: There is no such branch.
+    """
+    live = lives.get(branch)
+    if live is not None:
+        return live
+    if lives:
+        raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
+    reason = problem() or "it is being read"
+    raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
 
 
 class Serving(Protocol):

@@ -11,7 +11,7 @@ from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
 from caraway.config import ConfigurationError, Settings
-from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
 from caraway.index.board import Board
 from caraway.index.hiding import HidingReader
@@ -19,11 +19,12 @@ from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.access_limits import Limits
+from caraway.server.erase import erasure_by
 from caraway.server.errors import UnknownPathError, WrongMethodError
 from caraway.server.explanations import Explanations
 from caraway.server.feast import FeastDoor
 from caraway.server.http import Headers, Request, Response
-from caraway.server.live import Live, make_lives
+from caraway.server.live import Live, live_of, make_lives
 from caraway.server.queries import Queries
 from caraway.server.reads import Reads
 from caraway.server.routes import API, Handler, Route, Router
@@ -45,10 +46,12 @@ from caraway.state import (
     connect,
 )
 from caraway.state.secret_book import SecretBook
-from caraway.topics import ErasedKeys, Erasure, TopicWriter
+from caraway.topics import ErasedKeys, TopicWriter
 
 LOG = structlog.get_logger(__name__)
 
+# Less than a supervisor waits for the end of one that is told to end meanwhile.
+LOADING_S = 5.0
 # What another server, or the ledger, has changed shows here within this time.
 GRAPH_INTERVAL_S = 0.5
 # Also if nobody asks anything: else files that the writer has removed stay on disk.
@@ -77,6 +80,8 @@ class Reading:
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._rows = HidingReader(IndexReader(self._follower), self._erased)
+        self._engine = connect(settings.postgres.url)
+        self._secrets = SecretBook(SecretStore(self._engine), open_keyring(settings.key_file))
         shared = settings.server
         # All readers together have as many as a server alone, rounded up.
         processes = -(-shared.extractor_processes // shared.workers)
@@ -84,19 +89,18 @@ class Reading:
             processes,
             shared.extractor_seconds,
             shared.extractor_memory_mb,
-            secrets=lambda name: self._secrets.get(name),  # noqa: PLW0108 (it is made below)
+            secrets=self._secrets.get,
         )
         self._writer = TopicWriter(settings.kafka.bootstrap_servers)
         self.served = ServedLog(self._writer)
-        self._engine = connect(settings.postgres.url)
         self._plans = Plans(StateReader(self._engine))
         self._erasures = ErasureLog(self._engine)
-        self._secrets = SecretBook(SecretStore(self._engine), open_keyring(settings.key_file))
         self._erasures_known = 0
         self.gate = ReaderGate(AuditLog(self._engine), Access(self._engine, by="server") if shared.tokens else None)
         self._changes = changes_of(folder)
         self._seen = self._changes[0]
         self._reloading = threading.Lock()
+        self._loaded = threading.Event()
         self._needed: Needed | None = None
         self._lives: Mapping[str, Live] = {}
         self._graph = Watch("postgres", self.reload, GRAPH_INTERVAL_S)
@@ -107,12 +111,14 @@ class Reading:
         )
 
     def start(self) -> None:
-        """Start everything in the background."""
+        """Start everything in the background, and wait a while for the definitions, before which nobody should ask."""
         self._functions.start()
         self.served.start()
         for watch in self._watches:
             watch.start()
         self.gate.start()
+        # Whoever asks meanwhile reaches another reader; without Postgres it has to say so itself.
+        self._loaded.wait(LOADING_S)
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
@@ -131,14 +137,7 @@ class Reading:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        lives = self._lives
-        live = lives.get(branch)
-        if live is not None:
-            return live
-        if lives:
-            raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
-        reason = self._graph.problem() or "it is being read"
-        raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
+        return live_of(branch, self._lives, self._graph.problem)
 
     def reload(self) -> None:
         """Learn what is erased, and serve what the branches serve now.
@@ -159,12 +158,12 @@ class Reading:
                 self._needed = needed
                 LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
             self._seen = seen
+            self._loaded.set()
 
     def _learn_erasures(self) -> None:
         while records := self._erasures.since(self._erasures_known):
             for record in records:
-                key = record.key
-                self._erased.add(key.topic, [Erasure(key.columns, key.key_id, key.digest)])
+                self._erased.add(record.key.topic, [erasure_by(record.key)])
             self._erasures_known = records[-1].id
 
     async def keep_up(self) -> None:
