@@ -10,7 +10,8 @@ from caraway.featuresets import Featureset, feature, featureset
 from caraway.lib import inputs, meta
 
 OWNER = "bench@example.com"
-JOINED_INPUT, JOINED_OUTPUT = "ByMaker.origin", "ByMaker.max_delay_1h"
+JOINED = "ByMaker.origin", "ByMaker.max_delay_1h"
+SINGLE = "ByAirport.origin", "ByAirport.max_delay_1h"
 
 
 def spread(flights: Flights, count: int) -> list[Dataset]:
@@ -27,6 +28,16 @@ def by_maker(flights: Flights) -> tuple[list[Dataset], list[Featureset]]:
         max_delay_1h: int | None = feature(joined.max_delay_1h)
 
     return [joined], [_with_owner(featureset(ByMaker))]
+
+
+def by_airport(flights: Flights) -> list[Featureset]:
+    """Make the feature that reads the aggregate over the departures of an airport."""
+
+    class ByAirport:
+        origin: str
+        max_delay_1h: int | None = feature(flights.definitions.OriginDelays.max_1h)
+
+    return [_with_owner(featureset(ByAirport))]
 
 
 def _averaged(flights: Flights, name: str) -> Dataset:

@@ -1,6 +1,7 @@
 """Operators: rows a second through one job, from its topics to its output topic, a backlog read from the beginning.
 
-    python bench/operators.py [--only NAME,...] [--rows 300000] [--keys 1000,...] [--jobs 1,...] [--mode MODE]
+    python bench/operators.py [--only NAME,...] [--rows 300000] [--keys 1000,...] [--jobs 1,...] [--tasks 1,...]
+                              [--mode MODE]
 
 Each figure is the best of some rounds, after one that warms the JVM up, and counts the rows of all inputs from the
 start of the query to the last record of its output; beside it stands the processor time of Spark's JVM, which says
@@ -24,6 +25,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from signal import SIGTERM
 from types import MappingProxyType
@@ -182,6 +184,7 @@ class Bench:
     bootstrap_servers: str
     folder: Path
     python_batch: int = 5_000
+    tasks: int = 1
 
 
 @dataclass(frozen=True)
@@ -193,6 +196,7 @@ class Figure:
     rows: int
     keys: int
     jobs: int
+    tasks: int
     seconds: float
     cpu_seconds: float
 
@@ -214,10 +218,11 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--keys", default="1000", help="numbers of keys")
     parser.add_argument("--jobs", default="1", help="numbers of jobs at the same time, over the same topics")
+    parser.add_argument("--tasks", default="1", help="numbers of tasks of each step that keeps rows")
     parser.add_argument("--mode", choices=[*JobMode, "both"], default="both")
     parser.add_argument("--python-rows", type=int, default=40_000, help="of the join in Python")
     parser.add_argument("--python-batch", type=int, default=5_000, help="the most that it reads at a time")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="beside one that warms the JVM up; 0: that one counts")
     parser.add_argument("--heap", default="1500m", help="of the JVM")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
@@ -233,12 +238,17 @@ def main() -> int:
                 if (rows, keys) not in filled:
                     filled[rows, keys] = fill(bench, rows, keys, {d for n in names for d in _read(n)})
                 inputs = filled[rows, keys]
-                for jobs in map(int, options.jobs.split(",")):
-                    for mode in [mode for mode in modes if can_run(name, mode)]:
-                        times = [measure(bench, name, mode, inputs, jobs) for _ in range(options.rounds + 1)]
-                        read = sum(inputs[dataset].rows for dataset in _read(name))
-                        figures.append(Figure(name, mode, read, keys, jobs, *min(times[1:])))
-                        print(name, mode, keys, jobs, times, f"{figures[-1].rate:,.0f}", flush=True)
+                read = sum(inputs[dataset].rows for dataset in _read(name))
+                runs = product(
+                    map(int, options.jobs.split(",")),
+                    [mode for mode in modes if can_run(name, mode)],
+                    map(int, options.tasks.split(",")),
+                )
+                for jobs, mode, tasks in runs:
+                    work = replace(bench, tasks=tasks)
+                    times = [measure(work, name, mode, inputs, jobs) for _ in range(options.rounds + 1)]
+                    figures.append(Figure(name, mode, read, keys, jobs, tasks, *min(times[1:] or times)))
+                    print(name, mode, keys, jobs, tasks, times, f"{figures[-1].rate:,.0f}", flush=True)
     show(figures)
     report = {
         "bench": "operators",
@@ -373,6 +383,7 @@ def _start(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], ou
         bootstrap_servers=bench.bootstrap_servers,
         checkpoint=checkpoint,
         checkpoint_interval_seconds=60,
+        tasks=bench.tasks,
     )
 
 
@@ -488,10 +499,10 @@ def start_in_python(bench: Bench, inputs: dict[str, Filled], output: str, checkp
 def show(figures: Sequence[Figure]) -> None:
     """Print a table."""
     table = Table(title="From topic to topic")
-    for heading in ("operator", "mode", "keys", "jobs", "rows", "seconds", "rows/s", "us of processor"):
+    for heading in ("operator", "mode", "keys", "jobs", "tasks", "rows", "seconds", "rows/s", "us of processor"):
         table.add_column(heading, justify="left" if heading in ("operator", "mode") else "right")
     for f in figures:
-        sizes = f"{f.keys:,}", str(f.jobs), f"{f.rows:,}"
+        sizes = f"{f.keys:,}", str(f.jobs), str(f.tasks), f"{f.rows:,}"
         table.add_row(f.case, f.mode, *sizes, f"{f.seconds:.1f}", f"{f.rate:,.0f}", f"{f.cpu_us:.1f}")
     out.print(table)
 

@@ -33,7 +33,7 @@ class Freshness:
 
 
 def measure_freshness(
-    url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT)
+    url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT), every: int = 1
 ) -> Freshness:
     """Log `rate` events a second, one a request, and watch a second connection for the value of each.
 
@@ -46,6 +46,8 @@ def measure_freshness(
         rate: Events a second.
         seconds: How long.
         watched: The feature that takes an airport, and the one that gives its greatest delay.
+        every: Watch one event of so many. The questions of the watcher are load as well: where it asks for all, it
+            asks without end.
 
     Raises:
         CarawayError: The server refused.
@@ -67,7 +69,8 @@ def measure_freshness(
                         return
                     due = started + number / rate
                     time.sleep(max(0.0, due - time.perf_counter()))
-                    run.due[run.key(number)] = due
+                    if number % every == 0:
+                        run.due[run.key(number)] = due
                     connection.post("/log", run.event(number))
                     run.logged.append(time.perf_counter() - due)
 
@@ -78,7 +81,8 @@ def measure_freshness(
         finally:
             run.finished_at = time.perf_counter()
         watching.result()
-    return Freshness(rate=rate, log=quantiles(run.logged), served=quantiles(run.served), lost=count - len(run.served))
+    lost = len(range(0, count, every)) - len(run.served)
+    return Freshness(rate=rate, log=quantiles(run.logged), served=quantiles(run.served), lost=lost)
 
 
 class Run:

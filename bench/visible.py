@@ -1,0 +1,180 @@
+"""How soon a commit is visible on every process of every server.
+
+    python bench/visible.py [--commits 50] [--servers 2] [--workers 2] [--json FILE]
+
+A broker, a database and some servers are started in a temporary folder. Each commit adds a dataset, through one server
+after the other. Its time begins when the database tells that it is committed, and ends when it is found over every one
+of the connections that are open to each server, which reach all of its processes.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import httpx
+import psycopg
+from drivers import OWNER, webhook
+from rich.table import Table
+
+from caraway.cli.output import out
+from caraway.config import Settings, load_settings
+from caraway.dtypes.types import DATETIME, INT
+from caraway.graph.connectors import WebhookConnector
+from caraway.graph.sources import Cdc, SourceSpec
+from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metadata
+from caraway.graph.wire import CommitRequest, encode_commit
+from caraway.stack import ports
+from caraway.stack.alone import running
+from caraway.stack.jars import ensure_jars
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.postgres import EmbeddedPostgres
+from caraway.stack.programs import ServerProgram
+from caraway.state.listening import CHANNEL
+
+# So many new connections reach each of some processes of a server.
+CONNECTIONS = 8
+PAUSE_SECONDS = 0.002
+PATIENCE_SECONDS = 60.0
+HOUR_US = 3_600_000_000
+
+
+def main() -> int:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--commits", type=int, default=50)
+    parser.add_argument("--servers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="processes of each server that answer queries")
+    parser.add_argument("--kafka", default="", help="a broker that runs already")
+    parser.add_argument("--postgres", default="", help="an empty database that is there already")
+    parser.add_argument("--json", type=Path, help="where to write the figures as well")
+    options = parser.parse_args()
+    with serving(options.servers, options.workers, options.kafka, options.postgres) as (urls, postgres):
+        seconds = [visible_after(number, urls, postgres) for number in range(options.commits)]
+    milliseconds = sorted(1000 * found for found in seconds)
+    report = {
+        "bench": "visible",
+        "commits": options.commits,
+        "servers": options.servers,
+        "workers": options.workers,
+        "p50_ms": round(statistics.median(milliseconds), 1),
+        "p90_ms": round(milliseconds[int(0.9 * (len(milliseconds) - 1))], 1),
+        "max_ms": round(milliseconds[-1], 1),
+        "cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
+        "python": platform.python_version(),
+    }
+    table = Table("a commit is visible on all servers after", box=None, header_style="dim")
+    table.add_row(f"p50 {report['p50_ms']} ms, p90 {report['p90_ms']} ms, max {report['max_ms']} ms")
+    out.print(table)
+    print(json.dumps(report))
+    if options.json:
+        options.json.write_text(json.dumps(report, indent=2))
+    return 0
+
+
+def visible_after(number: int, urls: list[str], postgres: str) -> float:
+    """Make a commit; return the seconds from then until all connections of all servers find it."""
+    name = f"Visible{number}"
+    with ExitStack() as stack:
+        heard = stack.enter_context(psycopg.connect(postgres, autocommit=True))
+        heard.execute(f"LISTEN {CHANNEL}")  # type: ignore[arg-type] # our own constant
+        asking = [
+            stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_SECONDS)) for url in urls * CONNECTIONS
+        ]
+        for client in asking:
+            client.get("/api/v1/health")
+        committing = threading.Thread(target=commit, args=(urls[number % len(urls)], name))
+        committing.start()
+        next(heard.notifies(timeout=PATIENCE_SECONDS))
+        begun = time.monotonic()
+        # Whoever has found it once isn't asked again.
+        while asking:
+            asking = [client for client in asking if not finds(client, name)]
+            if time.monotonic() - begun > PATIENCE_SECONDS:
+                raise SystemExit(f"commit {number} isn't visible everywhere after {PATIENCE_SECONDS:g} s")
+            time.sleep(PAUSE_SECONDS)
+        found = time.monotonic() - begun
+        committing.join()
+        return found
+
+
+def commit(url: str, name: str) -> None:
+    """Add a dataset."""
+    spec = DatasetSpec(
+        name=name,
+        version=1,
+        history_us=HOUR_US,
+        fields=(
+            FieldSpec(name="driver", dtype=INT, key=True),
+            FieldSpec(name="at", dtype=DATETIME, timestamp=True),
+        ),
+        index=IndexSpec(online=True, offline=True),
+        sources=(
+            SourceSpec(
+                connector=WebhookConnector(name=webhook.name, endpoint=name.lower(), retention_us=0),
+                disorder_us=HOUR_US,
+                cdc=Cdc.UPSERT,
+            ),
+        ),
+        metadata=Metadata(owner=OWNER),
+    )
+    content = encode_commit(CommitRequest(message=name, graph=Graph(datasets=(spec,)), incremental=True))
+    headers = {"Content-Type": "application/octet-stream"}
+    httpx.post(f"{url}/api/v1/commit", content=content, headers=headers, timeout=60).raise_for_status()
+
+
+def finds(client: httpx.Client, name: str) -> bool:
+    """Tell whether the process at the other end knows a dataset."""
+    answer = client.post(f"/api/v1/dataset/{name}/lookup", json={"keys": [{"driver": 1}], "fields": ["driver"]})
+    return answer.is_success
+
+
+@contextmanager
+def serving(servers: int, workers: int, kafka: str, postgres: str) -> Iterator[tuple[list[str], str]]:
+    """Start servers, and what they need; give their addresses and that of the database."""
+    folder = Path(tempfile.mkdtemp(prefix="visible-"))
+    try:
+        with ExitStack() as stack:
+            if not kafka:
+                port = ports.choose()
+                jars = ensure_jars(load_settings())
+                broker = EmbeddedKafka(
+                    folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker
+                )
+                stack.enter_context(running(broker, folder / "kafka.log"))
+                kafka = broker.bootstrap_servers
+            if not postgres:
+                database = EmbeddedPostgres(folder / "postgres", ports.choose())
+                stack.enter_context(running(database, folder / "postgres.log"))
+                postgres = database.url
+            urls = []
+            for number in range(servers):
+                port = ports.choose()
+                settings = Settings.model_validate(
+                    {
+                        "data_dir": folder / f"data{number}",
+                        "kafka": {"bootstrap_servers": kafka},
+                        "postgres": {"url": postgres},
+                        "server": {"port": port, "workers": workers},
+                        "secrets": {"key_file": folder / "secret.key"},
+                    }
+                )
+                urls.append(f"http://127.0.0.1:{port}")
+                program = ServerProgram(folder / f"server{number}", settings, port, urls[-1])
+                stack.enter_context(running(program, folder / f"server{number}.log"))
+            yield urls, postgres
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
