@@ -37,17 +37,16 @@ test-fast *options:
 # Everything: all unit tests, then what needs real Postgres, Kafka and Spark, then both engines over fixed seeds.
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
-    {{python}} -m pytest tests/integration tests/e2e -m "not patient" --durations=20 {{options}}
+    {{python}} -m pytest tests/integration tests/e2e --durations=20 {{options}}
     {{python}} -m pytest tests/parity/test_parity.py {{options}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:
     {{python}} -m pytest tests/parity {{options}}
 
-# Damage, full disks, engines that come back, functions that do their worst, a pipeline that is changed (docs/faults.md); some twenty minutes.
+# Damage, full disks, engines that come back, functions that do their worst (docs/faults.md); some twenty minutes.
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
-    {{python}} -m pytest tests/e2e -m patient {{options}}
 
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md); then simulate control and engines for long (docs/control.md).
 soak minutes="10" kills="30":

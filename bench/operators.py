@@ -33,7 +33,7 @@ from typing import Any
 from uuid import uuid4
 
 import pandas as pd
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 from pyspark.sql.streaming.query import StreamingQuery
@@ -402,6 +402,20 @@ def plan(name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> Jo
     return replace(job, job_id=output, mode=mode, inputs=topics, output=replace(job.output, name=output))
 
 
+def _end_of(consumer: Consumer, topic: str) -> int:
+    """Return how long a topic is; one that was made just now may have no leader for a moment."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+        except KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_SECONDS)
+        else:
+            return end
+
+
 def _last_record(servers: str, topics: Sequence[str], least: int, queries: Sequence[StreamingQuery]) -> list[float]:
     """Wait until topics have their rows and stand still; return when the last record came, of each."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
@@ -410,7 +424,7 @@ def _last_record(servers: str, topics: Sequence[str], least: int, queries: Seque
     grown = [begun] * len(topics)
     while min(counts) < least or time.monotonic() - max(grown) < QUIET_SECONDS:
         for number, topic in enumerate(topics):
-            _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
+            end = _end_of(consumer, topic)
             if end != counts[number]:
                 counts[number], grown[number] = end, time.monotonic()
         for query in queries:

@@ -12,6 +12,7 @@ from caraway.cli.definitions import find_definitions
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.client import Client
 from caraway.config import Settings, load_settings
+from caraway.engine.slots import processors_of
 from caraway.errors import CarawayError, UnavailableError
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
@@ -37,7 +38,11 @@ def explain(
     with plain_errors():
         settings = load_settings(data)
         graph = _defined(module, env) if module else _committed(settings, branch)
-        explained = explain_plan(plan_graph(graph), partitions=settings.kafka.partitions)
+        explained = explain_plan(
+            plan_graph(graph),
+            partitions=settings.kafka.partitions,
+            processors=processors_of(settings.spark.master),
+        )
         if as_json:
             typer.echo(msgspec.json.format(msgspec.json.encode(explained), indent=2))
         else:
@@ -93,6 +98,8 @@ def _job(job: JobExplained) -> Tree:
     tree = Tree(Text.assemble(("job ", "bold"), (job.job_id, "bold"), f"  {job.dataset}.{job.pipeline}"))
     tree.add(Text.assemble((job.mode, "green" if job.mode == "real-time" else "yellow"), f": {job.mode_reason}"))
     tree.add(Text(f"late records correct what lies back up to {job.horizon}"))
+    tasks = "1 task" if job.tasks == 1 else f"{job.tasks} tasks"
+    tree.add(Text(f"{tasks} for each step that keeps rows: {job.tasks_reason}"))
     tree.add(Text(f"holds {_slots(job.slots)} of Spark"))
     for unread in job.unread:
         tree.add(Text(f"doesn't take of {unread.dataset}: {', '.join(unread.columns)}"))

@@ -18,10 +18,10 @@ from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
 from caraway.engine.ports import Registry
-from caraway.engine.slots import SlotBook
+from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.engine.tenancy import Member, Tenancy, Work
-from caraway.spark.live import live_rows
+from caraway.spark.live import LiveRows
 from caraway.topics.positions import TopicEnds
 
 log = logging.getLogger(__name__)
@@ -87,12 +87,13 @@ class Engine:
         tenancy = self._join(driver)
         self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), tenancy)
         ends = TopicEnds(self._bootstrap_servers)
-        observer = Observer(ends.ends, lambda: live_rows(driver.session))
+        observer = Observer(ends.ends, LiveRows(driver.session).look)
         observer.start()
         runtime = SparkRuntime(
             session=driver.session,
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
+            processors=processors_of(self._settings.spark.master),
             checkpoint_of=self._checkpoint if tenancy is None else tenancy.folder,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,

@@ -21,8 +21,9 @@ class Lag:
 class Tide:
     """Remembers how far topics reached at what time.
 
-    What came in since the look before the last one doesn't count: a job's own count of rows comes to the driver by
-    heartbeats, and compared with the newest ends a job that is level would seem to be behind.
+    What came in since the look two before the last one doesn't count. A job's own count of rows comes to the driver by
+    heartbeats, and is that of the look before (`Observer.rows`): compared with newer ends a job that is level would
+    seem to be behind.
     """
 
     def __init__(self, looks: int) -> None:
@@ -39,7 +40,7 @@ class Tide:
         if not looks:
             return None
         now = looks[-1][0]
-        _, reached = looks[-2] if len(looks) > 1 else looks[-1]
+        _, reached = looks[-min(len(looks), 3)]
         if done >= reached:
             return Lag(records=0, seconds=0.0)
         # Of older times nothing is known but that it is at least as long.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from caraway.engine.jobs import brief
 from caraway.engine.lag import Lag, Tide
+from caraway.spark.live import Reading
 from caraway.topics.positions import Offsets
 
 log = logging.getLogger(__name__)
@@ -22,17 +23,18 @@ class Observer:
     def __init__(
         self,
         ends_of: Callable[[Iterable[str]], Offsets],
-        live_rows: Callable[[], Mapping[str, int]],
+        live_rows: Callable[[], Mapping[str, Reading]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look through `ends_of` and `live_rows`, which gives rows by the id of a query's run."""
+        """Look through `ends_of` and `live_rows`, which tells what queries have read, by the ids of their runs."""
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock
         self._lock = threading.Lock()
         self._topics: frozenset[str] = frozenset()
         self._tide = Tide(REMEMBERED_LOOKS)
-        self._rows: Mapping[str, int] = {}
+        self._read: Mapping[str, Reading] = {}
+        self._read_before: Mapping[str, Reading] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
@@ -53,16 +55,20 @@ class Observer:
         """Look once."""
         with self._lock:
             topics = self._topics
-        rows = self._live_rows()
+        read = self._live_rows()
         ends = self._ends_of(topics)
         with self._lock:
-            self._rows = rows
+            self._read_before, self._read = self._read, read
             self._tide.rise(self._clock(), ends)
 
-    def rows(self, run_id: str) -> int:
-        """Return how many rows a query has read since its last checkpoint."""
+    def rows(self, run_id: str, batch: int) -> int:
+        """Return how many rows of a batch a query has done with.
+
+        These are what it had read a look ago: of what was read just now, some is still on its way through the query.
+        """
         with self._lock:
-            return self._rows.get(run_id, 0)
+            read = self._read_before.get(run_id)
+        return read.rows if read is not None and read.batch == batch else 0
 
     def lag(self, topics: Collection[str], done: int) -> Lag | None:
         """Return how far a job is behind that has done so many records of its topics; None while that isn't known."""

@@ -5,6 +5,7 @@ of a single stage it takes in any case: its tasks wait in a queue, for good if t
 the query says that it runs. So the engine keeps a book of its own, for all jobs alike.
 """
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -15,6 +16,11 @@ class NoSlotsError(UnavailableError):
     """A job needs more slots than are free."""
 
     code = "no_slots"
+
+
+def processors_of(master: str) -> int | None:
+    """Return how many processors tasks share: those of this machine if Spark runs on it; None: that isn't known."""
+    return os.cpu_count() if master.startswith("local") else None
 
 
 class SlotBook:

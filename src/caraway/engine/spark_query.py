@@ -14,7 +14,7 @@ from caraway.engine.lag import Lag, totals
 from caraway.engine.observer import Observer
 from caraway.engine.phases import Phase, is_left_behind
 from caraway.plan.model import JobPlan
-from caraway.spark.checkpoints import position_of
+from caraway.spark.checkpoints import next_batch, position_of
 from caraway.spark.java import causes_of
 from caraway.spark.letters import LetterCount
 
@@ -103,7 +103,10 @@ class SparkQuery:
         """Count the records before the position of the query, those since its last checkpoint included."""
         ends = [source["endOffset"] for source in told.get("sources", ()) if source["endOffset"]]
         offsets = ends[0] if ends else position_of(self.checkpoint).offsets
-        return sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId))
+        batch = told["batchId"] + 1 if ends else next_batch(self.checkpoint)
+        done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
+        # At a checkpoint the rows of the old batch are in its offsets, and those of the new one aren't known yet.
+        return max(done, self._done or 0)
 
 
 def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:

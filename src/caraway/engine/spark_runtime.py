@@ -16,8 +16,8 @@ from caraway.engine.slots import SlotBook
 from caraway.engine.spark_query import SparkQuery
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobMode, JobPlan
-from caraway.plan.slots import slots_of
-from caraway.spark.checkpoints import position_of
+from caraway.plan.slots import slots_of, tasks_of
+from caraway.spark.checkpoints import Position, position_of
 from caraway.spark.java import java_session
 from caraway.spark.jobs import Trigger, start_job, trigger_of
 from caraway.spark.letters import LetterCount
@@ -37,6 +37,7 @@ class SparkRuntime:
         session: The session.
         bootstrap_servers: Kafka brokers.
         partitions: Partitions of a topic that has to be made.
+        processors: How many processors tasks share; None if that isn't known.
         checkpoint_of: Gives the folder of the checkpoint of a job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
         observer: Knows how far the topics reach.
@@ -46,6 +47,7 @@ class SparkRuntime:
     session: SparkSession
     bootstrap_servers: str
     partitions: int
+    processors: int | None
     checkpoint_of: Callable[[str], Path]
     checkpoint_interval_seconds: int
     observer: Observer
@@ -61,12 +63,16 @@ class SparkRuntime:
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
         self.observer.watch(inputs)
         checkpoint = self.checkpoint_of(plan.job_id)
-        phase = self._phase(plan, checkpoint, was)
+        phase, tasks = Phase.LIVE, tasks_of(plan, partitions=self.partitions, processors=self.processors).count
+        if plan.mode is JobMode.REAL_TIME:
+            position = _position(checkpoint)
+            phase, tasks = self._phase(plan, position, was), position.tasks or tasks
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
         # Only what runs in real-time mode has all of its tasks at once, and for good.
-        self.slots.reserve(plan.job_id, slots_of(plan, self.partitions) if trigger is Trigger.REAL_TIME else 0)
+        slots = slots_of(plan, partitions=self.partitions, tasks=tasks) if trigger is Trigger.REAL_TIME else 0
+        self.slots.reserve(plan.job_id, slots)
         try:
             with repairing(checkpoint):
                 query = start_job(
@@ -77,6 +83,7 @@ class SparkRuntime:
                     checkpoint_interval_seconds=interval,
                     letters=letters,
                     trigger=trigger,
+                    tasks=tasks,
                 )
         except Exception:
             self.slots.release(plan.job_id)
@@ -93,17 +100,18 @@ class SparkRuntime:
             clock=time.monotonic,
         )
 
-    def _phase(self, plan: JobPlan, checkpoint: Path, was: Phase | None) -> Phase:
-        if plan.mode is JobMode.MICRO_BATCH:
-            return Phase.LIVE
-        try:
-            position = position_of(checkpoint)
-        except ValueError as error:
-            raise UnavailableError(put_aside(checkpoint, f"its offsets can't be read ({error})")) from error
+    def _phase(self, plan: JobPlan, position: Position, was: Phase | None) -> Phase:
         topics = TopicEnds(self.bootstrap_servers)
         names = [topic.name for topic in plan.inputs]
         lag = records_between(position.offsets, topics.ends(names), topics.beginnings(names))
         return phase_at_start(plan.mode, lag, unfinished=position.unfinished, was=was)
+
+
+def _position(checkpoint: Path) -> Position:
+    try:
+        return position_of(checkpoint)
+    except ValueError as error:
+        raise UnavailableError(put_aside(checkpoint, f"its offsets can't be read ({error})")) from error
 
 
 def slots_offered(session: SparkSession) -> int:

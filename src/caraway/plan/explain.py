@@ -12,7 +12,7 @@ from caraway.graph.operators import AggregateSpec, Input, Join, Operator, Select
 from caraway.graph.trees import parents
 from caraway.graph.windows import print_window
 from caraway.plan.model import GraphPlan, IndexPlan, JobPlan, TopicPlan
-from caraway.plan.slots import slots_of
+from caraway.plan.slots import slots_of, tasks_of
 from caraway.plan.steps import state_of, text_of
 
 
@@ -46,6 +46,8 @@ class JobExplained:
         reads: The topics of its inputs.
         writes: The topic of its output.
         unread: Columns of its inputs that it doesn't take: a select or a join leaves them out.
+        tasks: How many tasks each step has that keeps rows, if the job begins now.
+        tasks_reason: Why so many.
         slots: How many of Spark's slots it holds.
     """
 
@@ -59,6 +61,8 @@ class JobExplained:
     reads: tuple[str, ...]
     writes: str
     unread: tuple["UnreadColumns", ...]
+    tasks: int
+    tasks_reason: str
     slots: int
 
 
@@ -117,10 +121,10 @@ class PlanExplained:
     slots: int
 
 
-def explain(plan: GraphPlan, *, partitions: int) -> PlanExplained:
-    """Tell what a plan is, where new topics get so many partitions."""
+def explain(plan: GraphPlan, *, partitions: int, processors: int | None = None) -> PlanExplained:
+    """Tell what a plan is, where new topics get so many partitions, and tasks share so many processors if known."""
     topics = tuple(_topic(topic, plan, partitions) for topic in plan.topics)
-    jobs = tuple(_job(job, partitions) for job in plan.jobs)
+    jobs = tuple(_job(job, partitions, processors) for job in plan.jobs)
     return PlanExplained(
         jobs=jobs,
         topics=topics,
@@ -130,7 +134,8 @@ def explain(plan: GraphPlan, *, partitions: int) -> PlanExplained:
     )
 
 
-def _job(job: JobPlan, partitions: int) -> JobExplained:
+def _job(job: JobPlan, partitions: int, processors: int | None) -> JobExplained:
+    tasks = tasks_of(job, partitions=partitions, processors=processors)
     return JobExplained(
         job_id=job.job_id,
         dataset=job.dataset,
@@ -142,7 +147,9 @@ def _job(job: JobPlan, partitions: int) -> JobExplained:
         reads=tuple(topic.name for topic in job.inputs),
         writes=job.output.name,
         unread=tuple(_unread(job)),
-        slots=slots_of(job, partitions),
+        tasks=tasks.count,
+        tasks_reason=tasks.reason,
+        slots=slots_of(job, partitions=partitions, tasks=tasks.count),
     )
 
 

@@ -1,18 +1,65 @@
-"""How many of Spark's slots a job holds: in real-time mode all of its tasks run at the same time, for good.
+"""How many tasks a job has, and so how many of Spark's slots it holds: in real-time mode all run at once, for good.
 
 If they aren't to be had, Spark refuses the job (CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT) and it is tried again. An idle
 task costs next to nothing, so slots are no processors.
 """
 
+from dataclasses import dataclass
+
 from caraway.graph.operators import Aggregate, Changelog, Dedup, First, Input, Join, Latest, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan
 
+# Of a step that keeps rows, unless topics have more partitions: each is a thread, a part of the state and of the pause
+# at a checkpoint.
+MOST_TASKS = 4
 
-def slots_of(job: JobPlan, partitions: int) -> int:
-    """Return the number of tasks that a job has at once, if topics and stateful steps have so many partitions."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tasks:
+    """How many tasks a step of a job has that keeps rows, and why so many."""
+
+    count: int
+    reason: str
+
+
+def tasks_of(job: JobPlan, *, partitions: int, processors: int | None) -> Tasks:
+    """Pick the number of tasks of each step of a job that keeps rows.
+
+    A key's rows all come to one task, wherever they lie in topics, so this number is free. It can't be changed later:
+    state is kept by it.
+
+    Args:
+        job: The job.
+        partitions: How many partitions topics have.
+        processors: How many processors tasks share; None if that isn't known.
+    """
+    if not shuffles(job.operator, job):
+        return Tasks(count=partitions, reason="no step keeps rows")
+    if processors is None:
+        return Tasks(count=partitions, reason="as many as topics have partitions")
+    if partitions > processors:
+        return Tasks(count=processors, reason=f"topics have {partitions} partitions, but more would share a processor")
+    side_by_side = min(processors, MOST_TASKS)
+    if partitions < side_by_side and _joins(job.operator):
+        return Tasks(count=side_by_side, reason="joining takes longer than reading, and there are processors for it")
+    return Tasks(count=partitions, reason="as many as topics have partitions")
+
+
+def slots_of(job: JobPlan, *, partitions: int, tasks: int) -> int:
+    """Return the number of tasks that a job has at once.
+
+    Args:
+        job: The job.
+        partitions: How many partitions topics have.
+        tasks: How many tasks a step has that keeps rows.
+    """
     inputs = {topic.name for topic in job.inputs}
-    return partitions * (len(inputs) + shuffles(job.operator, job))
+    return partitions * len(inputs) + tasks * shuffles(job.operator, job)
+
+
+def _joins(operator: Operator) -> bool:
+    return isinstance(operator, Join) or any(_joins(parent) for parent in parents(operator))
 
 
 def shuffles(operator: Operator, job: JobPlan) -> int:

@@ -17,19 +17,24 @@ class Position:
     Attributes:
         offsets: The offsets up to which all is done and committed; empty before the first commit.
         unfinished: Whether a batch was begun whose end is settled already, so that it has to be done in one piece.
+        tasks: How many tasks a step has that keeps rows: Spark goes on with as many as there were in the first batch.
+            None before the first commit.
     """
 
     offsets: Offsets
     unfinished: bool
+    tasks: int | None
 
 
 def position_of(checkpoint: Path) -> Position:
     """Read the position of the job whose checkpoint is in this folder, which needn't exist."""
     begun, committed = _batches(checkpoint / "offsets"), _batches(checkpoint / "commits")
     done = max(begun & committed, default=None)
+    text = None if done is None else (checkpoint / "offsets" / str(done)).read_text()
     return Position(
-        offsets={} if done is None else offsets_in((checkpoint / "offsets" / str(done)).read_text()),
+        offsets={} if text is None else offsets_in(text),
         unfinished=bool(committed) and max(begun, default=-1) > max(committed),
+        tasks=None if text is None else tasks_in(text),
     )
 
 
@@ -46,6 +51,13 @@ def offsets_in(text: str) -> Offsets:
         for topic, partitions in json.loads(source).items():
             found[topic] = {int(partition): offset for partition, offset in partitions.items()}
     return found
+
+
+def tasks_in(text: str) -> int | None:
+    """Return the number of tasks that a file of Spark's offset log names; None if it names none."""
+    _, metadata, *_ = text.splitlines()
+    told = json.loads(metadata).get("conf", {}).get("spark.sql.shuffle.partitions")
+    return None if told is None else int(told)
 
 
 def forget_unfinished(checkpoint: Path) -> None:

@@ -71,6 +71,7 @@ def start_job(
     checkpoint_interval_seconds: float,
     letters: LetterCount | None = None,
     trigger: Trigger | None = None,
+    tasks: int | None = None,
 ) -> StreamingQuery:
     """Start a job where its checkpoint left it, or at the beginning of its topics if there is none.
 
@@ -82,6 +83,8 @@ def start_job(
         checkpoint_interval_seconds: How often a job in real-time mode writes a checkpoint; at least 5.
         letters: Counts the rows that became dead letters (`caraway.topics.DEAD_LETTERS`, which must exist).
         trigger: How to drive it; by its mode if that isn't said.
+        tasks: How many tasks a step has that keeps rows; the session's number if that isn't said. A job that has a
+            checkpoint keeps those that it began with.
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
@@ -92,6 +95,7 @@ def start_job(
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
     lost = LostRun(batch=next_batch(checkpoint), before_us=before_us) if restarted else None
     trigger = trigger or trigger_of(plan.mode)
+    session = session if tasks is None else _dividing(session, tasks)
     writer = (
         compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost)
         .writeStream.queryName(plan.job_id)
@@ -111,6 +115,13 @@ def start_job(
             return writer.trigger(processingTime="0 seconds").start()
         case Trigger.BACKLOG:
             return writer.trigger(availableNow=True).start()
+
+
+def _dividing(session: SparkSession, tasks: int) -> SparkSession:
+    """Return a session of the same Spark in which steps that keep rows have so many tasks."""
+    own = session.newSession()
+    own.conf.set("spark.sql.shuffle.partitions", str(tasks))
+    return own
 
 
 def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str) -> DataFrame:

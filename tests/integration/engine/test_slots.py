@@ -1,4 +1,4 @@
-"""What the plan says of slots beside what Spark does: each job holds so many, and one too many is refused."""
+"""What the plan says of slots beside what Spark does, and what running jobs tell between checkpoints."""
 
 import time
 from collections.abc import Callable
@@ -11,9 +11,11 @@ from pyspark.sql import SparkSession
 from caraway.engine.observer import Observer
 from caraway.engine.slots import NoSlotsError, SlotBook
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
+from caraway.graph.operators import JoinKind
 from caraway.plan.slots import slots_of
-from caraway.spark.live import live_rows
+from caraway.spark.live import LiveRows
 from caraway.topics.positions import TopicEnds
+from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.conftest import spark
 from tests.integration.spark.shop import Shop
@@ -34,6 +36,20 @@ def eventually(check: Callable[[], bool], explain: Callable[[], str], seconds: f
         time.sleep(0.1)
 
 
+def runtime_of(spark: SparkSession, broker: Broker, folder: Path, slots: int) -> SparkRuntime:
+    return SparkRuntime(
+        session=spark,
+        bootstrap_servers=broker.bootstrap_servers,
+        partitions=1,
+        processors=None,
+        checkpoint_of=lambda job: folder / job,
+        # No checkpoint comes between, at which all tasks would end.
+        checkpoint_interval_seconds=600,
+        observer=Observer(TopicEnds(broker.bootstrap_servers).ends, LiveRows(spark).look),
+        slots=SlotBook(lambda: slots),
+    )
+
+
 def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
     spark: SparkSession, broker: Broker, tmp_path: Path
 ) -> None:
@@ -41,23 +57,13 @@ def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
     jobs = shop.jobs()
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
     assert slots_offered(spark) == 64
-    slots = sum(slots_of(job, 1) for job in jobs)
-    ends = TopicEnds(broker.bootstrap_servers)
-    runtime = SparkRuntime(
-        session=spark,
-        bootstrap_servers=broker.bootstrap_servers,
-        partitions=1,
-        checkpoint_of=lambda job: tmp_path / job,
-        # No checkpoint comes between, at which all tasks would end.
-        checkpoint_interval_seconds=600,
-        observer=Observer(ends.ends, lambda: live_rows(spark)),
-        slots=SlotBook(lambda: slots),
-    )
+    slots = sum(slots_of(job, partitions=1, tasks=1) for job in jobs)
+    runtime = runtime_of(spark, broker, tmp_path, slots)
     queries, held = {}, 0
     try:
         for job in jobs:
             queries[job.job_id] = runtime.start(job)
-            held += slots_of(job, 1)
+            held += slots_of(job, partitions=1, tasks=1)
             eventually(lambda: tasks_of(spark) == held, lambda: f"{job.job_id}: {tasks_of(spark)}, planned {held}")  # noqa: B023
         assert held == slots
         # Spark itself would take this one, and let it wait among the running ones for ever.
@@ -70,3 +76,37 @@ def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
     finally:
         for query in queries.values():
             query.stop()
+
+
+def test_what_jobs_have_read_counts_before_their_first_checkpoint(
+    spark: SparkSession, broker: Broker, tmp_path: Path
+) -> None:
+    shop = Shop("-read")
+    orders, prices = model.traffic(seed=6, count=2000)
+    jobs = [shop.doubled(), shop.priced(JoinKind.LEFT)]
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
+    broker.send(shop.orders, orders)
+    broker.send(shop.prices, prices)
+    runtime, live = runtime_of(spark, broker, tmp_path, 64), LiveRows(spark)
+    queries = [runtime.start(job) for job in jobs]
+
+    def are_level() -> bool:
+        runtime.observer.look()
+        return [query.progress().get("lag_records") for query in queries] == [0, 0]
+
+    def read() -> list[tuple[int, int]]:
+        told = live.look()
+        found = [told.get(str(query.query.runId)) for query in queries]
+        return [(reading.batch, reading.rows) for reading in found if reading is not None]
+
+    try:
+        eventually(are_level, lambda: f"{[query.progress() for query in queries]}, {live.look()}")
+        assert all("batch" not in query.progress() for query in queries), "there was a checkpoint"
+        assert read() == [(0, len(orders)), (0, len(orders) + len(prices))]
+        broker.send(shop.orders, orders[:700])
+        more = [(0, len(orders) + 700), (0, len(orders) + len(prices) + 700)]
+        eventually(lambda: read() == more, lambda: f"{live.look()}")
+    finally:
+        for query in queries:
+            query.stop()
+    eventually(lambda: not live.look(), lambda: f"{live.look()}")

@@ -7,6 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from caraway.graph.operators import Input, Join, JoinKind
+from caraway.spark.checkpoints import position_of
 from caraway.spark.jobs import Trigger, start_job
 from caraway.topics import DEAD_LETTERS, PUT, VOID, ensure_topics
 from tests.integration.spark import pipelines as model
@@ -37,7 +38,7 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
     ensure_topics(broker.bootstrap_servers, names, 1)
     town = [column.name for column in job.output.schema.columns].index("town")
 
-    def run_to_the_end() -> None:
+    def run_to_the_end(tasks: int) -> None:
         query = start_job(
             spark,
             job,
@@ -45,8 +46,11 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
             checkpoint=tmp_path / "checkpoint",
             checkpoint_interval_seconds=60,
             trigger=Trigger.BACKLOG,
+            tasks=tasks,
         )
         assert query.awaitTermination(300)
+        # A restart with another number goes on with that of the first run, by which the state is kept.
+        assert position_of(tmp_path / "checkpoint").tasks == 2
 
     def said(records: Iterable[Received]) -> list[tuple[int, str, int]]:
         rows = [received.record for received in records]
@@ -54,14 +58,14 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
 
     broker.send(topics["Users"], [Sent(row=[1, "Ulm", 0, []], key=[1], time_us=0)])
     broker.send(topics["Clicks"], [Sent(row=CLICK, time_us=10)])
-    run_to_the_end()
+    run_to_the_end(tasks=2)
     # It never ran before.
     before = [(10, "Ulm", PUT)]
     assert broker.receive(job.output, before, view=said) == before
 
     clicks = [Sent(row=CLICK, time_us=20), Sent(row=CLICK, time_us=30, ingested_us=IN_A_HUNDRED_YEARS)]
     broker.send(topics["Clicks"], clicks)
-    run_to_the_end()
+    run_to_the_end(tasks=1)
     # No run that was lost can have read what came after the restart.
     after = [*before, (20, "", VOID), (20, "Ulm", PUT), (30, "Ulm", PUT)]
     assert broker.receive(job.output, after, view=said) == after

@@ -8,6 +8,7 @@ from typing import Any, cast
 from caraway.engine.observer import Observer
 from caraway.engine.phases import LEFT_BEHIND_RECORDS, Phase
 from caraway.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
+from caraway.spark.live import Reading
 from tests.unit.engine.test_jobs import plan
 
 TOLD: dict[str, Any] = {
@@ -54,7 +55,7 @@ class Letters:
 class Rig:
     now: float = 100.0
     end: int = 0
-    live: int = 0
+    live: Reading = Reading(batch=0, rows=0)  # noqa: RUF009 (frozen)
     running: Running = field(default_factory=Running)
 
     def query(self, phase: Phase, checkpoint: Path) -> SparkQuery:
@@ -71,8 +72,8 @@ class Rig:
             clock=lambda: self.now,
         )
 
-    def look(self, *, end: int, live: int) -> None:
-        self.end, self.live, self.now = end, live, self.now + LOOK_SECONDS
+    def look(self, *, end: int, batch: int = 0, live: int = 0) -> None:
+        self.end, self.live, self.now = end, Reading(batch=batch, rows=live), self.now + LOOK_SECONDS
         self.observer.look()
 
 
@@ -91,15 +92,36 @@ def test_position_rate_and_lag_go_on_between_checkpoints(tmp_path: Path) -> None
     rig = Rig()
     query = rig.query(Phase.LIVE, tmp_path)
     rig.running.lastProgress = Progress(json.dumps(TOLD))
-    rig.look(end=100, live=0)
-    rig.look(end=200, live=10)
+    rig.look(end=100, batch=8, live=10)
+    rig.look(end=200, batch=8, live=60)
     first = query.progress()
     assert (first["phase"], first["dead_letters"], first["lag_records"], first["lag_seconds"]) == ("live", 3, 0, 0.0)
     assert query.progress() is first, "not looked at again so soon"
-    rig.look(end=300, live=60)
+    rig.look(end=300, batch=8, live=60)
     second = query.progress()
     assert second["rows_per_second"] == (60 - 10) / LOOK_SECONDS
-    assert (second["lag_records"], second["lag_seconds"]) == (200 - (90 + 60), LOOK_SECONDS * 2)
+    rig.look(end=300, batch=8, live=60)
+    third = query.progress()
+    assert (third["lag_records"], third["lag_seconds"]) == (200 - (90 + 60), LOOK_SECONDS * 3)
+
+
+def test_a_checkpoint_counts_nothing_twice_and_takes_nothing_back(tmp_path: Path) -> None:
+    rig = Rig()
+    query = rig.query(Phase.LIVE, tmp_path)
+    rig.running.lastProgress = Progress(json.dumps(TOLD))
+    for _ in range(3):
+        rig.look(end=200, batch=8, live=30)
+    assert query.progress()["lag_records"] == 200 - (90 + 30)
+    # The batch has ended, and its rows come into the offsets a moment later.
+    rig.look(end=200, batch=9, live=0)
+    rig.look(end=200, batch=9, live=0)
+    assert query.progress()["lag_records"] == 200 - (90 + 30)
+    ended = {**TOLD, "batchId": 8, "sources": [{"endOffset": {"d": {"0": 80, "1": 50}}}]}
+    rig.running.lastProgress = Progress(json.dumps(ended))
+    rig.look(end=200, batch=9, live=5)
+    assert query.progress()["lag_records"] == 200 - 130
+    rig.look(end=200, batch=9, live=5)
+    assert query.progress()["lag_records"] == 200 - (130 + 5)
 
 
 def test_a_query_without_progress_stands_where_its_checkpoint_does(tmp_path: Path) -> None:
@@ -109,7 +131,8 @@ def test_a_query_without_progress_stands_where_its_checkpoint_does(tmp_path: Pat
     (tmp_path / "commits" / "0").write_text("v1\n{}")
     rig = Rig()
     query = rig.query(Phase.LIVE, tmp_path)
-    rig.look(end=40, live=5)
+    for _ in range(2):
+        rig.look(end=40, batch=1, live=5)
     assert query.progress()["lag_records"] == 40 - 30
 
 
@@ -134,7 +157,7 @@ def test_a_live_query_never_just_ends(tmp_path: Path) -> None:
 def test_a_live_query_that_is_left_behind_is_over(tmp_path: Path) -> None:
     rig = Rig()
     query = rig.query(Phase.LIVE, tmp_path)
-    rig.look(end=LEFT_BEHIND_RECORDS + 1, live=0)
+    rig.look(end=LEFT_BEHIND_RECORDS + 1)
     assert not query.is_over(), "nothing is known before the first look"
     query.progress()
     assert query.is_over()

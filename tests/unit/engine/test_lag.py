@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from caraway.engine.lag import Lag, Tide, records_between
 from caraway.engine.observer import Observer
+from caraway.spark.live import Reading
 from tests.effort import examples
 
 amounts = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12)
@@ -20,7 +21,7 @@ def test_records_are_counted_from_the_beginning_of_a_partition_that_is_new() -> 
 
 @given(amounts, st.integers(0, 130))
 @settings(max_examples=examples(200))
-def test_lag_is_what_came_before_the_last_look_but_one_and_is_not_done(
+def test_lag_is_what_came_before_the_last_look_but_two_and_is_not_done(
     amounts: list[tuple[int, int]], done: int
 ) -> None:
     tide = Tide(100)
@@ -31,7 +32,7 @@ def test_lag_is_what_came_before_the_last_look_but_one_and_is_not_done(
         came += [at] * (more_a + more_b)
         tide.rise(at, {"a": {0: a}, "b": {1: b}, "other": {0: 1000}})
     now = len(amounts) - 1
-    waiting = [at for at in came[done:] if at < now]
+    waiting = [at for at in came[done:] if at <= max(now - 2, 0)]
     lag = tide.lag(["a", "b"], done)
     assert lag is not None
     assert lag.records == len(waiting)
@@ -56,12 +57,26 @@ def test_the_observer_asks_for_what_it_watches() -> None:
         asked.append({*names})
         return {name: ends[name] for name in names}
 
-    observer = Observer(ends_of, lambda: {"run": 4}, clock=lambda: 5.0)
+    observer = Observer(ends_of, dict, clock=lambda: 5.0)
     observer.watch(["a"])
     observer.look()
     observer.watch(["b"])
     observer.look()
     assert asked == [{"a"}, {"a", "b"}]
-    assert observer.rows("run") == 4
-    assert observer.rows("another") == 0
     assert observer.lag(["a"], 6) == Lag(records=4, seconds=0.0)
+
+
+def test_what_a_query_had_read_a_look_ago_counts_as_long_as_it_is_of_the_same_batch() -> None:
+    reading = Reading(batch=3, rows=4)
+    observer = Observer(lambda _: {}, lambda: {"run": reading}, clock=lambda: 5.0)
+    observer.look()
+    assert observer.rows("run", 3) == 0
+    reading = Reading(batch=3, rows=9)
+    observer.look()
+    assert (observer.rows("run", 3), observer.rows("run", 4), observer.rows("another", 3)) == (4, 0, 0)
+    # A checkpoint: its rows are in the offsets now.
+    reading = Reading(batch=4, rows=1)
+    observer.look()
+    assert (observer.rows("run", 3), observer.rows("run", 4)) == (9, 0)
+    observer.look()
+    assert (observer.rows("run", 3), observer.rows("run", 4)) == (0, 1)

@@ -25,7 +25,7 @@ from caraway.graph.operators import (
 from caraway.graph.trees import parents
 from caraway.plan import GraphPlan, plan_graph
 from caraway.plan.explain import PlanExplained, StepExplained, explain
-from caraway.plan.slots import slots_of
+from caraway.plan.slots import slots_of, tasks_of
 from caraway.plan.steps import text_of
 from tests.unit.datasets.shop import Orders, Users, Visits
 
@@ -107,7 +107,35 @@ def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
     join = job.operator.of  # type: ignore[union-attr]
     assert isinstance(join, Join)
     keyed = replace(join, left=Latest(of=join.left, keys=("origin",)))
-    assert slots_of(replace(job, operator=keyed), 1) == slots_of(replace(job, operator=join), 1) + 1
+    events, table = replace(job, operator=join), replace(job, operator=keyed)
+    assert slots_of(table, partitions=1, tasks=3) == slots_of(events, partitions=1, tasks=3) + 3
+
+
+@pytest.mark.parametrize(
+    ("dataset", "partitions", "processors", "count"),
+    [
+        # A join has more to do than to read, up to a bound.
+        ("FlightConditions", 1, 1, 1),
+        ("FlightConditions", 1, 2, 2),
+        ("FlightConditions", 1, 64, 4),
+        ("FlightConditions", 8, 64, 8),
+        # Never more than processors, if that is known.
+        ("FlightConditions", 8, 2, 2),
+        ("AircraftAway", 8, 2, 2),
+        ("FlightConditions", 8, None, 8),
+        # What looks at a neighbour, and what keeps nothing.
+        ("AircraftAway", 1, 64, 1),
+        ("OriginDelays", 3, 64, 3),
+    ],
+)
+def test_steps_that_keep_rows_have_as_many_tasks_as_pays(
+    plan: GraphPlan, dataset: str, partitions: int, processors: int | None, count: int
+) -> None:
+    job = next(job for job in plan.jobs if job.dataset == dataset)
+    assert tasks_of(job, partitions=partitions, processors=processors).count == count
+    told = explain(GraphPlan(jobs=(job,)), partitions=partitions, processors=processors).jobs[0]
+    assert told.tasks == count
+    assert told.tasks_reason
 
 
 def test_every_topic_tells_who_writes_and_reads_it(explained: PlanExplained) -> None:

@@ -31,23 +31,26 @@ def test_a_job_without_a_checkpoint_has_none_to_remove(tmp_path: Path) -> None:
     assert not (tmp_path / "job").exists()
 
 
+METADATA = '{"batchWatermarkMs":0,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+
+
 def write_batch(checkpoint: Path, number: int, offset: int, *, committed: bool) -> None:
     for folder in ("offsets", "commits"):
         (checkpoint / folder).mkdir(parents=True, exist_ok=True)
     source = f'{{"orders":{{"1":{offset},"0":7}},"prices":{{"0":3}}}}'
-    (checkpoint / "offsets" / str(number)).write_text(f'v1\n{{"batchWatermarkMs":0}}\n{source}')
+    (checkpoint / "offsets" / str(number)).write_text(f"v1\n{METADATA}\n{source}")
     if committed:
         (checkpoint / "commits" / str(number)).write_text("v1\n{}")
 
 
 def test_a_position_is_that_of_the_last_commit(tmp_path: Path) -> None:
-    assert position_of(tmp_path) == Position(offsets={}, unfinished=False)
+    assert position_of(tmp_path) == Position(offsets={}, unfinished=False, tasks=None)
     write_batch(tmp_path, 9, 50, committed=True)
     write_batch(tmp_path, 10, 60, committed=True)
     settled = {"orders": {1: 60, 0: 7}, "prices": {0: 3}}
-    assert position_of(tmp_path) == Position(offsets=settled, unfinished=False)
+    assert position_of(tmp_path) == Position(offsets=settled, unfinished=False, tasks=2)
     write_batch(tmp_path, 11, 70, committed=False)
-    assert position_of(tmp_path) == Position(offsets=settled, unfinished=True)
+    assert position_of(tmp_path) == Position(offsets=settled, unfinished=True, tasks=2)
 
 
 def test_the_first_batch_of_a_run_is_the_one_behind_the_last_commit(tmp_path: Path) -> None:
