@@ -102,6 +102,8 @@ class Run(Traffic):
                 bootstrap_servers=self.servers,
                 checkpoint=self._machinery.folder / "checkpoints" / job.job_id,
                 checkpoint_interval_seconds=CHECKPOINT_S,
+                # However many tasks a step has that keeps rows.
+                tasks=Random(job.job_id).choice([1, 2]),  # noqa: S311 (test data)
             )
         except PySparkException as error:
             self.failures[job.job_id] = brief(error)

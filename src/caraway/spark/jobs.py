@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import lru_cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -117,8 +118,12 @@ def start_job(
             return writer.trigger(availableNow=True).start()
 
 
+@lru_cache(maxsize=16)
 def _dividing(session: SparkSession, tasks: int) -> SparkSession:
-    """Return a session of the same Spark in which steps that keep rows have so many tasks."""
+    """Return a session of the same Spark in which steps that keep rows have so many tasks.
+
+    Always the same one: Spark's bus of events keeps what listens for a session's queries for good.
+    """
     own = session.newSession()
     own.conf.set("spark.sql.shuffle.partitions", str(tasks))
     return own
