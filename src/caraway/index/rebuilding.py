@@ -1,12 +1,11 @@
 """A database that turns out damaged while it is used is built anew, without a restart."""
 
 import logging
-import threading
 from collections.abc import Mapping
 from typing import Protocol
 
-from caraway.errors import UnavailableError
 from caraway.index.store import IndexStore
+from caraway.recurring import Recurring
 
 LOGGER = logging.getLogger(__name__)
 
@@ -32,19 +31,15 @@ class Rebuilding:
         """Prepare; nothing is looked at before `start`."""
         self._worker = worker
         self._store = store
-        self._interval_s = interval_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="index-rebuilding", daemon=True)
+        self._recurring = Recurring("index-rebuilding", self.look, interval_s)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
         """End; one that is being built anew goes on at the next start."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
         """Tell why nobody can read; None if everybody can."""
@@ -62,17 +57,3 @@ class Rebuilding:
         elif store.due is not None and self._worker.has_regained(store.due):
             store.end_refusing()
             LOGGER.info("the index at %s has all that it had before it was damaged", store.path)
-
-    def _run(self) -> None:
-        told = ""
-        while not self._stopping.wait(self._interval_s):
-            try:
-                self.look()
-                told = ""
-            except UnavailableError as error:
-                # Once, not five times a second.
-                if str(error) != told:
-                    LOGGER.warning("the damaged index waits: %s", error)
-                told = str(error)
-            except Exception:
-                LOGGER.exception("the index can't be looked after")

@@ -19,10 +19,10 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
-from caraway.index import IndexWorker
 from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
-from caraway.plan.model import Column, GraphPlan
+from caraway.plan.model import Column, GraphPlan, IndexPlan
+from caraway.recurring import Recurring
 from caraway.server.access_limits import Limits, require
 from caraway.server.erase_archive import PLACE, ErasedRows
 from caraway.server.errors import TooLargeError
@@ -44,6 +44,18 @@ class Erasing(Protocol):
 
     def ask(self, keys: Sequence[ErasedKey]) -> int:
         """Write down what is to be erased, and stop showing it; return how many keys are new."""
+        ...
+
+
+class Removing(Protocol):
+    """What has entries of erased keys (`caraway.index.IndexWorker`, or a share of a divided index)."""
+
+    def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
+        """Return of each index the erased keys: those of which entries may be left, or all others."""
+        ...
+
+    def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
+        """Remove the entries of erased keys from an index; tell whether all are removed."""
         ...
 
 
@@ -181,7 +193,7 @@ class Eraser:
         self,
         log: ErasureLog,
         erased: ErasedKeys,
-        index: IndexWorker,
+        index: Removing,
         writer: TopicWriter,
         *,
         archive: tuple[ErasedRows, ObjectFolder],
@@ -213,20 +225,15 @@ class Eraser:
         # What is done and not written down yet, by place.
         self._untold: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
-        self._wake = threading.Event()
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="eraser", daemon=True)
+        self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
         """End after what is in hand."""
-        self._stopping.set()
-        self._wake.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
+        self._recurring.stop(timeout_s)
 
     def ask(self, keys: Sequence[ErasedKey]) -> int:
         """Write down what is to be erased, and stop showing it; return how many of the keys are new.
@@ -236,7 +243,7 @@ class Eraser:
         """
         new = self._log.add(keys)
         self.refresh()
-        self._wake.set()
+        self._recurring.wake()
         return new
 
     def refresh(self) -> None:
@@ -254,19 +261,11 @@ class Eraser:
                     self._rows.watch(key.dataset, key.topic)
                 self._number = records[-1].id
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                # Before the graph is read, the tables may not be there yet.
-                if self._needed() is not None:
-                    self.write_records()
-                    self.remove()
-            except UnavailableError as error:
-                LOG.warning("erasing waits", reason=str(error))
-            except Exception:
-                LOG.exception("erasing begins again")
-            self._wake.wait(INTERVAL_S)
-            self._wake.clear()
+    def _erase(self) -> None:
+        # Before the graph is read, the tables may not be there yet.
+        if self._needed() is not None:
+            self.write_records()
+            self.remove()
 
     def write_records(self) -> None:
         """Write the records that aren't on their topics yet; one that is written twice says the same again.
@@ -305,14 +304,14 @@ class Eraser:
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
         for plan, left in waiting:
-            if left and self._index.remove_erased(plan, self._stopping):
+            if left and self._index.remove_erased(plan, self._recurring.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.topic, left)
         # What was written before others knew is found the next time; so is what a crash has left.
         number = self._number
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]
-            if not undone or self._rows.sweep(self._objects, self._stopping):
+            if not undone or self._rows.sweep(self._objects, self._recurring.stopping):
                 self._untold.setdefault(PLACE, set()).update(undone)
                 self._searched = number
         for place, numbers in self._untold.items():

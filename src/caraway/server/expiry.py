@@ -9,6 +9,7 @@ import structlog
 
 from caraway.errors import UnavailableError
 from caraway.plan.model import IndexKind
+from caraway.recurring import Recurring
 from caraway.state import Planned
 
 LOG = structlog.get_logger(__name__)
@@ -57,31 +58,23 @@ class Expiry:
         """Let `sweeper` remove what no commit of those that are served keeps."""
         self._sweeper = sweeper
         self._commits = commits
-        self._interval_s = interval_s
         self._clock = clock
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="expiry", daemon=True)
+        self._recurring = Recurring("expiry", self.sweep, interval_s)
 
     def start(self) -> None:
         """Begin; the first sweep comes after an interval."""
-        self._thread.start()
+        self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
         """End after the slice in hand."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._interval_s):
-            self.sweep()
+        self._recurring.stop(timeout_s)
 
     def sweep(self) -> int:
         """Sweep once; return how many versions went."""
         removed = 0
         for asset, history_us in histories(self._commits()).items():
             try:
-                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self._stopping)
+                removed += self._sweeper.expire(asset, int(self._clock() * 1e6) - history_us, self._recurring.stopping)
             except UnavailableError as error:
                 LOG.warning("an index can't be swept", asset=asset.hex(), reason=str(error))
         if removed:

@@ -1,22 +1,22 @@
 """Watching what the server depends on: a check that runs again and again in a thread, and what it last said."""
 
-import threading
 import time
 from collections.abc import Callable
 
 import structlog
 
 from caraway.errors import CarawayError
+from caraway.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
 
 # A check may take its time once; a part that gave no sign of life for so long is away.
 PATIENCE_S = 5.0
-LONGEST_PAUSE_S = 2.0
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 
 
 class Watch:
-    """Runs `check` every `interval_s`; after a failure sooner, and ever more slowly."""
+    """Runs `check` every `interval_s`, sooner when it is woken; after a failure sooner, and ever more slowly."""
 
     def __init__(
         self,
@@ -31,19 +31,22 @@ class Watch:
         self._name = name
         self._check = check
         self._interval_s = interval_s
-        self._stopping = threading.Event()
         self._succeeded_at: float | None = None
         self._failure = "has not been reached yet"
-        self._thread = threading.Thread(target=self._run, name=f"watch-{name}", daemon=True)
+        self._failures = 0
+        self._recurring = Recurring(f"watch-{name}", self._look, self._pause_s, at_once=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._recurring.start()
+
+    def wake(self) -> None:
+        """Let it check now: something may have changed."""
+        self._recurring.wake()
 
     def stop(self, timeout_s: float) -> None:
         """End; wait for a check that is under way, but not longer than `timeout_s`."""
-        self._stopping.set()
-        self._thread.join(timeout_s)
+        self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
         """Tell what is wrong, None if nothing is."""
@@ -52,22 +55,22 @@ class Watch:
         silent_for = self._clock() - self._succeeded_at
         return f"has not answered for {silent_for:.0f} s" if silent_for > PATIENCE_S + self._interval_s else None
 
-    def _run(self) -> None:
-        pause = 0.1
-        while not self._stopping.is_set():
-            try:
-                self._check()
-            except Exception as error:  # noqa: BLE001 (whatever it is, the watch goes on)
-                # Once per outage, not at each attempt.
-                if not self._failure or self._succeeded_at is None:
-                    LOG.warning("a part doesn't answer", part=self._name, reason=str(error), error=type(error).__name__)
-                self._failure = str(error) if isinstance(error, CarawayError) else f"{type(error).__name__}: {error}"
-                self._stopping.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_S)
-            else:
-                if self._failure:
-                    LOG.info("a part answers", part=self._name)
-                self._failure = ""
-                self._succeeded_at = self._clock()
-                pause = 0.1
-                self._stopping.wait(self._interval_s)
+    def _look(self) -> None:
+        try:
+            self._check()
+        except Exception as error:  # noqa: BLE001 (whatever it is, the watch goes on)
+            # Once per outage, not at each attempt.
+            if not self._failure or self._succeeded_at is None:
+                LOG.warning("a part doesn't answer", part=self._name, reason=str(error), error=type(error).__name__)
+            self._failure = str(error) if isinstance(error, CarawayError) else f"{type(error).__name__}: {error}"
+            self._failures += 1
+        else:
+            if self._failure:
+                LOG.info("a part answers", part=self._name)
+            self._failure, self._failures = "", 0
+            self._succeeded_at = self._clock()
+
+    def _pause_s(self) -> float:
+        if not self._failures:
+            return self._interval_s
+        return min(FIRST_PAUSE_S * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)

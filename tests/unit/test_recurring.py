@@ -1,0 +1,137 @@
+"""Doing something again and again, by a clock of our own."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from caraway.errors import UnavailableError
+from caraway.recurring import Recurring
+
+# Nothing here waits so long, unless it is broken.
+PATIENCE_S = 30.0
+NEVER_S = 1e6
+
+
+class Turns:
+    """A clock that stands still: each pause ends when the test says so."""
+
+    def __init__(self) -> None:
+        self.pauses: list[float] = []
+        self._pausing = threading.Semaphore(0)
+        self._turns = threading.Semaphore(0)
+
+    def wait(self, event: threading.Event, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self._pausing.release()
+        assert self._turns.acquire(timeout=PATIENCE_S)
+
+    def until_it_pauses(self) -> None:
+        assert self._pausing.acquire(timeout=PATIENCE_S)
+
+    def go_on(self) -> None:
+        """Let the interval pass, and wait for the next pause."""
+        self._turns.release()
+        self.until_it_pauses()
+
+    def end(self) -> None:
+        self._turns.release()
+
+
+@contextmanager
+def by_turns(
+    act: Callable[[], object], interval_s: float | Callable[[], float], *, at_once: bool = False
+) -> Iterator[Turns]:
+    turns = Turns()
+    recurring = Recurring("thing", act, interval_s, at_once=at_once, wait=turns.wait)
+    recurring.start()
+    turns.until_it_pauses()
+    yield turns
+    assert not recurring.stop(0)
+    turns.end()
+    assert recurring.stop(PATIENCE_S)
+
+
+def test_it_is_done_after_each_interval() -> None:
+    done: list[int] = []
+    with by_turns(lambda: done.append(1), 5.0) as turns:
+        assert len(done) == 0
+        turns.go_on()
+        assert len(done) == 1
+        turns.go_on()
+        assert len(done) == 2
+        assert turns.pauses == [5.0] * 3
+    assert len(done) == 2
+
+
+def test_it_may_begin_at_once_and_pause_as_it_likes() -> None:
+    done: list[int] = []
+    with by_turns(lambda: done.append(1), lambda: float(len(done)), at_once=True) as turns:
+        turns.go_on()
+        turns.go_on()
+        assert turns.pauses == [1.0, 2.0, 3.0]
+
+
+def test_what_fails_is_done_again_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    errors = iter([UnavailableError("away"), UnavailableError("away"), None, UnavailableError("away"), ValueError("?")])
+
+    def act() -> None:
+        error = next(errors)
+        if error is not None:
+            raise error
+
+    with caplog.at_level(logging.WARNING), by_turns(act, 1.0) as turns:
+        for _ in range(5):
+            turns.go_on()
+    told = [(record.levelname, record.getMessage()) for record in caplog.records]
+    waits = ("WARNING", "thing waits: away")
+    assert told == [waits, waits, ("ERROR", "thing failed, and is tried again")]
+    assert caplog.records[-1].exc_info is not None
+
+
+def test_who_is_woken_doesnt_wait() -> None:
+    acted = threading.Semaphore(0)
+    recurring = Recurring("thing", acted.release, NEVER_S)
+    recurring.start()
+    for _ in range(3):
+        assert not acted.acquire(blocking=False)
+        recurring.wake()
+        assert acted.acquire(timeout=PATIENCE_S)
+    assert recurring.stop(PATIENCE_S)
+
+
+def test_who_is_woken_while_it_acts_acts_again() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
+
+    def act() -> None:
+        begun.release()
+        assert go_on.acquire(timeout=PATIENCE_S)
+
+    recurring = Recurring("thing", act, NEVER_S, at_once=True)
+    recurring.start()
+    assert begun.acquire(timeout=PATIENCE_S)
+    recurring.wake()
+    go_on.release()
+    assert begun.acquire(timeout=PATIENCE_S)
+    go_on.release()
+    assert recurring.stop(PATIENCE_S)
+
+
+def test_what_takes_long_can_see_that_it_is_to_end() -> None:
+    seen = threading.Event()
+
+    def act() -> None:
+        assert recurring.stopping.wait(PATIENCE_S)
+        seen.set()
+
+    recurring = Recurring("thing", act, NEVER_S, at_once=True)
+    recurring.start()
+    assert not recurring.stopping.is_set()
+    assert recurring.stop(PATIENCE_S)
+    assert seen.is_set()
+
+
+def test_one_that_never_began_has_ended() -> None:
+    assert Recurring("thing", lambda: None, 1.0).stop(PATIENCE_S)
