@@ -10,14 +10,13 @@ from caraway.errors import InvalidInputError
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.descent import totals_of
 from caraway.index.entries import Contents, KeyEntries, Shape
-from caraway.index.frontier import read_frontier
 from caraway.index.geometry import Geometry
 from caraway.index.keys import key_prefix
 from caraway.index.lists import ListReader
 from caraway.index.results import results_of
 from caraway.index.sessions import SECOND_US, sessions_from
 from caraway.index.spans import Span, has_frontier, last_end
-from caraway.index.windows import Read, finish_all, pick
+from caraway.index.windows import Elsewhere, Read, finish_all, frontier_at, pick
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics import RecordCodec
 
@@ -53,9 +52,10 @@ class BucketReader:
         keys = {column.name: position for position, column in enumerate(plan.keys)}
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
-    def bound(self, iterator: RdictIter) -> Read:
-        """Return what reads keys from one state of the database."""
-        return partial(self._read, iterator, read_frontier(iterator, self._asset) if self._has_frontier else None)
+    def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
+        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
+        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
+        return partial(self._read, iterator, frontier_us)
 
     def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
         """Return the columns' values as of `at_us`, and whether the window is closed and there."""

@@ -69,12 +69,22 @@ class Frontier:
         return None
 
     def _known(self) -> int | None:
-        data = self._store.get(frontier_key(self._asset))
-        return None if data is None else _unpacked(data)
+        return stored_frontier(self._store, self._asset)
+
+
+def newest(*frontiers: int | None) -> int | None:
+    """Return the frontier of all parts of an asset, given those of each."""
+    return max((time_us for time_us in frontiers if time_us is not None), default=None)
+
+
+def stored_frontier(store: IndexStore, asset: bytes) -> int | None:
+    """Return the frontier of an asset, None if it has no contributions."""
+    data = store.get(frontier_key(asset))
+    return None if data is None else _unpacked(data)
 
 
 def read_frontier(iterator: RdictIter, asset: bytes) -> int | None:
-    """Return the frontier of an asset, None if it has no contributions."""
+    """Return the frontier of an asset as an iterator sees it, None if it has no contributions."""
     key = frontier_key(asset)
     iterator.seek(key)
     check_end(iterator)

@@ -35,16 +35,25 @@ class HidingReader:
         Raises:
             UnavailableError: As there; or this process can't tell which keys are erased.
         """
-        hides = self._erased.hides(plan.topic, plan.schema.keys)
-        if hides is None:
-            return self._rows.read(plan, keys, at_us, columns)
-        hidden = _hidden(plan, hides, keys)
-        if not any(hidden):
-            return self._rows.read(plan, keys, at_us, columns)
-        times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
-        # Before the beginning of time no key has anything.
-        times = [FIRST_TIME_US if gone else time_us for gone, time_us in zip(hidden, times, strict=True)]
-        return self._rows.read(plan, keys, times, columns)
+        return self._rows.read(plan, keys, visible(self._erased, plan, keys, at_us), columns)
+
+
+def visible(
+    erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int
+) -> Sequence[int] | int:
+    """Return the times at which keys are to be read: erased ones before the beginning of time, where none has anything.
+
+    Raises:
+        UnavailableError: This process can't tell which keys are erased.
+    """
+    hides = erased.hides(plan.topic, plan.schema.keys)
+    if hides is None:
+        return at_us
+    hidden = _hidden(plan, hides, keys)
+    if not any(hidden):
+        return at_us
+    times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
+    return [FIRST_TIME_US if gone else time_us for gone, time_us in zip(hidden, times, strict=True)]
 
 
 def _hidden(plan: IndexPlan, hides: Hides, keys: Sequence[bytes]) -> list[bool]:

@@ -11,7 +11,7 @@ from caraway.index.geometry import Geometry
 from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US
 from caraway.index.store import is_damage
 from caraway.index.versions import VersionReader
-from caraway.index.windows import WindowReader
+from caraway.index.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
 
 # What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
@@ -42,8 +42,10 @@ class Readable(Protocol):
 class IndexReader:
     """Answers lookups. Thread safe; it sees what was written before each call."""
 
-    def __init__(self, store: Readable) -> None:
+    def __init__(self, store: Readable, *, elsewhere: Elsewhere | None = None) -> None:
+        """Read from `store`; if that is a part of the index, `elsewhere` tells the frontier of the others."""
         self._store = store
+        self._elsewhere = elsewhere
         self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
 
     def read(
@@ -74,7 +76,7 @@ class IndexReader:
         times = [at_us] * len(keys) if isinstance(at_us, int) else at_us
         rows, found = [], []
         try:
-            read = reader.bound(self._store.iterator())
+            read = reader.bound(self._store.iterator(), self._elsewhere)
             for key, time_us in zip(keys, times, strict=True):
                 values, there = read(key, min(max(time_us, FIRST_TIME_US), LAST_TIME_US))
                 rows.append(values)

@@ -7,7 +7,6 @@ at all, and one that was damaged since is refused.
 
 import logging
 import shutil
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from rocksdict import Checkpoint
 from caraway.errors import UnavailableError
 from caraway.index.store import IndexStore
 from caraway.objects import Digest, ObjectFolder, Stored
+from caraway.recurring import Recurring
 
 LOGGER = logging.getLogger(__name__)
 
@@ -71,8 +71,13 @@ class Snapshots:
         kept: int = KEPT,
         grace_s: float = GRACE_S,
         clock: Callable[[], float] = time.time,
+        part: str = "",
     ) -> None:
-        """Keep the newest `kept` snapshots in `objects`; `clock` tells the time in seconds since the epoch."""
+        """Keep the newest `kept` snapshots in `objects`; `clock` tells the time in seconds since the epoch.
+
+        `part` names a part of the index that is a database of its own, and has snapshots of its own.
+        """
+        self._manifests, self._files = (f"{part}/{folder}" if part else folder for folder in (MANIFESTS, FILES))
         self._objects = objects
         self._kept = kept
         self._grace_s = grace_s
@@ -105,7 +110,7 @@ class Snapshots:
             shutil.rmtree(folder, ignore_errors=True)
         manifest = Manifest(taken_us=taken_us, format=store.format.decode(), files=files)
         content = msgspec.json.encode(manifest)
-        self._objects.write(f"{MANIFESTS}/{manifest.taken_us:020d}-{sha256(content).hexdigest()}.json", content)
+        self._objects.write(f"{self._manifests}/{manifest.taken_us:020d}-{sha256(content).hexdigest()}.json", content)
         self._taken_at = sequence
         self._tidy()
         return manifest
@@ -122,7 +127,7 @@ class Snapshots:
             Its name; None if there is no sound snapshot, or the object store is away.
         """
         try:
-            for stored in sorted(self._objects.stored(MANIFESTS), key=lambda stored: stored.name, reverse=True):
+            for stored in sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name, reverse=True):
                 if unlike and stored.name >= unlike:
                     continue
                 manifest = self._read(stored)
@@ -140,12 +145,12 @@ class Snapshots:
 
     def _put(self, folder: Path) -> list[File]:
         """Write the files of a checkpoint that the object store doesn't have yet."""
-        there = {stored.name: stored.size for stored in self._objects.stored(FILES)}
+        there = {stored.name: stored.size for stored in self._objects.stored(self._files)}
         files = []
         known: dict[str, _Known] = {}
         for path in sorted(folder.iterdir()):
             found = known[path.name] = self._digest(path)
-            name = f"{FILES}/{found.digest}"
+            name = f"{self._files}/{found.digest}"
             if there.get(name) != found.size and self._objects.put(path, name) != found.digest:
                 raise UnavailableError(f"{path.name} changed while it was read")
             files.append(File(path.name, found.digest, found.size))
@@ -178,26 +183,26 @@ class Snapshots:
 
     def _fetch(self, manifest: Manifest, folder: Path) -> bool:
         """Copy the files of a snapshot; tell whether all of them are what they were."""
-        there = {stored.name for stored in self._objects.stored(FILES)}
+        there = {stored.name for stored in self._objects.stored(self._files)}
         return all(
-            f"{FILES}/{file.digest}" in there
-            and self._objects.fetch(f"{FILES}/{file.digest}", folder / file.name) == file.digest
+            f"{self._files}/{file.digest}" in there
+            and self._objects.fetch(f"{self._files}/{file.digest}", folder / file.name) == file.digest
             for file in manifest.files
         )
 
     def _tidy(self) -> None:
         """Remove old snapshots, and the files that none has."""
-        manifests = sorted(self._objects.stored(MANIFESTS), key=lambda stored: stored.name)
+        manifests = sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name)
         needed: set[str] = set()
         for stored in manifests[-self._kept :]:
             manifest = self._read(stored)
             if manifest is not None:
-                needed |= {f"{FILES}/{file.digest}" for file in manifest.files}
+                needed |= {f"{self._files}/{file.digest}" for file in manifest.files}
         for stored in manifests[: -self._kept]:
             self._objects.remove(stored.name)
         oldest = self._clock() - self._grace_s
         self._objects.tidy(oldest)
-        for stored in self._objects.stored(FILES):
+        for stored in self._objects.stored(self._files):
             if stored.name not in needed and stored.written_at < oldest:
                 self._objects.remove(stored.name)
 
@@ -224,28 +229,16 @@ class SnapshotKeeper:
         """Prepare; nothing is taken before `start` and the first interval."""
         self._snapshots = snapshots
         self._store = store
-        self._seconds = seconds
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="index-snapshots", daemon=True)
+        self._recurring = Recurring("index-snapshots", self._take, seconds)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._recurring.start()
 
     def stop(self, timeout_s: float) -> bool:
         """End; tell whether a snapshot that was under way is done. The store may be closed only then."""
-        self._stopping.set()
-        if self._thread.ident is not None:
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._recurring.stop(timeout_s)
 
-    def _run(self) -> None:
-        while not self._stopping.wait(self._seconds):
-            if self._store.damaged:
-                continue
-            try:
-                self._snapshots.take(self._store)
-            except UnavailableError as error:
-                LOGGER.warning("no snapshot of the index: %s", error)
-            except Exception:
-                LOGGER.exception("no snapshot of the index")
+    def _take(self) -> None:
+        if not self._store.damaged:
+            self._snapshots.take(self._store)

@@ -51,11 +51,18 @@ class Subscription:
         self.newest_ingested_us = max(self.newest_ingested_us, applied.newest_ingested_us)
 
 
+def every_partition(partition: int) -> bool:
+    """Tell that a partition is read."""
+    del partition
+    return True
+
+
 class Tail:
     """Reads topics from where their indexes stand. All changes are made by its own thread, between batches.
 
     `when_level` is called with a subscription after a batch for it, and takes it over by returning True. `when_behind`
     gets a subscription that would have to read again what others have read; without it the tail goes back itself.
+    `holds` tells which partitions of each topic are read.
     """
 
     def __init__(
@@ -68,8 +75,10 @@ class Tail:
         when_level: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
         erased: ErasedKeys | None = None,
+        holds: Callable[[int], bool] = every_partition,
     ) -> None:
         self._name = name
+        self._holds = holds
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._writer = IndexWriter(store, erased=erased)
@@ -217,7 +226,7 @@ class Tail:
                 LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
                 continue
             stored = self._store.offsets(subscription.plan.asset)
-            subscription.next = {partition: stored.get(partition, 0) for partition in known.partitions}
+            subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
         # Who is furthest comes first: the others may have to catch up with it.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):

@@ -72,8 +72,9 @@ class VersionReader:
         # Most reads are of plain values: they are taken out of the row at once.
         self._values = _values(columns, keys, row)
 
-    def bound(self, iterator: RdictIter) -> Callable[[bytes, int], tuple[list[object], bool]]:
-        """Return what reads keys from one state of the database."""
+    def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:
+        """Return what reads keys from one state of the database; what is `elsewhere` has no say in them."""
+        del elsewhere
         return partial(self._read, iterator)
 
     def _read(self, iterator: RdictIter, key: bytes, at_us: int) -> tuple[list[object], bool]:

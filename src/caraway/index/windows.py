@@ -9,7 +9,7 @@ from caraway.errors import InvalidInputError
 from caraway.index.changes import last_change
 from caraway.index.descent import Descent, add_ended, totals_of
 from caraway.index.entries import Contents, Ended, KeyEntries, Shape
-from caraway.index.frontier import read_frontier
+from caraway.index.frontier import newest, read_frontier
 from caraway.index.geometry import Geometry
 from caraway.index.keys import FIRST_TIME_US, key_prefix
 from caraway.index.lists import ListReader
@@ -20,6 +20,8 @@ from caraway.plan.model import IndexPlan
 
 # Reads a key at a time: the columns' values, and whether it was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
+# Tells the frontier of an asset in the parts of the index that are in other databases.
+Elsewhere = Callable[[bytes], int | None]
 
 
 class WindowReader:
@@ -51,9 +53,9 @@ class WindowReader:
         self._needs_key = any(name in keys for name in columns)
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
-    def bound(self, iterator: RdictIter) -> Read:
-        """Return what reads keys from one state of the database."""
-        frontier_us = read_frontier(iterator, self._asset) if self._has_frontier else None
+    def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
+        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
+        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
         return partial(self._read, iterator, frontier_us)
 
     def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
@@ -120,6 +122,12 @@ class WindowReader:
     def _last_change(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int) -> int | None:
         every = [(window, spans.get(window) or span_at(window, at_us, None)) for window in self._windows]
         return last_change(contents.entries, every, contents.ended)
+
+
+def frontier_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
+    """Return the frontier of an asset over all parts of the index."""
+    here = read_frontier(iterator, asset)
+    return here if elsewhere is None else newest(here, elsewhere(asset))
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from caraway.errors import UnavailableError
@@ -10,7 +10,7 @@ from caraway.index.expiry import Swept, sweep
 from caraway.index.outlet import Outlet
 from caraway.index.removal import Removal, compact, known_erasures, mark_removed, remove
 from caraway.index.store import IndexStore, is_damage
-from caraway.index.tail import Subscription, Tail
+from caraway.index.tail import Subscription, Tail, every_partition
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import ErasedKeys, Erasure
 from caraway.topics.erasure import Hides
@@ -59,12 +59,15 @@ class IndexWorker:
         erased: ErasedKeys | None = None,
         *,
         may_emit: Callable[[], bool] | None = None,
+        holds: Callable[[int], bool] = every_partition,
     ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
         `erased` are the keys whose rows are left out; those that the topics tell of are added to them. `may_emit` tells
-        whether rows of aggregates may be written for jobs; without it they may.
+        whether rows of aggregates may be written for jobs; without it they may. `holds` tells which partitions of each
+        topic are in this index.
         """
+        self._holds = holds
         self._bootstrap_servers = bootstrap_servers
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
@@ -74,10 +77,11 @@ class IndexWorker:
         self._behind, self._live = self._tails()
 
     def _tails(self) -> tuple[Tail, Tail]:
-        servers, store, send, erased = self._bootstrap_servers, self._store, self._outlet.send, self._erased
+        servers, store, send = self._bootstrap_servers, self._store, self._outlet.send
+        erased, holds = self._erased, self._holds
         return (
-            Tail("behind", servers, store, send, when_level=self._take_over, erased=erased),
-            Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased),
+            Tail("behind", servers, store, send, when_level=self._take_over, erased=erased, holds=holds),
+            Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased, holds=holds),
         )
 
     def start(self) -> None:
@@ -243,22 +247,7 @@ class IndexWorker:
         return {
             "alive": self.is_alive(),
             "bytes_on_disk": self._store.size_bytes(),
-            "indexes": [
-                {
-                    "dataset": index.dataset,
-                    "topic": index.topic,
-                    "asset": index.asset,
-                    "following": index.following,
-                    "offsets": {str(partition): offset for partition, offset in index.offsets.items()},
-                    "lag": index.lag,
-                    "written": index.written,
-                    "unchanged": index.unchanged,
-                    "refused": index.refused,
-                    "newest_ingested_us": index.newest_ingested_us,
-                    "emitted": index.emitted,
-                }
-                for index in self.positions()
-            ],
+            "indexes": [spelled(index) for index in self.positions()],
         }
 
     def positions(self) -> list[IndexStatus]:
@@ -297,6 +286,34 @@ class IndexWorker:
     def _wants(self, subscription: Subscription) -> bool:
         """Tell whether a subscription is of the current plans: it may have been given up on its way between threads."""
         return self._plans.get(subscription.plan.asset) is subscription.plan
+
+
+def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
+    """Return how far each index is over several databases that have parts of it."""
+    found: dict[str, IndexStatus] = {}
+    for status in statuses:
+        known = found.get(status.asset)
+        if known is not None:
+            # A part to which no partition belongs knows of no lag.
+            lags = [part.lag for part in (known, status) if part.offsets]
+            status = replace(  # noqa: PLW2901 (the sum so far)
+                known,
+                following=known.following and status.following,
+                offsets=known.offsets | status.offsets,
+                lag=None if None in lags else sum(lag for lag in lags if lag is not None),
+                written=known.written + status.written,
+                unchanged=known.unchanged + status.unchanged,
+                refused=known.refused + status.refused,
+                newest_ingested_us=max(known.newest_ingested_us, status.newest_ingested_us),
+                emitted=known.emitted + status.emitted,
+            )
+        found[status.asset] = status
+    return list(found.values())
+
+
+def spelled(status: IndexStatus) -> dict[str, object]:
+    """Return how far an index is as plain values."""
+    return asdict(status) | {"offsets": {str(partition): offset for partition, offset in status.offsets.items()}}
 
 
 def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:

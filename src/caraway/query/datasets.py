@@ -101,6 +101,11 @@ class Found:
 class Lookups(LookupProvider, Protocol):
     """Answers lookups of user code that runs here, and of such that runs elsewhere."""
 
+    @property
+    def asks_others(self) -> bool:
+        """Whether parts of the index may be elsewhere, so that an answer takes its time."""
+        ...
+
     def answer(self, asked: Question) -> Found:
         """Look rows up."""
         ...
@@ -137,6 +142,7 @@ class DatasetLookups:
         past: bool,
         extractor: str = "",
         allowed: Sequence[str] | None = None,
+        asks_others: bool = False,
     ) -> None:
         """Look up rows in the datasets of `catalog`.
 
@@ -146,7 +152,9 @@ class DatasetLookups:
             past: Whether the caller chose the times, which takes an offline index.
             extractor: The extractor that asks.
             allowed: The datasets that it may ask for; None: any.
+            asks_others: Whether parts of the index may be elsewhere, so that an answer takes its time.
         """
+        self.asks_others = asks_others
         self._catalog = catalog
         self._reader = reader
         self._extractor = extractor

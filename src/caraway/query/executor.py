@@ -32,6 +32,7 @@ from caraway.query.model import (
     PythonStep,
     QueryPlan,
     Reader,
+    SoonReader,
     Step,
     TypedColumn,
 )
@@ -57,8 +58,8 @@ AS_STORED = to_json(STRING)
 class CompiledPlan:
     """A plan with its functions.
 
-    `runs_user_code`: it calls a Python extractor, which may take its time. `stages` are the steps for who has other
-    things to do while some of them are done elsewhere.
+    `runs_user_code`: it calls a Python extractor, which may take its time. `asks_others`: parts of the index may be
+    elsewhere. `stages` are the steps for who has other things to do while some of them are done elsewhere.
     """
 
     plan: QueryPlan
@@ -67,6 +68,7 @@ class CompiledPlan:
     outputs: tuple[tuple[str, Shown | None, bool, DataType | None], ...]
     output_names: tuple[str, ...]
     runs_user_code: bool
+    asks_others: bool = False
 
     def compute(self, batch: Batch) -> None:
         """Add the columns of all steps to a batch that holds the inputs.
@@ -176,6 +178,8 @@ class QueryEngine:
         self.catalog = catalog
         self._compile_python = compile_python
         self._reader = reader
+        # Whether parts of the index may be elsewhere, so that a read takes its time.
+        self.asks_others = isinstance(reader, SoonReader)
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool], CompiledPlan] = OrderedDict()
 
     def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
@@ -197,6 +201,7 @@ class QueryEngine:
                 tuple(map(_output, plan.outputs)),
                 tuple(column.name for column in plan.outputs),
                 any(isinstance(step, PythonStep) for step in plan.steps),
+                self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
             # Two threads may both make it: they make the same. The oldest plan goes.
             self._plans[key] = compiled
@@ -259,6 +264,7 @@ class QueryEngine:
             extractor=f"{step.featureset}.{step.extractor}",
             allowed=step.datasets,
             past=past,
+            asks_others=self.asks_others,
         )
 
 

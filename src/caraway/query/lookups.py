@@ -1,15 +1,20 @@
 """Lookup steps: from key columns to the fields of a dataset, in one read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 from caraway.dtypes.types import base_type
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
-from caraway.query.batch import Batch, Run
-from caraway.query.model import Instants, KeyPart, LookupStep, Reader
+from caraway.query.batch import Batch, LaterRun, Run
+from caraway.query.model import Instants, KeyPart, LookupStep, Reader, SoonReader
 
 Convert = Callable[[object], object]
+# Keys and their times, as a reader takes them; what it gives.
+Asked = tuple[list[tuple[object, ...]], Instants]
+Rows = tuple[list[list[object]], list[bool]]
 
 
 def read_keys(
@@ -20,7 +25,7 @@ def read_keys(
     at: Instants,
     fields: Sequence[str],
     absent: Mapping[str, object],
-) -> tuple[list[list[object]], list[bool]]:
+) -> Rows:
     """Read the rows of `keys`, a column for each key field; a key with a null in it isn't found.
 
     Args:
@@ -31,16 +36,29 @@ def read_keys(
         fields: Names of the fields wanted.
         absent: What fields hold for a key that can't exist: an aggregate has its own idea of nothing.
     """
+    reading = _reading(keys, at=at, fields=fields, absent=absent)
+    try:
+        asked = next(reading)
+        reading.send(reader.read(dataset, *asked, fields))
+    except StopIteration as done:
+        rows: Rows = done.value
+        return rows
+    raise TypeError("a read of keys asks once")
+
+
+def _reading(
+    keys: Sequence[Sequence[object]], *, at: Instants, fields: Sequence[str], absent: Mapping[str, object]
+) -> Generator[Asked, Rows, Rows]:
+    """Read as `read_keys` does; whoever runs this reads what it asks for."""
     rows = list(zip(*keys, strict=True))
     present = [place for place, parts in enumerate(rows) if None not in parts]
     if len(present) == len(rows):
-        return reader.read(dataset, rows, at, fields)
+        return (yield rows, at)
     instants = at if isinstance(at, int) else [at[place] for place in present]
-    some, some_found = (
-        reader.read(dataset, [rows[place] for place in present], instants, fields)
-        if present
-        else ([[] for _ in fields], [])
-    )
+    some: list[list[object]] = [[] for _ in fields]
+    some_found: list[bool] = []
+    if present:
+        some, some_found = yield [rows[place] for place in present], instants
     columns: list[list[object]] = [[absent.get(field)] * len(rows) for field in fields]
     found = [False] * len(rows)
     for position, place in enumerate(present):
@@ -50,15 +68,46 @@ def read_keys(
     return columns, found
 
 
-def compile_lookup(step: LookupStep, reader: Reader) -> Run:
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """Adds the columns of a lookup step to a batch. `reading` asks for rows and is sent them."""
+
+    reader: Reader
+    dataset: str
+    fields: Sequence[str]
+    reading: Callable[[Batch], Generator[Asked, Rows, None]]
+
+    def __call__(self, batch: Batch) -> None:
+        """Add the step's columns to a batch."""
+        reading = self.reading(batch)
+        with suppress(StopIteration):
+            asked = next(reading)
+            reading.send(self.reader.read(self.dataset, *asked, self.fields))
+
+
+@dataclass(frozen=True, slots=True)
+class LaterLookup(Lookup):
+    """A lookup for which others may have to be asked."""
+
+    reader: SoonReader
+
+    async def later(self, batch: Batch) -> None:
+        """Add the step's columns to a batch while the event loop goes on."""
+        reading = self.reading(batch)
+        with suppress(StopIteration):
+            asked = next(reading)
+            reading.send(await self.reader.read_soon(self.dataset, *asked, self.fields))
+
+
+def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
     """Make the function that adds the columns of a lookup step to a batch."""
     fields = list(dict.fromkeys(feature.field for feature in step.features))
     keys = [(part.column, key_cast(part)) for part in step.keys]
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
     dataset, indexed, absent = step.dataset, step.indexed, step.absent
 
-    def read(values: Sequence[Sequence[object]], at: Instants) -> dict[str, list[object]]:
-        found, _ = read_keys(reader, dataset, values, at=at, fields=fields, absent=absent)
+    def read(values: Sequence[Sequence[object]], at: Instants) -> Generator[Asked, Rows, dict[str, list[object]]]:
+        found, _ = yield from _reading(values, at=at, fields=fields, absent=absent)
         return {
             name: found[position]
             if default is None or None not in found[position]
@@ -66,15 +115,15 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
             for position, name, default in outputs
         }
 
-    def run(batch: Batch) -> None:
+    def run(batch: Batch) -> Generator[Asked, Rows, None]:
         require_index(dataset, indexed, past=batch.past)
         columns = batch.columns
         values = [
             columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys
         ]
-        columns.update(read(values, batch.at))
+        columns.update((yield from read(values, batch.at)))
 
-    def run_each(batch: Batch) -> None:
+    def run_each(batch: Batch) -> Generator[Asked, Rows, None]:
         require_index(dataset, indexed, past=batch.past)
         lists = {name: _lists(name, batch.columns[name]) for name, _ in keys}
         lengths = _lengths(lists, batch.rows)
@@ -83,11 +132,14 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run:
         at = batch.at
         if not isinstance(at, int):
             at = [time for time, length in zip(at, lengths, strict=True) for _ in range(length)]
-        for name, elements in read(values, at).items():
+        for name, elements in (yield from read(values, at)).items():
             rest = iter(elements)
             batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
 
-    return run_each if step.each else run
+    reading = run_each if step.each else run
+    if isinstance(reader, SoonReader):
+        return LaterLookup(reader, dataset, fields, reading)
+    return Lookup(reader, dataset, fields, reading)
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:

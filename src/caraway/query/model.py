@@ -6,7 +6,7 @@ A column is the list of a feature's values, one for each row, in stored form (do
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
@@ -34,6 +34,17 @@ class Reader(Protocol):
             For each column the values in stored form, one a key; and whether each key was found. What isn't found is
             null, but for aggregates with a default.
         """
+        ...
+
+
+@runtime_checkable
+class SoonReader(Reader, Protocol):
+    """A reader that may have to ask others, and lets the event loop go on meanwhile."""
+
+    async def read_soon(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        """Read the rows of `keys` as of `at_us`; see `read`."""
         ...
 
 

@@ -73,7 +73,12 @@ class Worker:
             async with asyncio.timeout(seconds):
                 while True:
                     await self._channel.send_soon(message)
-                    message = talk.send(await self._channel.receive_soon())
+                    received = await self._channel.receive_soon()
+                    if isinstance(received, tuple) and received[0] == "lookup" and lookups.asks_others:
+                        # It takes its time, in which the loop goes on.
+                        message = await asyncio.to_thread(talk.send, received)
+                    else:
+                        message = talk.send(received)
         except StopIteration as done:
             columns: Columns = done.value
             return columns

@@ -160,6 +160,11 @@ class LimitedQueries:
         """What there is to query."""
         return self.queries.catalog
 
+    @property
+    def asks_others(self) -> bool:
+        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
+        return self.queries.asks_others
+
     def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
         """Return the plan of a query if the caller may read all that it touches."""
         plan = self.queries.plan(inputs, outputs, foreign_inputs=foreign_inputs)

@@ -9,7 +9,7 @@ from caraway.graph.specs import Graph
 from caraway.ingest import Endpoints
 from caraway.plan.model import GraphPlan, IndexPlan
 from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
-from caraway.server.reading import DatasetReader, Index
+from caraway.server.reading import DatasetReader, Index, PartlyRemote, PartlyRemoteReader
 from caraway.state import MAIN, Needed, Planned
 
 # The version of a branch without any commit.
@@ -31,6 +31,11 @@ class Queryable(Protocol):
     @property
     def catalog(self) -> Catalog:
         """What there is to query."""
+        ...
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
         ...
 
     def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
@@ -90,9 +95,9 @@ class Serving(Protocol):
 
 def make_live(version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool) -> Live:
     """Compile what a branch serves; `endpoints` are those of all branches, users' code runs in `functions`."""
-    queries = QueryEngine(
-        Catalog(version, planned.graph), DatasetReader(index, planned.plan.indexes), functions.compile
-    )
+    plans = planned.plan.indexes
+    reader = PartlyRemoteReader(index, plans) if isinstance(index, PartlyRemote) else DatasetReader(index, plans)
+    queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
     return Live(version, planned.graph, planned.plan, endpoints, queries)
 
 

@@ -58,6 +58,8 @@ class Queries:
                 answer = await self.in_thread(lambda: take(plan.evaluate(data, at)))
             elif plan.runs_user_code:
                 answer = take(await self._under_limits(partial(plan.evaluate_soon, data, at)))
+            elif plan.asks_others:
+                answer = take(await plan.evaluate_soon(data, at))
             else:
                 answer = take(plan.evaluate(data, at))
         except CarawayError as error:

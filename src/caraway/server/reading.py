@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.query import Instants
@@ -11,14 +11,25 @@ from caraway.topics.codec import RecordCodec
 # Below this many rows it costs more to look for equal keys than it saves.
 MIN_ROWS_TO_SHARE = 8
 
+Rows = tuple[list[list[object]], list[bool]]
+
 
 class Index(Protocol):
     """What holds the rows (`caraway.index.IndexReader`)."""
 
-    def read(
-        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
+    def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]) -> Rows:
         """Read the rows of `keys` as of `at_us`: a list for each of `columns`, and whether each key was found."""
+        ...
+
+
+@runtime_checkable
+class PartlyRemote(Index, Protocol):
+    """What holds some of the rows, and asks others for the rest (`caraway.server.partitions`)."""
+
+    async def read_soon(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> Rows:
+        """Read while the event loop goes on; see `read`."""
         ...
 
 
@@ -30,20 +41,49 @@ class DatasetReader:
         self._index = index
         self._datasets = {plan.dataset: (plan, _encoder(plan)) for plan in plans}
 
-    def read(
-        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
-    ) -> tuple[list[list[object]], list[bool]]:
+    def read(self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]) -> Rows:
         """Read the rows of `keys` as of `at_us`; equal keys are read once."""
         plan, encode = self._datasets[dataset]
         encoded = [encode(key) for key in keys]
-        if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
+        distinct = _distinct(encoded, at_us)
+        if distinct is None:
             return self._index.read(plan, encoded, at_us, columns)
-        places = {key: place for place, key in enumerate(dict.fromkeys(encoded))}
-        if len(places) == len(encoded):
-            return self._index.read(plan, encoded, at_us, columns)
-        values, found = self._index.read(plan, list(places), at_us, columns)
-        order = [places[key] for key in encoded]
-        return [[column[place] for place in order] for column in values], [found[place] for place in order]
+        return _each(encoded, distinct, self._index.read(plan, list(distinct), at_us, columns))
+
+
+class PartlyRemoteReader(DatasetReader):
+    """Reads the datasets of one graph from an index that is divided; a `SoonReader` of `caraway.query`."""
+
+    def __init__(self, index: PartlyRemote, plans: Iterable[IndexPlan]) -> None:
+        """Read from `index` the datasets that `plans` are for."""
+        super().__init__(index, plans)
+        self._remote = index
+
+    async def read_soon(
+        self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
+    ) -> Rows:
+        """Read while the event loop goes on; see `read`."""
+        plan, encode = self._datasets[dataset]
+        encoded = [encode(key) for key in keys]
+        distinct = _distinct(encoded, at_us)
+        if distinct is None:
+            return await self._remote.read_soon(plan, encoded, at_us, columns)
+        return _each(encoded, distinct, await self._remote.read_soon(plan, list(distinct), at_us, columns))
+
+
+def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:
+    """Return the place of each key among those that differ; None if that saves nothing."""
+    if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
+        return None
+    places = {key: place for place, key in enumerate(dict.fromkeys(encoded))}
+    return None if len(places) == len(encoded) else places
+
+
+def _each(encoded: Sequence[bytes], places: dict[bytes, int], read: Rows) -> Rows:
+    """Give each key what was read for it."""
+    values, found = read
+    order = [places[key] for key in encoded]
+    return [[column[place] for place in order] for column in values], [found[place] for place in order]
 
 
 def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:

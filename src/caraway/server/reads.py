@@ -86,7 +86,7 @@ class Reads:
             )
         fields = names_of(body, "fields") if body.get("fields") is not None else []
         look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
-        if len(keys) > INLINE_ROWS:
+        if len(keys) > INLINE_ROWS or live.queries.asks_others:
             check_rows(len(keys))
             found, data = await self._queries.in_thread(look_up)
         else:
