@@ -12,6 +12,8 @@ from caraway.errors import UnavailableError
 # An embedded Postgres is back some 2 s after it was killed, a local one after a restart within ten.
 PATIENCE_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
+# A server that is gone without a word (a cable, a fail-over) is noticed within half a minute, also by who only listens.
+KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
 # A server answers at most a few commits and reports at once; the rest of the load never touches Postgres.
 POOL_SIZE = 4
 
@@ -27,7 +29,7 @@ def connect(url: str) -> sa.Engine:
         address,
         pool_pre_ping=True,
         pool_size=POOL_SIZE,
-        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
+        connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS, **KEEPALIVES},
     )
 
 

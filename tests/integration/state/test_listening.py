@@ -1,0 +1,133 @@
+"""What is committed is heard of at once, whoever commits it, also after the connection was lost."""
+
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from caraway.graph.specs import Graph
+from caraway.graph.wire import encode_graph
+from caraway.plan.planner import plan_graph
+from caraway.state import (
+    Access,
+    Branches,
+    ErasedKey,
+    ErasureLog,
+    Ledger,
+    Mode,
+    NewCommit,
+    Outcome,
+    SecretStore,
+    StateWriter,
+    connect,
+    migrate,
+)
+from caraway.state.listening import Listener
+from caraway.state.permissions import Grant
+from tests.unit.control.graphs import clicks, spend
+
+PATIENCE_S = 60.0
+
+
+class Ear:
+    """Counts what was heard."""
+
+    def __init__(self) -> None:
+        self._heard = 0
+        self._changed = threading.Condition()
+
+    def hear(self) -> None:
+        with self._changed:
+            self._heard += 1
+            self._changed.notify_all()
+
+    def hears_of(self, change: Callable[[], object]) -> bool:
+        with self._changed:
+            before = self._heard
+        change()
+        with self._changed:
+            return self._changed.wait_for(lambda: self._heard > before, PATIENCE_S)
+
+
+@pytest.fixture
+def engine(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def ear(postgres: str) -> Iterator[Ear]:
+    ear, own = Ear(), connect(postgres)
+    listener = Listener(own, ear.hear)
+    # It says that it has begun.
+    assert ear.hears_of(listener.start)
+    yield ear
+    listener.stop(PATIENCE_S)
+    own.dispose()
+
+
+def commit(writer: StateWriter, number: int, parent: str | None, graph: Graph) -> None:
+    writer.publish(
+        NewCommit(
+            id=f"{number:032x}",
+            branch="main",
+            parent=parent,
+            message="",
+            author="",
+            graph=encode_graph(graph),
+            fingerprint="",
+            summary=(),
+            plan=plan_graph(graph),
+        )
+    )
+
+
+def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear) -> None:
+    branches, writer, ledger = Branches(engine), StateWriter(engine), Ledger(engine, keep=timedelta(0))
+    first, second = Graph(datasets=(clicks(), spend())), Graph(datasets=(clicks(), spend(version=2, above=5.0)))
+    assert ear.hears_of(lambda: branches.create("one"))
+    assert ear.hears_of(lambda: branches.clone("two", "one"))
+    assert ear.hears_of(lambda: branches.delete("two"))
+    assert ear.hears_of(lambda: commit(writer, 1, None, first))
+    assert ear.hears_of(lambda: commit(writer, 2, f"{1:032x}", second))
+    while claim := ledger.claim():
+        assert ledger.close(claim, Outcome.DONE)
+    assert ear.hears_of(lambda: ledger.promote())
+    store = SecretStore(engine)
+    assert ear.hears_of(lambda: store.add("name", "key", b"sealed", "me"))
+    assert ear.hears_of(lambda: store.update("name", "key", b"other", "me"))
+    assert ear.hears_of(lambda: store.delete("name"))
+    key = ErasedKey(
+        request="r",
+        branch="main",
+        dataset="Users",
+        topic="t",
+        account="",
+        token_id="",
+        columns=("user",),
+        key_id="k",
+        digest=b"d",
+    )
+    assert ear.hears_of(lambda: ErasureLog(engine).add([key]))
+    access = Access(engine, by="test")
+    assert ear.hears_of(lambda: access.define_role("reader", [Grant(modes=frozenset({Mode.READ_DATA}))]))
+    assert ear.hears_of(lambda: access.create_token("me"))
+    (token,) = access.tokens()
+    assert ear.hears_of(lambda: access.revoke_token(token.id))
+
+
+def test_who_was_cut_off_looks_again_and_hears_on(engine: sa.Engine, ear: Ear) -> None:
+    listening = sa.text("query LIKE 'LISTEN%' AND datname = current_database()")
+    activity = sa.table("pg_stat_activity", sa.column("pid"))
+    end = sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(listening)
+
+    def cut_off() -> None:
+        with engine.connect() as connection:
+            assert connection.execute(end).scalars().all() == [True]
+
+    assert ear.hears_of(cut_off)
+    assert ear.hears_of(lambda: Branches(engine).create("one"))
