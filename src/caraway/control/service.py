@@ -7,13 +7,15 @@ from typing import Protocol
 
 from caraway.control.backfill import Backfill, backfills
 from caraway.control.model import CommitResult
+from caraway.control.secret_use import LookUp, lacking, secrets_used
 from caraway.control.summary import Change, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
+from caraway.graph.connectors import SecretRef
 from caraway.graph.fingerprints import graph_fingerprint
 from caraway.graph.immutability import descendant_faults, omission_faults
 from caraway.graph.merging import merge
-from caraway.graph.specs import Graph
+from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
@@ -35,6 +37,11 @@ def count_nothing(topics: Iterable[str]) -> Mapping[str, int]:
     """Know of no record."""
     del topics
     return {}
+
+
+def find_all(secret: SecretRef) -> None:
+    """Find every secret."""
+    del secret
 
 
 class Heads(Protocol):
@@ -70,9 +77,21 @@ class Site(Protocol):
 class CommitService:
     """Makes commits. Safe to be used by several threads and several servers at once."""
 
-    def __init__(self, heads: Heads, commits: Commits, site: Site, count: Count = count_nothing) -> None:
-        """Read `heads`, write `commits`, and let `site` begin with what they ask for; `count` what there is to read."""
+    def __init__(
+        self,
+        heads: Heads,
+        commits: Commits,
+        site: Site,
+        *,
+        count: Count = count_nothing,
+        look_up: LookUp = find_all,
+    ) -> None:
+        """Read `heads`, write `commits`, and let `site` begin with what they ask for.
+
+        `count` what there is to read, and `look_up` the secrets that definitions name.
+        """
         self._count = count
+        self._look_up = look_up
         self._heads = heads
         self._commits = commits
         self._site = site
@@ -101,12 +120,13 @@ class CommitService:
         _refuse_several_pipelines(after)
         _keep_lineage(before, request, after)
         approve(touched(before, after))
+        told = self._check_secrets(before, after)
         change = self._change(before, after)
         if not request.backfill:
             _refuse_backfill(change)
         if request.preview:
-            return _previewed(change)
-        return self._publish(change, head, message=request.message, author=author)
+            return _previewed(change, told)
+        return self._publish(change, head, message=request.message, author=author, told=told)
 
     def roll_back(
         self,
@@ -130,10 +150,25 @@ class CommitService:
         before = decode_graph(head.graph) if head.commit_id else Graph()
         after = decode_graph(self._heads.graph(commit_id))
         approve(touched(before, after))
+        # Of a way back nothing may stand in the way.
+        told = self._check_secrets(after, after)
         change = self._change(before, after)
         if preview:
-            return _previewed(change)
-        return self._publish(change, head, message=f"roll back to {commit_id}", author=author)
+            return _previewed(change, told)
+        return self._publish(change, head, message=f"roll back to {commit_id}", author=author, told=told)
+
+    def _check_secrets(self, before: Graph, after: Graph) -> tuple[str, ...]:
+        """Return lines about secrets that aren't there.
+
+        Raises:
+            CommitError: A definition that is new or changed can't work without one.
+        """
+        old = _entities(before)
+        changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}
+        faults, told = lacking(secrets_used(after), self._look_up, changed)
+        if faults:
+            raise CommitError("\n".join(faults))
+        return tuple(told)
 
     def _change(self, before: Graph, after: Graph) -> Change:
         bank = self._heads.assets()
@@ -158,9 +193,9 @@ class CommitService:
             # A preview needs no Kafka, and a commit finds out by itself.
             return None
 
-    def _publish(self, change: Change, head: Head, *, message: str, author: str) -> CommitResult:
+    def _publish(self, change: Change, head: Head, *, message: str, author: str, told: tuple[str, ...]) -> CommitResult:
         self._site.check()
-        summary = summarize(change, preview=False)
+        summary = (*summarize(change, preview=False), *told)
         commit = NewCommit(
             id=uuid.uuid4().hex,
             branch=head.branch,
@@ -177,8 +212,13 @@ class CommitService:
         return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
 
 
-def _previewed(change: Change) -> CommitResult:
-    return CommitResult(commit_id=None, summary=summarize(change, preview=True), plan=change.plan_after)
+def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
+    datasets: Mapping[str, DatasetSpec] = {spec.name: spec for spec in graph.datasets}
+    return {**datasets, **{spec.name: spec for spec in graph.featuresets}}
+
+
+def _previewed(change: Change, told: tuple[str, ...]) -> CommitResult:
+    return CommitResult(commit_id=None, summary=(*summarize(change, preview=True), *told), plan=change.plan_after)
 
 
 def _placed(plan: GraphPlan, bank: Sequence[Asset]) -> GraphPlan:

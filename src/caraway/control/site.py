@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Self
 
-from caraway.control.service import CommitService
+from caraway.control.secret_use import LookUp
+from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
 from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, connect
@@ -94,6 +95,7 @@ class Control:
         kafka_timeout_s: float = 30.0,
         keep: timedelta = KEEP,
         index_lag: Callable[[str], str] = nobody_indexes,
+        look_up: LookUp = find_all,
     ) -> Self:
         """Make the control plane for a Postgres and a Kafka; nothing is opened yet.
 
@@ -104,6 +106,7 @@ class Control:
             kafka_timeout_s: How long to wait for Kafka, in seconds.
             keep: How long what no branch needs any more is kept.
             index_lag: Tells what an index (its asset in hexadecimal) waits for, "" if it is level with its topic.
+            look_up: Looks up the secrets that definitions name.
         """
         engine = connect(postgres_url)
         reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
@@ -133,5 +136,5 @@ class Control:
                 for name, found in end.items()
             }
 
-        commits = CommitService(reader, StateWriter(engine, keep=keep), site, count)
+        commits = CommitService(reader, StateWriter(engine, keep=keep), site, count=count, look_up=look_up)
         return cls(site, commits, Branches(engine, keep=keep), engine.dispose)

@@ -89,7 +89,7 @@ def test_the_answer_tells_what_is_read_again_and_for_how_long(world: World) -> N
         asked.append(set(topics))
         return dict.fromkeys(topics, 1_200_000)
 
-    service = CommitService(world, world, world, count)
+    service = CommitService(world, world, world, count=count)
     assert "backfill" not in _lines(service, FIRST)
     changed = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
     for preview in (True, False):

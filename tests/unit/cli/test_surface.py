@@ -1,0 +1,87 @@
+"""What holds for all commands: JSON for programs, completion in the shell, the example of a pipeline in CI."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from caraway.cli import app
+
+runner = CliRunner()
+ROOT = typer.main.get_command(app)
+WORKFLOW = Path(__file__).parents[3] / "examples" / "github-actions" / "caraway.yml"
+# They only do something, and say in a sentence that it is done; or run until they are ended.
+WITHOUT_JSON = {
+    "up",
+    "down",
+    "jars",
+    "demo",
+    "branch create",
+    "branch clone",
+    "branch delete",
+    "secrets set",
+    "secrets delete",
+    "secrets rotate",
+    "tokens revoke",
+    "roles define",
+    "roles delete",
+    "roles give",
+    "roles take",
+}
+
+
+def commands(command: object = ROOT, names: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
+    """Name all commands, each with its options."""
+    below = getattr(command, "commands", {})
+    for name, found in below.items():
+        yield from commands(found, (*names, name))
+    if not below:
+        yield " ".join(names), {option for parameter in command.params for option in parameter.opts}  # type: ignore[attr-defined]
+
+
+def test_what_tells_something_tells_it_to_programs_too() -> None:
+    assert {name for name, options in commands() if "--json" not in options} == WITHOUT_JSON
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("caraway led", {"ledger"}),
+        ("caraway branch cl", {"clone"}),
+        ("caraway ledger --cl", {"--closed"}),
+        ("caraway se", {"secrets"}),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_shell_completes_commands_and_options(shell: str, typed: str, offered: set[str]) -> None:
+    words = {
+        "bash": {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)},
+        "zsh": {"_TYPER_COMPLETE_ARGS": typed},
+        "fish": {"_TYPER_COMPLETE_ARGS": typed, "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+    }
+    told = runner.invoke(app, [], env={"_CARAWAY_COMPLETE": f"complete_{shell}", **words[shell]}, prog_name="caraway")
+    found = set(re.findall(r"--?[\w-]+|\b[a-z]+\b", told.output))
+    assert offered <= found, told.output
+
+
+def test_the_script_for_the_shell_is_printed() -> None:
+    told = runner.invoke(app, [], env={"_CARAWAY_COMPLETE": "source_bash"}, prog_name="caraway")
+    assert told.exit_code == 0
+    assert "_CARAWAY_COMPLETE=complete_bash" in told.output
+
+
+def test_the_example_for_github_uses_commands_that_there_are() -> None:
+    lines = [found[1] for found in re.finditer(r"^\s*-? ?run: (.*)$", WORKFLOW.read_text(), re.MULTILINE)]
+    used = [found[1] for line in lines for found in re.finditer(r"\bcaraway ([a-z][^;]*)", line)]
+    assert [command.split()[0] for command in used] == ["preview", "commit", "ledger"]
+    known = dict(commands())
+    for command in used:
+        name, *rest = shlex.split(command)
+        assert {word for word in rest if word.startswith("-")} <= known[name], command
+        # Options and arguments are read, and nothing is done.
+        read = runner.invoke(app, [name, *rest, "--help"])
+        assert read.exit_code == 0, read.output
