@@ -69,10 +69,13 @@ def _reading(
 
 
 @dataclass(frozen=True, slots=True)
-class Lookup:
-    """Adds the columns of a lookup step to a batch. `reading` asks for rows and is sent them."""
+class LaterLookup:
+    """Adds the columns of a lookup step to a batch; others may have to be asked.
 
-    reader: Reader
+    `reading` asks for rows and is sent them.
+    """
+
+    reader: SoonReader
     dataset: str
     fields: Sequence[str]
     reading: Callable[[Batch], Generator[Asked, Rows, None]]
@@ -83,13 +86,6 @@ class Lookup:
         with suppress(StopIteration):
             asked = next(reading)
             reading.send(self.reader.read(self.dataset, *asked, self.fields))
-
-
-@dataclass(frozen=True, slots=True)
-class LaterLookup(Lookup):
-    """A lookup for which others may have to be asked."""
-
-    reader: SoonReader
 
     async def later(self, batch: Batch) -> None:
         """Add the step's columns to a batch while the event loop goes on."""
@@ -106,8 +102,7 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
     dataset, indexed, absent = step.dataset, step.indexed, step.absent
 
-    def read(values: Sequence[Sequence[object]], at: Instants) -> Generator[Asked, Rows, dict[str, list[object]]]:
-        found, _ = yield from _reading(values, at=at, fields=fields, absent=absent)
+    def taken(found: list[list[object]]) -> dict[str, list[object]]:
         return {
             name: found[position]
             if default is None or None not in found[position]
@@ -121,7 +116,8 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
         values = [
             columns[name] if convert is None else _converted(name, convert, columns[name]) for name, convert in keys
         ]
-        columns.update((yield from read(values, batch.at)))
+        found, _ = yield from _reading(values, at=batch.at, fields=fields, absent=absent)
+        columns.update(taken(found))
 
     def run_each(batch: Batch) -> Generator[Asked, Rows, None]:
         require_index(dataset, indexed, past=batch.past)
@@ -132,14 +128,24 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
         at = batch.at
         if not isinstance(at, int):
             at = [time for time, length in zip(at, lengths, strict=True) for _ in range(length)]
-        for name, elements in (yield from read(values, at)).items():
+        found, _ = yield from _reading(values, at=at, fields=fields, absent=absent)
+        for name, elements in taken(found).items():
             rest = iter(elements)
             batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
 
     reading = run_each if step.each else run
     if isinstance(reader, SoonReader):
         return LaterLookup(reader, dataset, fields, reading)
-    return Lookup(reader, dataset, fields, reading)
+
+    def add(batch: Batch) -> None:
+        steps = reading(batch)
+        try:
+            steps.send(reader.read(dataset, *next(steps), fields))
+        except StopIteration:
+            # It has all that it asked for.
+            return
+
+    return add
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
