@@ -2,9 +2,11 @@
 
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import (
+    IndexSettings,
     JarsSettings,
     KafkaSettings,
     PostgresSettings,
+    SecretsSettings,
     ServerSettings,
     Settings,
     SparkSettings,
@@ -13,9 +15,11 @@ from caraway.config.settings import (
 
 __all__ = [
     "ConfigurationError",
+    "IndexSettings",
     "JarsSettings",
     "KafkaSettings",
     "PostgresSettings",
+    "SecretsSettings",
     "ServerSettings",
     "Settings",
     "SparkSettings",

@@ -122,6 +122,8 @@ class ServerSettings(_Section):
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
+        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
+            unless a pooler is in between.
         archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
     """
 
@@ -132,6 +134,7 @@ class ServerSettings(_Section):
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024
+    poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
 
@@ -142,6 +145,26 @@ class ServerSettings(_Section):
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 (reads it, binds nothing)
         return f"http://{host}:{self.port}"
+
+
+class IndexSettings(_Section):
+    """The index.
+
+    Attributes:
+        shards: Into how many parts it is divided among the servers; None: each server has all of it. All servers of a
+            deployment need the same number, and `kafka.partitions` should be a multiple of it.
+        host: Where this server lets others read its parts; the default is reachable from this machine only.
+        port: The port for that; 0 chooses a free one.
+        address: `host:port` at which other servers reach this one; None: the two above.
+        lease_seconds: When a server gives no sign of life, others take over its parts after this time, and without
+            Postgres it answers for so long.
+    """
+
+    shards: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
+    port: Port = 0
+    address: Annotated[str, Field(pattern=r"^\S+:\d+$")] | None = None
+    lease_seconds: Annotated[float, Field(ge=1)] = 10.0
 
 
 class SecretsSettings(_Section):
@@ -194,6 +217,7 @@ class Settings(BaseSettings):
     postgres: PostgresSettings = PostgresSettings()
     spark: SparkSettings = SparkSettings()
     server: ServerSettings = ServerSettings()
+    index: IndexSettings = IndexSettings()
     secrets: SecretsSettings = SecretsSettings()
     jars: JarsSettings = JarsSettings()
 

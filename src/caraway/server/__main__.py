@@ -7,7 +7,7 @@ import sys
 import structlog
 import uvloop
 
-from caraway.config import Settings, load_settings
+from caraway.config import ConfigurationError, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access_limits import Limits
 from caraway.server.admin import Admin
@@ -94,8 +94,18 @@ def run(settings: Settings) -> None:
 
 
 def run_workers(settings: Settings) -> None:
-    """Become the parent of several processes that serve together; doesn't return."""
+    """Become the parent of several processes that serve together; doesn't return.
+
+    Raises:
+        ConfigurationError: They can't.
+        OSError: The address can't be listened on.
+    """
     server = settings.server
+    if settings.index.shards is not None:
+        raise ConfigurationError(
+            "server.workers: an index that is divided (index.shards) is read by one process of each server; "
+            "run more servers instead, or leave index.shards out"
+        )
     # Before anything is started: whoever has the port already may be another server.
     port = _free_port(server.host, server.port or 0)
     _tell(settings, port)

@@ -111,6 +111,10 @@ class Gate:
         if self._access is not None:
             self._watch.start()
 
+    def wake(self) -> None:
+        """Look at once whether tokens or roles have changed."""
+        self._watch.wake()
+
     def stop(self) -> None:
         """End that."""
         if self._access is not None:

@@ -46,7 +46,7 @@ class Admin:
         deployment = self._deployment
         live = deployment.require_live()
         jobs = await asyncio.to_thread(deployment.state.jobs)
-        index = await asyncio.to_thread(deployment.index.status)
+        index = await asyncio.to_thread(deployment.index_status)
         return json_response(
             {
                 "caraway": VERSION,
@@ -85,5 +85,5 @@ class Admin:
             # A database that is away keeps nobody from seeing the rest.
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
-            metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index.positions))
+            metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index_positions))
         return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

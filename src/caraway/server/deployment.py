@@ -20,12 +20,13 @@ from caraway.config import ConfigurationError, Settings
 from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
-from caraway.index import IndexReader, IndexStore, IndexWorker
+from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
 from caraway.index.hiding import HidingReader
 from caraway.index.rebuilding import Rebuilding
 from caraway.index.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
 from caraway.integrations.keyring import open_keyring
+from caraway.integrations.resolver import resolver
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
@@ -36,6 +37,7 @@ from caraway.server.erase import Eraser
 from caraway.server.erase_archive import ErasedRows
 from caraway.server.expiry import Expiry
 from caraway.server.live import Live, live_of, make_lives
+from caraway.server.partitions.share import Share
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
 from caraway.server.workers.figures import page
@@ -55,14 +57,13 @@ from caraway.state import (
 )
 from caraway.state.blueprints import EMITS
 from caraway.state.leases import Lease
+from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 
 LOG = structlog.get_logger(__name__)
 
-# A commit through another server shows here within this time.
-GRAPH_INTERVAL_S = 1.0
 KAFKA_INTERVAL_S = 2.0
 # What waits for an index to be level is served this much later.
 LEDGER_INTERVAL_S = 0.5
@@ -105,13 +106,16 @@ class Deployment:
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
-        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore, shared=shared is not None)
+        divided = settings.index.shards is not None
+        # Of an index that is divided only those whose rows are written for jobs are here, which have no snapshots.
+        self._store = IndexStore(
+            _index_folder(settings), restore=None if divided else snapshots.restore, shared=shared is not None
+        )
         # Else its readers do, and it needs no processes for users' functions.
         self._answers_queries = shared is None
         self.figures = generate_latest if shared is None else partial(page, shared)
         seconds = settings.server.snapshot_seconds
-        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
-        self.reader = IndexReader(self._store)
+        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and not divided else None
         self.keyring = open_keyring(settings.key_file)
         # A key that is missing may be put into the file at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
@@ -121,7 +125,9 @@ class Deployment:
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
-        self._expiry = Expiry(self.index, lambda: {} if self._needed is None else self._needed.commits)
+        self._share = self._shared_out(settings, member) if divided else None
+        self._rows = HidingReader(IndexReader(self._store), self.erased) if self._share is None else self._share.index
+        self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
@@ -145,7 +151,7 @@ class Deployment:
         self.eraser = Eraser(
             self.erasures,
             self.erased,
-            self.index,
+            self._share or self.index,
             self.writer,
             archive=(erased_rows, self._objects),
             member=member,
@@ -154,23 +160,38 @@ class Deployment:
         self.state = StateReader(self._engine)
         self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)
         self.control = Control.connect(
-            self.postgres_url, self.bootstrap_servers, partitions=self.partitions, index_lag=self._index_lag
+            self.postgres_url,
+            self.bootstrap_servers,
+            partitions=self.partitions,
+            index_lag=self._index_lag,
+            look_up=resolver(self._newest_secret, kept_s=0.0).resolve,
         )
         self._ledger = Ledger(self._engine)
         self._plans = Plans(self.state)
         self._needed: Needed | None = None
         self._lives: Mapping[str, Live] = {}
         self._reloading = threading.Lock()
-        self._migrated = False
         self._forgot_at = time.monotonic()
         self._emission_tended_at = float("-inf")
-        self._own_topics_exist = False
+        self._migrated = self._own_topics_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
-            "postgres": Watch("postgres", self.reload, GRAPH_INTERVAL_S),
+            "postgres": Watch("postgres", self.reload, settings.server.poll_seconds),
             "kafka": Watch("kafka", self._check_kafka, KAFKA_INTERVAL_S),
             "ledger": Watch("ledger", self._tend, LEDGER_INTERVAL_S),
         }
+        self._listener = Listener(self._engine, self._look_at_once)
+
+    def _shared_out(self, settings: Settings, member: str) -> Share:
+        return Share(
+            settings,
+            self.bootstrap_servers,
+            self._engine,
+            objects=self._objects,
+            erased=self.erased,
+            keyring=self.keyring,
+            member=member,
+        )
 
     def start(self) -> None:
         """Start everything in the background."""
@@ -179,6 +200,8 @@ class Deployment:
         self.served.start()
         self.index.start()
         self._rebuilding.start()
+        if self._share is not None:
+            self._share.start()
         self._expiry.start()
         if self._keeper is not None:
             self._keeper.start()
@@ -186,10 +209,12 @@ class Deployment:
             watch.start()
         self.eraser.start()
         self.gate.start()
+        self._listener.start()
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
-        background = [part for part in (self._archive, self._expiry, self.eraser, self._keeper) if part is not None]
+        parts = (self._listener, self._archive, self._expiry, self.eraser, self._keeper)
+        background = [part for part in parts if part is not None]
         for part in background:
             part.stop(0)
         for watch in self._watches.values():
@@ -201,6 +226,8 @@ class Deployment:
         self.functions.stop()
         self._rebuilding.stop(STOP_S)
         self.index.stop()
+        if self._share is not None:
+            self._share.stop()
         self._let_others_emit()
         self.control.close()
         for part in background:
@@ -243,7 +270,17 @@ class Deployment:
             found["index"] = rebuilt
         elif not self.index.is_alive():
             found["index"] = "its worker has ended; the log tells why"
+        elif self._share is not None and (missing := self._share.problem()) is not None:
+            found["index"] = missing
         return found
+
+    def index_status(self) -> dict[str, object]:
+        """Return the state of the index that is here, as plain values."""
+        return self.index.status() if self._share is None else self._share.status()
+
+    def index_positions(self) -> list[IndexStatus]:
+        """Return how far each index is that is here."""
+        return self.index.positions() if self._share is None else self._share.positions()
 
     def reload(self) -> None:
         """Serve what the branches serve now, if anything has changed.
@@ -263,10 +300,21 @@ class Deployment:
                 return
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(self._followed(needed))
-            reader = HidingReader(self.reader, self.erased)
-            self._lives = make_lives(needed, reader, self.functions, self._lives)
+            if self._share is not None:
+                self._share.set_plans([plan for plan in needed.indexes if plan.emits is None])
+            self._lives = make_lives(needed, self._rows, self.functions, self._lives)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+
+    def _newest_secret(self, name: str) -> str:
+        """Return the value of a secret of the platform's own store as it is now."""
+        self.secrets.refresh()
+        return self.secrets.get(name)
+
+    def _look_at_once(self) -> None:
+        """Learn of what was committed, whoever did it."""
+        self._watches["postgres"].wake()
+        self.gate.wake()
 
     def _tend(self) -> None:
         """Work off the ledger, and forget the indexes that are gone."""
@@ -294,7 +342,8 @@ class Deployment:
                         self.index.set_plans(self._followed(self._needed))
 
     def _followed(self, needed: Needed) -> list[IndexPlan]:
-        return [plan for plan in needed.indexes if plan.emits is None or self._emitting]
+        """Return the indexes that are whole here: all, or those whose rows are written for jobs, by one server."""
+        return [plan for plan in needed.indexes if (self._share is None if plan.emits is None else self._emitting)]
 
     def _forget_indexes(self) -> None:
         """Remove the entries of indexes that are gone; only those that have not been followed for a while."""
@@ -304,10 +353,18 @@ class Deployment:
         for asset in (self._store.assets() & gone) - followed:
             self._store.drop(asset)
             LOG.info("forgot an index", asset=asset.hex())
+        if self._share is not None:
+            self._share.forget(gone)
+            if needed is not None:
+                # What was here before the index was divided.
+                for asset in self._store.assets() - {plan.asset for plan in needed.indexes if plan.emits is not None}:
+                    self._store.drop(asset)
 
     def _index_lag(self, asset: str) -> str:
         """Tell what an index waits for, "" if it is level with its topic."""
-        name = asset.partition(EMITS)[0]
+        name, emits, _ = asset.partition(EMITS)
+        if self._share is not None and not emits:
+            return self._share.lag(name)
         for status in self.index.positions():
             if status.asset == name:
                 level = status.following and status.lag == 0

@@ -12,6 +12,7 @@ from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
 from caraway.state.erasures import ErasedKey, ErasureLog, ErasureRecord
+from caraway.state.index_owners import IndexOwners
 from caraway.state.leases import Lease
 from caraway.state.ledger import Claim, Ledger, Outcome
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
@@ -61,6 +62,7 @@ __all__ = [
     "Grant",
     "Head",
     "Holder",
+    "IndexOwners",
     "JobRecord",
     "JobRegistry",
     "JobState",

@@ -45,6 +45,7 @@ from caraway.state import (
     StateReader,
     connect,
 )
+from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter
 
@@ -52,8 +53,6 @@ LOG = structlog.get_logger(__name__)
 
 # Less than a supervisor waits for the end of one that is told to end meanwhile.
 LOADING_S = 5.0
-# What another server, or the ledger, has changed shows here within this time.
-GRAPH_INTERVAL_S = 0.5
 # Also if nobody asks anything: else files that the writer has removed stay on disk.
 INDEX_INTERVAL_S = 1.0
 FIGURES_INTERVAL_S = 1.0
@@ -103,7 +102,8 @@ class Reading:
         self._loaded = threading.Event()
         self._needed: Needed | None = None
         self._lives: Mapping[str, Live] = {}
-        self._graph = Watch("postgres", self.reload, GRAPH_INTERVAL_S)
+        self._graph = Watch("postgres", self.reload, shared.poll_seconds)
+        self._listener = Listener(self._engine, self._look_at_once)
         self._watches = (
             self._graph,
             Watch("index", self._follower.catch_up, INDEX_INTERVAL_S),
@@ -117,11 +117,13 @@ class Reading:
         for watch in self._watches:
             watch.start()
         self.gate.start()
+        self._listener.start()
         # Whoever asks meanwhile reaches another reader; without Postgres it has to say so itself.
         self._loaded.wait(LOADING_S)
 
     def stop(self) -> None:
         """Stop everything; what is on its way to Kafka gets some time."""
+        self._listener.stop(0)
         for watch in self._watches:
             watch.stop(STOP_S)
         self.gate.stop()
@@ -159,6 +161,11 @@ class Reading:
                 LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
             self._seen = seen
             self._loaded.set()
+
+    def _look_at_once(self) -> None:
+        """Learn of what was committed, whoever did it."""
+        self._graph.wake()
+        self.gate.wake()
 
     def _learn_erasures(self) -> None:
         while records := self._erasures.since(self._erasures_known):

@@ -1,0 +1,225 @@
+"""Reads of an index that is divided: each key is read by the owner of its shard, here or by a call."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+import msgspec
+
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.plan.model import IndexPlan
+from caraway.server.partitions.callers import Calls
+from caraway.server.partitions.holder import Holder
+from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
+from caraway.server.partitions.sharding import ToKafka, kafka_key, shard_of
+from caraway.state.index_owners import Division, Owned
+
+# What a call that ends in time may still take to be told.
+LATE_S = 1.0
+
+Rows = tuple[list[list[object]], list[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A read, divided by shards: what to ask of each, and which places of the answer that is."""
+
+    asks: list[Ask]
+    places: list[list[int]]
+    columns: int
+    keys: int
+
+    def rows(self, answers: Sequence[Answer]) -> Rows:
+        """Put the answers together.
+
+        Raises:
+            InvalidInputError: The read makes no sense.
+            MovingError: A shard has no owner now.
+            UnavailableError: An owner can't read.
+        """
+        founds = [_found(answer) for answer in answers]
+        if len(founds) == 1:
+            return founds[0].columns, founds[0].found
+        columns: list[list[object]] = [[None] * self.keys for _ in range(self.columns)]
+        found = [False] * self.keys
+        for part, places in zip(founds, self.places, strict=True):
+            for place, there in zip(places, part.found, strict=True):
+                found[place] = there
+            for column, values in zip(columns, part.columns, strict=True):
+                for place, value in zip(places, values, strict=True):
+                    column[place] = value
+        return columns, found
+
+
+class DividedIndex:
+    """Reads like an `IndexReader` of the whole index. Thread safe; `read_soon` is for one event loop."""
+
+    def __init__(self, holder: Holder, shards: int, partitions: Callable[[str], int | None], calls: Calls) -> None:
+        """Read what `holder` has, and by `calls` what others have.
+
+        Args:
+            holder: This server.
+            shards: How many there are.
+            partitions: Tells how many partitions a topic has, None if that isn't known yet.
+            calls: The way to other servers.
+        """
+        self._holder = holder
+        self._shards = shards
+        self._partitions = partitions
+        self._calls = calls
+        self._to_kafka: dict[bytes, ToKafka] = {}
+        # Reads that the next call of a server takes along, by its address.
+        self._gathered: dict[str, list[tuple[Ask, asyncio.Future[Answer]]]] = {}
+
+    def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]) -> Rows:
+        """Read the rows of `keys` as of `at_us`; see `IndexReader.read`.
+
+        Raises:
+            InvalidInputError: As there.
+            MovingError: A shard has no owner for a moment.
+            UnavailableError: An owner can't read.
+        """
+        read = self._divided(plan, keys, at_us, columns)
+        seen = self._holder.division
+        answers = self._asked(seen, read.asks)
+        return read.rows(self._again(seen, read.asks, answers) if _moved(answers) else answers)
+
+    async def read_soon(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> Rows:
+        """Read while the event loop goes on; see `read`. What is wanted of a server at one time goes in one call."""
+        read = self._divided(plan, keys, at_us, columns)
+        seen = self._holder.division
+        addresses = [self._address(seen, ask) for ask in read.asks]
+        coming = [
+            None if address is None else self._gather(address, _with_token(seen, ask))
+            for address, ask in zip(addresses, read.asks, strict=True)
+        ]
+        # What is here is read while the others are on their way.
+        here = {n: self._here(seen, read.asks[n]) for n, future in enumerate(coming) if future is None}
+        answers = [here[n] if future is None else await future for n, future in enumerate(coming)]
+        if _moved(answers):
+            answers = await asyncio.to_thread(self._again, seen, read.asks, answers)
+        return read.rows(answers)
+
+    def _divided(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> Read:
+        partitions = self._partitions(plan.topic)
+        if partitions is None:
+            raise MovingError(f"the topic of {plan.dataset} isn't known here yet; try again in a moment")
+        to_kafka = self._to_kafka.get(plan.asset)
+        if to_kafka is None:
+            to_kafka = self._to_kafka[plan.asset] = kafka_key(plan)
+        places: dict[int, list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(shard_of(to_kafka(key), partitions, self._shards), []).append(place)
+        asks = [
+            Ask(
+                shard,
+                0,
+                plan.asset,
+                [keys[place] for place in of_shard],
+                at_us if isinstance(at_us, int) else [at_us[place] for place in of_shard],
+                list(columns),
+            )
+            for shard, of_shard in places.items()
+        ]
+        return Read(asks, list(places.values()), len(columns), len(keys))
+
+    def _address(self, division: Division, ask: Ask) -> str | None:
+        """Return where the owner of a shard is, None if that is here or nowhere."""
+        owner = division.owners.get(ask.shard)
+        return None if owner is None or owner.member == self._holder.member else division.addresses.get(owner.member)
+
+    def _here(self, division: Division, ask: Ask) -> Answer:
+        return self._holder.answer(_with_token(division, ask))
+
+    def _asked(self, division: Division, asks: Sequence[Ask]) -> list[Answer]:
+        """Ask the owners, and wait for them."""
+        by_address: dict[str | None, list[int]] = {}
+        for number, ask in enumerate(asks):
+            by_address.setdefault(self._address(division, ask), []).append(number)
+        here = by_address.pop(None, [])
+        calls = {
+            address: self._calls.call(address, [_with_token(division, asks[number]) for number in numbers])
+            for address, numbers in by_address.items()
+            if address is not None
+        }
+        answers: dict[int, Answer] = {number: self._here(division, asks[number]) for number in here}
+        for address, call in calls.items():
+            numbers = by_address[address]
+            answers.update(zip(numbers, _ended(call, len(numbers)), strict=True))
+        return [answers[number] for number in range(len(asks))]
+
+    def _again(self, seen: Division, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
+        """Look who the owners are now, and ask them once more for what has no answer; not who has given none."""
+        division = self._holder.look(seen)
+        open_ones = [
+            number
+            for number, answer in enumerate(answers)
+            if isinstance(answer, Moved) and _owner(division, asks[number]) != _owner(seen, asks[number])
+        ]
+        found = self._asked(division, [asks[number] for number in open_ones])
+        known = dict(enumerate(answers)) | dict(zip(open_ones, found, strict=True))
+        return [known[number] for number in range(len(asks))]
+
+    def _gather(self, address: str, ask: Ask) -> "asyncio.Future[Answer]":
+        """Let the next call of a server take a read along: that is as soon as the loop has run what is ready now."""
+        loop = asyncio.get_running_loop()
+        coming: asyncio.Future[Answer] = loop.create_future()
+        waiting = self._gathered.setdefault(address, [])
+        if not waiting:
+            loop.call_soon(self._send, address, loop)
+        waiting.append((ask, coming))
+        return coming
+
+    def _send(self, address: str, loop: asyncio.AbstractEventLoop) -> None:
+        waiting = self._gathered.pop(address)
+        call = self._calls.call(address, [ask for ask, _ in waiting])
+        futures = [coming for _, coming in waiting]
+        call.add_done_callback(lambda ended: loop.call_soon_threadsafe(_settle, futures, ended))
+
+
+def _owner(division: Division, ask: Ask) -> tuple[Owned | None, str | None]:
+    owner = division.owners.get(ask.shard)
+    return owner, None if owner is None else division.addresses.get(owner.member)
+
+
+def _with_token(division: Division, ask: Ask) -> Ask:
+    owner = division.owners.get(ask.shard)
+    return msgspec.structs.replace(ask, token=0 if owner is None else owner.token)
+
+
+def _ended(call: "Future[list[Answer]]", count: int) -> list[Answer]:
+    """Return the answers of a call; whoever doesn't answer may own nothing any more."""
+    try:
+        answers = call.result(TIMEOUT_S + LATE_S)
+    except (UnavailableError, TimeoutError) as error:
+        return [Moved(str(error) or "its owner doesn't answer")] * count
+    if len(answers) != count:
+        return [Moved("its owner answers something else")] * count
+    return answers
+
+
+def _settle(waiting: "list[asyncio.Future[Answer]]", call: "Future[list[Answer]]") -> None:
+    for coming, answer in zip(waiting, _ended(call, len(waiting)), strict=True):
+        if not coming.done():
+            coming.set_result(answer)
+
+
+def _moved(answers: Sequence[Answer]) -> bool:
+    return any(isinstance(answer, Moved) for answer in answers)
+
+
+def _found(answer: Answer) -> Found:
+    match answer:
+        case Found():
+            return answer
+        case Refused(invalid=True):
+            raise InvalidInputError(answer.reason)
+        case Refused():
+            raise UnavailableError(answer.reason)
+        case Moved():
+            raise MovingError(f"{answer.reason}; try again in a moment")

@@ -1,0 +1,218 @@
+"""This server's share of an index that is divided: what runs beside HTTP for it (decision 23)."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+
+import sqlalchemy as sa
+import structlog
+
+from caraway.config import ConfigurationError, Settings
+from caraway.errors import UnavailableError
+from caraway.index import IndexStatus
+from caraway.index.worker import merged, spelled
+from caraway.integrations.keyring import Keyring
+from caraway.objects import ObjectFolder
+from caraway.plan.model import IndexPlan
+from caraway.recurring import Recurring
+from caraway.server.partitions.callers import Callers
+from caraway.server.partitions.divided import DividedIndex
+from caraway.server.partitions.door import Door
+from caraway.server.partitions.hiding import HidingIndex
+from caraway.server.partitions.holder import Holder
+from caraway.server.partitions.shard import StoredShard
+from caraway.server.partitions.topics import Topics
+from caraway.state.index_owners import IndexOwners
+from caraway.topics import ErasedKeys, Erasure
+
+LOG = structlog.get_logger(__name__)
+
+# A frontier that moves here is known elsewhere after two of these, and who owns what after one.
+INTERVAL_S = 0.2
+# Shards that are opened or closed at a time.
+THREADS = 2
+STOP_S = 3.0
+
+
+class Share:
+    """The shards of this server, the way to those of others, and the way of others to these."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        bootstrap_servers: str,
+        engine: sa.Engine,
+        *,
+        objects: ObjectFolder,
+        erased: ErasedKeys,
+        keyring: Keyring,
+        member: str,
+    ) -> None:
+        """Prepare; nothing runs before `start`. Another process with this data folder must be known to have ended.
+
+        Raises:
+            ConfigurationError: The index isn't to be divided.
+            UnavailableError: The address for other servers can't be listened on.
+        """
+        index, shards = settings.index, settings.index.shards
+        if shards is None:
+            raise ConfigurationError("index.shards: the index isn't divided")
+        self._shards = shards
+        self._registry = IndexOwners(engine=engine, server=member, shards=shards)
+        self._topics = Topics(bootstrap_servers)
+        passes = [_pass(key.mac_key) for key in keyring.keys]
+        self._door = Door(lambda: passes, index.host, index.port)
+        # The oldest key is known to servers too that haven't been given the newest yet.
+        self._callers = Callers(lambda: passes[-1])
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
+        self._open: Callable[[int], StoredShard] = lambda number: StoredShard(
+            number,
+            shards,
+            _folder(settings.data_dir, number, shards),
+            self._topics,
+            objects=objects,
+            snapshot_seconds=settings.server.snapshot_seconds,
+            erased=erased,
+            elsewhere=partial(self._holder.elsewhere, number),
+        )
+        self._holder = Holder(
+            self._registry,
+            shards,
+            self._open,
+            self._threads.submit,
+            address=index.address or f"{index.host}:{self._door.port}",
+            lasting=timedelta(seconds=index.lease_seconds),
+            clock=_clock,
+        )
+        self._plans: Sequence[IndexPlan] = ()
+        self.index = HidingIndex(DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased)
+        self._recurring = Recurring("index-share", self._tend, INTERVAL_S, at_once=True)
+
+    def start(self) -> None:
+        """Begin; the tables in Postgres may come later."""
+        self._door.start(self._holder.answer)
+        self._recurring.start()
+
+    def stop(self) -> None:
+        """End, and let others have the shards at once."""
+        self._recurring.stop(STOP_S)
+        try:
+            self._holder.end()
+        except UnavailableError as error:
+            LOG.info("others can have the shards of the index only after a while", reason=str(error))
+        self._door.stop()
+        self._callers.close()
+        self._threads.shutdown(wait=False)
+
+    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
+        """Index these from now on, and no others."""
+        self._plans = plans
+        self._holder.follow(plans)
+        self._recurring.wake()
+
+    def problem(self) -> str | None:
+        """Tell why some of the index can't be read; None if all of it can, as far as is known here."""
+        for number, shard in sorted(self._stored().items()):
+            if (reason := shard.problem()) is not None:
+                return f"shard {number}: {reason}"
+        division = self._holder.division
+        owned = {number for number, owner in division.owners.items() if owner.member in division.addresses}
+        missing = [str(number) for number in range(self._shards) if number not in owned]
+        return f"no server owns these shards: {', '.join(missing)}" if missing and self._plans else None
+
+    def lag(self, asset: str) -> str:
+        """Tell what an index waits for, "" if it has been level with its topic in all shards."""
+        standings = self._holder.division.standings
+        behind = []
+        for number in range(self._shards):
+            standing = standings.get(number, {}).get(asset)
+            if standing is None or not standing.level:
+                behind.append(str(number))
+        return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
+
+    def positions(self) -> list[IndexStatus]:
+        """Return how far each index is in the shards that are here."""
+        return merged([status for shard in self._stored().values() for status in shard.worker.positions()])
+
+    def status(self) -> dict[str, object]:
+        """Return the state of the shards that are here, and who owns which, as plain values."""
+        stored, division = self._stored(), self._holder.division
+        return {
+            "alive": all(shard.worker.is_alive() for shard in stored.values()),
+            "bytes_on_disk": sum(shard.store.size_bytes() for shard in stored.values()),
+            "shards": {
+                "count": self._shards,
+                "here": sorted(self._holder.owned()),
+                "owners": {str(number): owner.member for number, owner in sorted(division.owners.items())},
+                "servers": dict(division.addresses),
+            },
+            "indexes": [spelled(status) for status in self.positions()],
+        }
+
+    def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
+        """Remove versions of the shards that are here; see `IndexWorker.expire`."""
+        return sum(shard.worker.expire(asset, horizon_us, stopping) for shard in self._stored().values())
+
+    def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
+        """Return of each index the erased keys: those of which entries may be left in shards here, or all others."""
+        workers = [shard.worker for shard in self._stored().values()]
+        left: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
+        gone: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
+        for found, wanted in ((left, True), (gone, False)):
+            for worker in workers:
+                for plan, erasures in worker.erasures(pending=wanted):
+                    found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
+        if pending:
+            return [(plan, list(erasures)) for plan, erasures in left.values()]
+        return [
+            (plan, [erasure for erasure in erasures if erasure not in left[asset][1]])
+            for asset, (plan, erasures) in gone.items()
+        ]
+
+    def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
+        """Remove the entries of erased keys from the shards that are here; see `IndexWorker.remove_erased`."""
+        # One that is behind must not keep the others.
+        removed = [shard.worker.remove_erased(plan, stopping) for shard in self._stored().values()]
+        return all(removed)
+
+    def forget(self, assets: set[bytes]) -> None:
+        """Remove the entries of indexes that are gone.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        gone = assets - {plan.asset for plan in self._plans}
+        found = set()
+        for shard in self._stored().values():
+            for asset in shard.store.assets() & gone:
+                shard.store.drop(asset)
+                found.add(asset.hex())
+        if found:
+            self._registry.forget(found)
+
+    def _stored(self) -> dict[int, StoredShard]:
+        return {n: shard for n, shard in self._holder.open_shards().items() if isinstance(shard, StoredShard)}
+
+    def _tend(self) -> None:
+        self._holder.tend()
+        self._callers.keep(set(self._holder.division.addresses.values()))
+        self._topics.learn({plan.topic for plan in self._plans})
+
+
+def _pass(mac_key: bytes) -> bytes:
+    """Return what shows that somebody has a key, without telling it."""
+    return blake2b(b"reads of the index", key=mac_key, digest_size=32).digest()
+
+
+def _folder(data_dir: Path, number: int, shards: int) -> Path:
+    return data_dir / "index-shards" / f"{number}-of-{shards}"
+
+
+def _clock() -> float:
+    """Tell a time in seconds that goes on while the machine sleeps, where there is one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,93 @@
+"""How many partitions topics have, and where these end."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from caraway.errors import UnavailableError
+from caraway.topics.connection import client_config, kafka_logger
+
+TIMEOUT_S = 3.0
+# A topic that isn't there yet is looked for this often.
+PAUSE_S = 0.5
+# A broker that doesn't answer is asked again after this time.
+SILENCE_S = 1.0
+
+# Of each topic that is there the end of each partition.
+Ends = Mapping[str, Mapping[int, int]]
+
+
+class Topics:
+    """What a broker tells of topics. Thread safe."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        """Ask the broker "host:port"."""
+        self.bootstrap_servers = bootstrap_servers
+        self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
+        self._lock = threading.Lock()
+        self._partitions: Mapping[str, int] = {}
+        self._learned_at = self._silent_at = float("-inf")
+
+    def partitions(self, topic: str) -> int | None:
+        """Return how many partitions a topic has, None if it isn't known; asks nobody."""
+        return self._partitions.get(topic)
+
+    def learn(self, topics: Collection[str]) -> None:
+        """Find out how many partitions topics have, unless that is known: it never changes.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer.
+        """
+        asked_at = time.monotonic()
+        if asked_at < self._learned_at + PAUSE_S or all(topic in self._partitions for topic in topics):
+            return
+        self._check()
+        try:
+            found = self._admin.list_topics(timeout=TIMEOUT_S).topics
+        except KafkaException as error:
+            raise self._silent(error) from error
+        known = {name: len(topic.partitions) for name, topic in found.items() if topic.error is None}
+        with self._lock:
+            self._partitions = {**self._partitions, **{name: count for name, count in known.items() if count}}
+            self._learned_at = asked_at
+
+    def ends(self, topics: Collection[str], belongs: Callable[[int], bool]) -> Ends:
+        """Return where those partitions of topics end that belong here; topics that aren't there are left out.
+
+        Raises:
+            UnavailableError: Kafka doesn't answer.
+        """
+        self.learn(topics)
+        ends: dict[str, dict[int, int]] = {topic: {} for topic in topics if topic in self._partitions}
+        asked = {
+            TopicPartition(topic, partition): OffsetSpec.latest()  # type: ignore[no-untyped-call]
+            for topic in ends
+            for partition in filter(belongs, range(self._partitions[topic]))
+        }
+        if asked:
+            self._check()
+            for place, answer in self._admin.list_offsets(asked, request_timeout=TIMEOUT_S).items():
+                try:
+                    ends[place.topic][place.partition] = answer.result().offset
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        raise self._silent(error) from error
+                    self._forget(place.topic)
+        return {topic: found for topic, found in ends.items() if topic in self._partitions}
+
+    def _forget(self, topic: str) -> None:
+        """Forget a topic that is gone: it may be made anew."""
+        with self._lock:
+            self._partitions = {name: count for name, count in self._partitions.items() if name != topic}
+
+    def _check(self) -> None:
+        """Raise if the broker didn't answer a moment ago: who asks for many things must not wait for each of them."""
+        if time.monotonic() < self._silent_at + SILENCE_S:
+            raise UnavailableError(f"no broker answers at {self.bootstrap_servers}")
+
+    def _silent(self, error: KafkaException) -> UnavailableError:
+        self._silent_at = time.monotonic()
+        return UnavailableError(f"no broker answers at {self.bootstrap_servers} ({error.args[0].str()})")

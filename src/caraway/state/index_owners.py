@@ -1,0 +1,275 @@
+"""Which server owns which shard of a divided index, where it is, and how far its shards are (decision 23).
+
+A server is a member as long as its lease (`index-server/N/…`) lasts, and what it owns is its own for as long. A shard's
+token grows with each owner. Unlike a job, a shard may be taken from an owner that is alive: the new one has all that
+the old one has by then, and the old one learns of it at its next look.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.errors import UnavailableError
+from caraway.state.database import patiently
+from caraway.state.leases import PATIENCE_SECONDS, Lease, leases
+from caraway.state.tables import metadata
+
+T = TypeVar("T")
+
+_SERVER, _SHARD = "index-server/", "index-shard/"
+_NOBODY = ""
+# A shard's row lasts as long as the membership of its owner, whatever the clock says.
+_NEVER = sa.text("'infinity'::timestamptz")
+
+index_servers = sa.Table(
+    "index_servers",
+    metadata,
+    sa.Column("server", sa.Text, primary_key=True),
+    sa.Column("address", sa.Text, nullable=False),
+)
+
+index_standings = sa.Table(
+    "index_standings",
+    metadata,
+    sa.Column("shards", sa.Integer, primary_key=True),
+    sa.Column("shard", sa.Integer, primary_key=True),
+    sa.Column("asset", sa.Text, primary_key=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("level", sa.Boolean, nullable=False),
+    sa.Column("frontier_us", sa.BigInteger),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """How far an index is in one shard.
+
+    Attributes:
+        level: Whether it has been as far as its topic since its owner began.
+        frontier_us: The greatest event time of its contributions; None without any, or if nothing depends on it.
+    """
+
+    level: bool
+    frontier_us: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Owned:
+    """Who owns a shard: a member by its name, which may be dead, and its token."""
+
+    member: str
+    token: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Division:
+    """Who is there, who owns what, and how far it is.
+
+    Attributes:
+        addresses: Of each member that is alive, where it is reached. A member's name is its server's, `#`, a token.
+        owners: Of each shard that ever had one.
+        standings: By shard and asset (as text), as its last owner has told.
+    """
+
+    addresses: Mapping[str, str]
+    owners: Mapping[int, Owned]
+    standings: Mapping[int, Mapping[str, Standing]]
+
+
+NOTHING = Division(addresses={}, owners={}, standings={})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexOwners:
+    """One server among those that share an index in one way. Servers that divide it otherwise don't see each other.
+
+    Attributes:
+        engine: The database (`caraway.state.connect`).
+        server: The server, in words for people: the same when it is started again.
+        shards: Into how many the index is divided.
+    """
+
+    engine: sa.Engine
+    server: str
+    shards: int
+
+    def join(self, address: str, lasting: timedelta) -> int | None:
+        """Become a member, reached at an address, and return its token; None while another process is this server.
+
+        The last process that was this server must be known to have ended.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        told = insert(index_servers).values(server=self.server, address=address)
+        self._do(
+            told.on_conflict_do_update(index_elements=[index_servers.c.server], set_={"address": address}),
+            what="tell where this server is",
+        )
+        return self._lease.claim(lasting, succeeds=True)
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        """Stay a member; False if another process has become this server since.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return self._lease.renew(token, lasting)
+
+    def leave(self, token: int) -> None:
+        """Be a member no longer.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        self._lease.release(token)
+
+    def look(self) -> Division:
+        """Look who is there and who owns what.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        alive = leases.c.expires_at > sa.func.clock_timestamp()
+        of_server, of_shard = self._server, self._shard
+        ours = sa.or_(leases.c.name.startswith(of_server), leases.c.name.startswith(of_shard))
+        told_of = index_standings.c
+
+        def look() -> Division:
+            with self.engine.connect() as connection:
+                rows = connection.execute(
+                    sa.select(leases.c.name, leases.c.token, leases.c.holder, alive, index_servers.c.address)
+                    .outerjoin(index_servers, leases.c.name == of_server + index_servers.c.server)
+                    .where(ours)
+                ).all()
+                told = connection.execute(
+                    sa.select(told_of.shard, told_of.asset, told_of.level, told_of.frontier_us).where(
+                        told_of.shards == self.shards
+                    )
+                ).all()
+            standings: dict[int, dict[str, Standing]] = {}
+            for shard, asset, level, frontier_us in told:
+                standings.setdefault(shard, {})[asset] = Standing(level=level, frontier_us=frontier_us)
+            return Division(
+                addresses={
+                    member_name(name.removeprefix(of_server), token): address
+                    for name, token, _, is_alive, address in rows
+                    if is_alive and address is not None and name.startswith(of_server)
+                },
+                owners={
+                    int(name.removeprefix(of_shard)): Owned(member=holder, token=token)
+                    for name, token, holder, _, _ in rows
+                    if name.startswith(of_shard)
+                },
+                standings=standings,
+            )
+
+        return self._patiently(look, what="look who owns the index")
+
+    def take(self, shard: int, seen: int, member: int) -> int | None:
+        """Own a shard, and return its token; None if somebody else has taken it since its token was `seen`.
+
+        Args:
+            shard: Its number.
+            seen: Its token as last looked at; 0: nobody ever had it.
+            member: The token of this server's membership.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        name, holder = f"{self._shard}{shard}", member_name(self.server, member)
+        new = {"name": name, "token": 0, "holder": _NOBODY, "expires_at": _NEVER}
+        is_member = sa.select(leases.c.name).where(
+            leases.c.name == self._server + self.server,
+            leases.c.token == member,
+            leases.c.expires_at > sa.func.clock_timestamp(),
+        )
+        taken = (
+            sa.update(leases)
+            .where(leases.c.name == name, leases.c.token == seen, sa.exists(is_member))
+            .values(token=leases.c.token + 1, holder=holder)
+            .returning(leases.c.token)
+        )
+
+        def take() -> int | None:
+            with self.engine.begin() as connection:
+                connection.execute(insert(leases).values(new).on_conflict_do_nothing())
+                token: int | None = connection.execute(taken).scalar()
+            return token
+
+        return self._patiently(take, what=f"take shard {shard} of the index")
+
+    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
+        """Tell how far a shard is; what an earlier owner has to say is passed over.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        rows = [
+            {
+                "shards": self.shards,
+                "shard": shard,
+                "asset": asset,
+                "token": token,
+                "level": standing.level,
+                "frontier_us": standing.frontier_us,
+            }
+            for asset, standing in sorted(standings.items())
+        ]
+        if rows:
+            told = insert(index_standings).values(rows)
+            newest = told.on_conflict_do_update(
+                index_elements=[index_standings.c.shards, index_standings.c.shard, index_standings.c.asset],
+                set_={name: told.excluded[name] for name in ("token", "level", "frontier_us")},
+                where=index_standings.c.token <= told.excluded.token,
+            )
+            self._do(newest, what=f"tell how far shard {shard} of the index is")
+
+    def forget(self, assets: set[str]) -> None:
+        """Forget what was told of indexes that are gone.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        gone = sa.delete(index_standings).where(index_standings.c.asset.in_(sorted(assets)))
+        self._do(gone, what="forget indexes that are gone")
+
+    @property
+    def _server(self) -> str:
+        return f"{_SERVER}{self.shards}/"
+
+    @property
+    def _shard(self) -> str:
+        return f"{_SHARD}{self.shards}/"
+
+    @property
+    def _lease(self) -> Lease:
+        return Lease(engine=self.engine, name=self._server + self.server, holder=self.server)
+
+    def _do(self, statement: sa.Executable, *, what: str) -> None:
+        def do() -> None:
+            with self.engine.begin() as connection:
+                connection.execute(statement)
+
+        self._patiently(do, what=what)
+
+    def _patiently(self, operation: Callable[[], T], *, what: str) -> T:
+        try:
+            # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
+            return patiently(operation, what=what, patience_seconds=PATIENCE_SECONDS)
+        except sa.exc.ProgrammingError as error:
+            raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
+
+
+def member_name(server: str, token: int) -> str:
+    """Return the name under which a member owns shards: a server that is started again isn't taken for the last one."""
+    return f"{server}#{token}"
+
+
+def server_of(member: str) -> str:
+    """Return the server of a member's name."""
+    return member.rpartition("#")[0]

@@ -1,0 +1,71 @@
+"""Members, owners and tokens of a divided index, in Postgres."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from caraway.errors import UnavailableError
+from caraway.state import IndexOwners, connect, migrate
+from caraway.state.index_owners import Owned, Standing
+
+# Long beside what a busy machine takes between two lines here; no time at all.
+LONG, NONE = timedelta(minutes=10), timedelta(0)
+LEVEL = Standing(level=True, frontier_us=None)
+
+
+@pytest.fixture
+def one(postgres: str) -> Iterator[IndexOwners]:
+    engine = connect(postgres)
+    yield IndexOwners(engine=engine, server="one", shards=4)
+    engine.dispose()
+
+
+def test_owners_take_from_each_other_by_token(postgres: str, one: IndexOwners) -> None:
+    two = replace(one, server="two")
+    with pytest.raises(UnavailableError, match="not set up the tables yet"):
+        one.look()
+    migrate(postgres)
+    assert (one.join("one:1", LONG), two.join("two:1", LONG)) == (1, 1)
+    assert one.look().addresses == {"one#1": "one:1", "two#1": "two:1"}
+
+    # Of two that have seen the same, one gets it; whoever has seen what holds may take it from one who is alive.
+    assert one.take(0, 0, 1) == 1
+    assert two.take(0, 0, 1) is None
+    assert two.take(0, 1, 1) == 2
+    assert one.take(0, 1, 1) is None
+    assert two.look().owners == {0: Owned(member="two#1", token=2)}
+
+    # What an earlier owner says of it is passed over.
+    two.tell(0, 2, {"a": LEVEL, "b": Standing(level=False, frontier_us=7)})
+    one.tell(0, 1, {"a": Standing(level=False, frontier_us=None)})
+    two.tell(0, 2, {})
+    assert one.look().standings == {0: {"a": LEVEL, "b": Standing(level=False, frontier_us=7)}}
+    two.tell(0, 2, {"b": Standing(level=True, frontier_us=3)})
+    one.forget({"a"})
+    assert one.look().standings == {0: {"b": Standing(level=True, frontier_us=3)}}
+
+    # Who divides the index otherwise sees nothing of all this.
+    other = replace(one, shards=2)
+    assert other.join("one:2", LONG) == 1
+    assert (other.look().owners, other.look().standings) == ({}, {})
+    assert one.look().owners == {0: Owned(member="two#1", token=2)}
+
+
+def test_a_member_that_is_gone_takes_nothing(postgres: str, one: IndexOwners) -> None:
+    migrate(postgres)
+    assert one.join("one:1", NONE) == 1
+    assert one.look().addresses == {}
+    assert one.take(0, 0, 1) is None
+    assert one.renew(1, LONG)
+    assert one.take(0, 0, 1) == 1
+
+    # The same server is started again, elsewhere: it is another member, and the one before is none.
+    assert one.join("one:2", LONG) == 2
+    assert not one.renew(1, LONG)
+    assert one.take(1, 0, 1) is None
+    assert one.look().addresses == {"one#2": "one:2"}
+    assert one.look().owners == {0: Owned(member="one#1", token=1)}
+    one.leave(2)
+    assert one.look().addresses == {}

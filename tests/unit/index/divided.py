@@ -1,0 +1,303 @@
+"""An index that is divided among servers of one process: real databases, snapshots and owners; a topic, a clock and a
+registry that tests set.
+"""
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from typing_extensions import override
+
+from caraway.errors import UnavailableError
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.frontier import stored_frontier
+from caraway.index.snapshots import Snapshots
+from caraway.index.spans import has_frontier
+from caraway.objects import ObjectFolder
+from caraway.plan.model import IndexPlan
+from caraway.server.partitions.divided import DividedIndex
+from caraway.server.partitions.holder import Holder
+from caraway.server.partitions.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
+from caraway.server.partitions.topics import Ends
+from caraway.state.index_owners import Division, Owned, Standing, member_name
+from caraway.topics.partitioning import partition_of
+from tests.unit.index.naive import CODEC, SMALL, Sent
+
+SHARDS, PARTITIONS = 2, 3
+LASTING = timedelta(seconds=10)
+
+
+def partition_of_key(key: str) -> int:
+    return partition_of(CODEC.encode_key([key]) or b"", PARTITIONS)
+
+
+@dataclass
+class World:
+    """What all servers share: the topic by partition, the time, the object store, and what Postgres has."""
+
+    folder: Path
+    now: float = 1_700_000_000.0
+    topic: list[list[Sent]] = field(default_factory=lambda: [[] for _ in range(PARTITIONS)])
+    postgres: bool = True
+    members: dict[str, tuple[int, float]] = field(default_factory=dict)
+    owners: dict[int, Owned] = field(default_factory=dict)
+    standings: dict[int, dict[str, tuple[int, Standing]]] = field(default_factory=dict)
+    servers: "dict[str, Server]" = field(default_factory=dict)
+    # How far the shown rows of each partition were, and how far they were when a token was given.
+    shown: dict[int, int] = field(default_factory=dict)
+    floors: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
+    # The offsets of the shard that answered last.
+    answered_at: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.objects = ObjectFolder(str(self.folder / "objects"))
+
+    def clock(self) -> float:
+        return self.now
+
+    def send(self, sent: Sent) -> None:
+        self.topic[partition_of_key(sent.key)].append(sent)
+
+    def alive(self, member: str) -> bool:
+        return any(
+            member == member_name(server, token) and until > self.now for server, (token, until) in self.members.items()
+        )
+
+
+@dataclass
+class Registry:
+    """What `IndexOwners` does, by the same rules, without a database."""
+
+    world: World
+    server: str
+
+    def _reach(self) -> None:
+        if not self.world.postgres:
+            raise UnavailableError("Postgres is away")
+
+    def join(self, address: str, lasting: timedelta) -> int | None:
+        self._reach()
+        assert address == self.server
+        token, _ = self.world.members.get(self.server, (0, 0.0))
+        self.world.members[self.server] = token + 1, self.world.now + lasting.total_seconds()
+        return token + 1
+
+    def renew(self, token: int, lasting: timedelta) -> bool:
+        self._reach()
+        if self.world.members[self.server][0] != token:
+            return False
+        self.world.members[self.server] = token, self.world.now + lasting.total_seconds()
+        return True
+
+    def leave(self, token: int) -> None:
+        self._reach()
+        if self.world.members[self.server][0] == token:
+            self.world.members[self.server] = token, self.world.now - 1
+
+    def look(self) -> Division:
+        self._reach()
+        names = {server: member_name(server, token) for server, (token, _) in self.world.members.items()}
+        return Division(
+            addresses={name: server for server, name in names.items() if self.world.alive(name)},
+            owners=dict(self.world.owners),
+            standings={s: {a: told for a, (_, told) in of.items()} for s, of in self.world.standings.items()},
+        )
+
+    def take(self, shard: int, seen: int, member: int) -> int | None:
+        self._reach()
+        name, owner = member_name(self.server, member), self.world.owners.get(shard)
+        if (0 if owner is None else owner.token) != seen or not self.world.alive(name):
+            return None
+        self.world.owners[shard] = Owned(member=name, token=seen + 1)
+        self.world.floors[shard, seen + 1] = dict(self.world.shown)
+        return seen + 1
+
+    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
+        self._reach()
+        told = self.world.standings.setdefault(shard, {})
+        for asset, standing in standings.items():
+            if asset not in told or told[asset][0] <= token:
+                told[asset] = token, standing
+
+
+class TestShard:
+    """A shard whose tail is moved by hand."""
+
+    __test__ = False
+
+    def __init__(self, world: World, folder: Path, number: int, elsewhere: Callable[[bytes], int | None]) -> None:
+        self.world = world
+        self.number = number
+        self.plans: dict[bytes, IndexPlan] = {}
+        self.partitions = [p for p in range(PARTITIONS) if p % SHARDS == number]
+        self.snapshots = Snapshots(world.objects, kept=2, clock=world.clock, part=f"shard-{number}")
+        path = folder / f"shard-{number}"
+        self.store = IndexStore(path, geometry=SMALL, cache_bytes=1 << 20, restore=self.snapshots.restore)
+        self.writer = IndexWriter(self.store, cached_tiles=8)
+        self.reader = IndexReader(self.store, elsewhere=elsewhere)
+        self.due: Ends = self.ends()
+
+    def pull(self, count: int) -> None:
+        for plan in self.plans.values():
+            offsets = self.offsets(plan.asset)
+            for partition in self.partitions:
+                start = offsets[partition]
+                taken = self.world.topic[partition][start : start + count]
+                messages = [(*sent.message(0)[:2], partition, start + place) for place, sent in enumerate(taken)]
+                if messages:
+                    self.writer.apply(plan, messages)
+
+    def offsets(self, asset: bytes) -> dict[int, int]:
+        return dict.fromkeys(self.partitions, 0) | self.store.offsets(asset)
+
+    def follow(self, plans: Sequence[IndexPlan]) -> None:
+        self.plans = {plan.asset: plan for plan in plans}
+
+    def tend(self) -> None:
+        pass
+
+    def is_level(self) -> bool:
+        return self.has_reached(self.due)
+
+    def ends(self) -> Ends:
+        return {"topic": {partition: len(self.world.topic[partition]) for partition in self.partitions}}
+
+    def has_reached(self, ends: Ends) -> bool:
+        return all(
+            self.offsets(plan.asset)[partition] >= end
+            for plan in self.plans.values()
+            for partition, end in ends[plan.topic].items()
+        )
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        return self.reader.read(plan, keys, at_us, columns)
+
+    def is_filled(self, asset: bytes) -> bool:
+        return asset in self.plans and self.has_reached(self.due)
+
+    def frontier(self, asset: bytes) -> int | None:
+        return stored_frontier(self.store, asset)
+
+    def standings(self) -> Mapping[str, Standing]:
+        return {
+            plan.asset.hex(): Standing(
+                level=True, frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None
+            )
+            for plan in self.plans.values()
+        }
+
+    def close(self, *, forget: bool) -> None:
+        self.store.close()
+        if forget:
+            shutil.rmtree(self.store.path)
+
+
+class WatchedHolder(Holder):
+    """Checks each answer: that nobody else may own the shard yet, and that nothing that was shown is missing."""
+
+    def __init__(self, world: World, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._world = world
+
+    @override
+    def answer(self, ask: Ask) -> Answer:
+        answer = super().answer(ask)
+        if isinstance(answer, Found):
+            world, shard = self._world, self.open_shards()[ask.shard]
+            assert isinstance(shard, TestShard)
+            assert world.alive(self.member or "")
+            world.answered_at = shard.offsets(ask.asset)
+            floor = world.floors[ask.shard, ask.token]
+            for partition, offset in world.answered_at.items():
+                assert offset >= floor.get(partition, 0)
+                world.shown[partition] = max(offset, world.shown.get(partition, 0))
+        return answer
+
+
+def at_once(work: Callable[[], object]) -> "Future[object]":
+    done: Future[object] = Future()
+    try:
+        done.set_result(work())
+    except Exception as error:  # noqa: BLE001 (as an executor does)
+        done.set_exception(error)
+    return done
+
+
+class Server:
+    """A server, from its start to its end."""
+
+    def __init__(self, world: World, name: str, plan: IndexPlan) -> None:
+        self.world = world
+        self.name = name
+        self.plan = plan
+        self.folder = world.folder / name
+        self.connected = True
+        self.open: dict[int, TestShard] = {}
+        self.start()
+
+    def start(self) -> None:
+        self.folder.mkdir(exist_ok=True)
+        self.holder = WatchedHolder(
+            self.world,
+            Registry(self.world, self.name),
+            SHARDS,
+            self._opened,
+            at_once,
+            address=self.name,
+            lasting=LASTING,
+            clock=self.world.clock,
+        )
+        self.index = DividedIndex(self.holder, SHARDS, {"topic": PARTITIONS}.get, self)
+        self.holder.follow([self.plan])
+
+    def _opened(self, number: int) -> TestShard:
+        return TestShard(self.world, self.folder, number, partial(self.holder.elsewhere, number))
+
+    def shards(self) -> dict[int, TestShard]:
+        return {n: shard for n, shard in self.holder.open_shards().items() if isinstance(shard, TestShard)}
+
+    def tend(self) -> None:
+        """Do a round; an outage is none of the test's business."""
+        try:
+            self.holder.tend()
+        except UnavailableError:
+            assert not self.world.postgres
+
+    def answer(self, ask: Ask) -> Answer:
+        return self.holder.answer(ask)
+
+    def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
+        """Reach another server, as bytes."""
+        other = self.world.servers.get(address)
+        done: Future[list[Answer]] = Future()
+        if other is None or not (self.connected and other.connected):
+            done.set_exception(UnavailableError("it doesn't answer"))
+            return done
+        answers = [other.answer(ask) for ask in decode_asks(encode(list(asks)))]
+        done.set_result(decode_answers(encode(answers)))
+        return done
+
+    def kill(self) -> None:
+        """End as a killed process does: what was written is there."""
+        image = self.folder.with_name("image")
+        shutil.copytree(self.folder, image)
+        for shard in self.shards().values():
+            shard.store.close()
+        shutil.rmtree(self.folder)
+        image.rename(self.folder)
+        del self.world.servers[self.name]
+
+    def end(self) -> None:
+        """End in good order."""
+        try:
+            self.holder.end()
+        except UnavailableError:
+            assert not self.world.postgres
+        del self.world.servers[self.name]

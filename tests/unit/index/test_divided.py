@@ -1,0 +1,291 @@
+"""An index that is divided among servers against a dictionary, through hand-overs, kills, pauses, outages and cuts.
+
+Servers come and go, follow the topic as fast as they like, and look at the registry when they like. Every read at every
+one of them gives what a dictionary of the records gives at which the answering owner stands, or is refused in a way
+that asks to try again; nobody answers whose membership has run out, and no new owner shows less than was shown before.
+Once all is quiet, every server answers all, as one undivided index does.
+"""
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from caraway.dtypes.types import FLOAT
+from caraway.errors import UnavailableError
+from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.windows import HoppingWindow
+from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import DELETE, PUT, VOID, position_id
+from tests.effort import examples
+from tests.unit.index.divided import LASTING, PARTITIONS, SHARDS, Server, World, partition_of_key
+from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
+from tests.unit.index.test_index import COLUMNS, ROW_COLUMNS, rows, same, times
+
+pytestmark = pytest.mark.slow
+
+# Some in each partition.
+KEYS = ("a", "b", "c", "d", "e", "f")
+SERVERS = ("one", "two", "three")
+# Enough for every server to learn what the others have told, and to take what is its own.
+ROUNDS = 4
+
+BUCKETS = (
+    AggregateSpec(
+        function=AggregateFunction.COUNT,
+        into="count",
+        of=None,
+        window=HoppingWindow(length_us=4 * SECOND, stride_us=2 * SECOND),
+        default=None,
+        dtype=FLOAT,
+    ),
+    AggregateSpec(
+        function=AggregateFunction.SUM,
+        into="sum",
+        of="n",
+        window=HoppingWindow(length_us=2 * SECOND, stride_us=2 * SECOND, lookback_us=SECOND),
+        default=None,
+        dtype=FLOAT,
+    ),
+)
+
+BUCKET_COLUMNS = ["k", "count", "sum", "t"]
+
+servers = st.sampled_from(SERVERS)
+keys = st.sampled_from(KEYS)
+
+
+class DividedMachine(RuleBasedStateMachine):
+    """A topic, servers that share its index, and what may happen to them."""
+
+    plan: IndexPlan
+    columns: list[str]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temporary = tempfile.TemporaryDirectory()
+        self.world = World(Path(self.temporary.name))
+        # Every id as it was sent last, for its revisions.
+        self.newest: list[Sent] = []
+
+    def teardown(self) -> None:
+        if self.world.servers:
+            self.settle("one", [5 * SECOND])
+        for server in list(self.world.servers.values()):
+            server.kill()
+        self.temporary.cleanup()
+
+    @initialize()
+    def begin(self) -> None:
+        for name in SERVERS[:2]:
+            self.start(name)
+        self.calm()
+
+    @rule(name=servers)
+    def start(self, name: str) -> None:
+        if name not in self.world.servers:
+            self.world.servers[name] = Server(self.world, name, self.plan)
+
+    @rule(name=servers)
+    def kill(self, name: str) -> None:
+        if name in self.world.servers:
+            self.world.servers[name].kill()
+
+    @rule(name=servers)
+    def end(self, name: str) -> None:
+        if name in self.world.servers:
+            self.world.servers[name].end()
+
+    @rule(key=keys, many=st.lists(st.tuples(times, rows), min_size=1, max_size=3))
+    def put(self, key: str, many: list[tuple[int, tuple[Any, ...]]]) -> None:
+        for time, row in many:
+            self.send(Sent(key, position_id(len(self.newest) + 1, 1), b"", PUT, time, row))
+
+    @precondition(lambda self: self.plan.kind is IndexKind.VERSIONS)
+    @rule(key=keys, time=times, row=rows)
+    def delete(self, key: str, time: int, row: tuple[Any, ...]) -> None:
+        self.send(Sent(key, position_id(len(self.newest) + 1, 1), b"", DELETE, time, row))
+
+    def send(self, sent: Sent) -> None:
+        self.newest.append(sent)
+        self.world.send(sent)
+
+    @precondition(lambda self: self.plan.revised and self.newest)
+    @rule(data=st.data(), key=keys, time=times, row=rows)
+    def revise(self, data: st.DataObject, key: str, time: int, row: tuple[Any, ...]) -> None:
+        """Say something else of a row, as those who write topics do: first its old place hears that it isn't there."""
+        place = data.draw(st.integers(0, len(self.newest) - 1))
+        old = self.newest[place]
+        rev = len(self.world.topic[0]) + len(self.world.topic[1]) + len(self.world.topic[2]) + 1
+        self.world.send(Sent(old.key, old.record_id, rev.to_bytes(4), VOID, old.time, old.row))
+        new = Sent(key, old.record_id, rev.to_bytes(4), PUT, time, row)
+        self.world.send(new)
+        self.newest[place] = new
+
+    @rule(name=servers, count=st.integers(0, 4))
+    def go_on(self, name: str, count: int) -> None:
+        """Let one server do a round; it may not be there, and start."""
+        self.start(name)
+        for shard in self.shards(name).values():
+            shard.pull(count)
+        self.world.servers[name].tend()
+
+    @rule(times_=st.integers(1, 3), count=st.integers(0, 4))
+    def all_go_on(self, times_: int, count: int) -> None:
+        """Let all servers that are there do some rounds, as they do most of the time."""
+        for _ in range(times_):
+            for server in list(self.world.servers.values()):
+                for shard in server.shards().values():
+                    shard.pull(count)
+                server.tend()
+            self.world.now += 0.02 * LASTING.total_seconds()
+
+    @rule(name=servers, shard=st.integers(0, SHARDS - 1))
+    def snapshot(self, name: str, shard: int) -> None:
+        if shard in self.shards(name):
+            found = self.shards(name)[shard]
+            found.snapshots.take(found.store)
+
+    @rule(share=st.sampled_from([0.1, 0.3, 0.6, 1.1]))
+    def wait(self, share: float) -> None:
+        """Let time pass in which nobody does anything."""
+        self.world.now += share * LASTING.total_seconds()
+
+    @rule()
+    def postgres_goes_or_comes(self) -> None:
+        self.world.postgres = not self.world.postgres
+
+    @rule(name=servers)
+    def cut(self, name: str) -> None:
+        """Let a server be out of reach of others, or in reach again."""
+        if name in self.world.servers:
+            self.world.servers[name].connected = not self.world.servers[name].connected
+
+    @rule(ats=st.lists(times, min_size=1, max_size=2))
+    def read(self, ats: list[int]) -> None:
+        self.compare([*ats, 100 * SECOND])
+
+    @rule(name=servers, ats=st.lists(times, min_size=1, max_size=3))
+    def settle(self, name: str, ats: list[int]) -> None:
+        """Let all calm down: then everybody answers everything, as one undivided index."""
+        self.start(name)
+        self.calm()
+        wanted = self.undivided([*ats, 100 * SECOND])
+        asked = [(key, at) for key in KEYS for at in [*ats, 100 * SECOND]]
+        for server in self.world.servers.values():
+            encoded = [CODEC.encode_key([key]) or b"" for key, _ in asked]
+            columns, found = server.index.read(self.plan, encoded, [at for _, at in asked], self.columns)
+            assert same([list(column) for column in columns], wanted[0])
+            assert found == wanted[1]
+
+    def calm(self) -> None:
+        self.world.postgres = True
+        for server in self.world.servers.values():
+            server.connected = True
+        # Nobody who is gone is a member any more.
+        self.world.now += 1.1 * LASTING.total_seconds()
+        for _ in range(ROUNDS):
+            for server in self.world.servers.values():
+                for shard in server.shards().values():
+                    shard.pull(1000)
+                server.tend()
+            self.world.now += 0.1 * LASTING.total_seconds()
+        for server in self.world.servers.values():
+            server.holder.look()
+
+    def undivided(self, ats: list[int]) -> tuple[list[list[object]], list[bool]]:
+        """Read from one index that has all partitions."""
+        path = self.world.folder / "undivided"
+        path.mkdir()
+        with tempfile.TemporaryDirectory(dir=path) as folder, IndexStore(Path(folder) / "db", geometry=SMALL) as store:
+            for partition in range(PARTITIONS):
+                messages = [
+                    (*sent.message(0)[:2], partition, offset) for offset, sent in enumerate(self.world.topic[partition])
+                ]
+                if messages:
+                    IndexWriter(store).apply(self.plan, messages)
+            encoded = [CODEC.encode_key([key]) or b"" for key in KEYS for _ in ats]
+            read = IndexReader(store).read(self.plan, encoded, ats * len(KEYS), self.columns)
+        path.rmdir()
+        return read
+
+    def shards(self, name: str) -> dict[int, Any]:
+        server = self.world.servers.get(name)
+        return {} if server is None else dict(server.shards())
+
+    def compare(self, ats: list[int]) -> None:
+        for server in self.world.servers.values():
+            for key in KEYS:
+                encoded = [CODEC.encode_key([key]) or b""] * len(ats)
+                try:
+                    columns, found = server.index.read(self.plan, encoded, ats, self.columns)
+                except UnavailableError as error:
+                    if error.code not in {"index_moving", "unavailable"}:
+                        raise
+                    continue
+                if self.plan.aggregates == BUCKETS:
+                    # What closes them is known everywhere only when all is calm.
+                    continue
+                partition = partition_of_key(key)
+                naive = NaiveIndex(self.plan)
+                for sent in self.world.topic[partition][: self.world.answered_at[partition]]:
+                    naive.apply(sent)
+                for place, at in enumerate(ats):
+                    expected, there = naive.read(key, at, self.columns)
+                    assert there == found[place]
+                    assert same([column[place] for column in columns], expected), (key, at)
+
+
+class Versions(DividedMachine):
+    plan = index_plan(IndexKind.VERSIONS, revised=False)
+    columns = ROW_COLUMNS
+
+
+class RevisedVersions(DividedMachine):
+    plan = index_plan(IndexKind.VERSIONS, revised=True)
+    columns = ROW_COLUMNS
+
+
+class RevisedAggregates(DividedMachine):
+    plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=ALL_AGGREGATES)
+    columns = COLUMNS
+
+
+class Buckets(DividedMachine):
+    plan = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=BUCKETS)
+    columns = BUCKET_COLUMNS
+
+
+class RevisedBuckets(DividedMachine):
+    plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=BUCKETS)
+    columns = BUCKET_COLUMNS
+
+
+@pytest.mark.parametrize("machine", [Versions, RevisedVersions, RevisedAggregates, Buckets, RevisedBuckets])
+def test_no_read_of_a_divided_index_is_wrong(machine: type[DividedMachine], caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.CRITICAL)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples(15),
+            stateful_step_count=30,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_the_keys_of_this_test_are_in_all_partitions() -> None:
+    assert {partition_of_key(key) for key in KEYS} == set(range(PARTITIONS))
