@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -76,6 +77,40 @@ def test_a_topic_is_not_filled_by_another_job_than_before(bank: tuple[Asset, ...
     for blueprint in WANTED:
         for written in blueprint.writes:
             assert (assets[written].generation == 1) is (assets[blueprint.content].generation == 1)
+
+
+def test_what_a_job_filled_that_is_destroyed_is_made_anew_and_what_it_read_is_not() -> None:
+    first = allot(WANTED, ()).assets
+    bank = [
+        replace(asset, state=AssetState.DESTROYING if asset.kind is AssetKind.JOB else AssetState.READY)
+        for asset in first
+    ]
+    allotment = allot(WANTED, bank)
+    anew = {(asset.dataset, asset.kind) for asset in allotment.created}
+    assert anew == {("Spend", kind) for kind in (AssetKind.TOPIC, AssetKind.JOB, AssetKind.INDEX)}
+    # The job goes already; what it filled goes with it.
+    assert {(asset.dataset, asset.kind) for asset in allotment.condemned} == anew - {("Spend", AssetKind.JOB)}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("second", [AssetState.READY, AssetState.GONE])
+def test_of_several_generations_the_newest_counts(order: int, second: AssetState) -> None:
+    gone = [replace(asset, state=AssetState.GONE) for asset in allot(WANTED, ()).assets]
+    further = [replace(asset, state=second) for asset in allot(WANTED, gone).assets]
+    allotment = allot(WANTED, [*gone, *further][::order])
+    if second is AssetState.READY:
+        assert set(allotment.assets) == set(further)
+    else:
+        assert set(allotment.generations.values()) == {3}
+        assert allotment.created == allotment.assets
+
+
+def test_who_reads_a_topic_stands_on_what_fills_it() -> None:
+    pieces = {(blueprint.kind, blueprint.dataset): blueprint for blueprint in WANTED}
+    job, index = pieces[AssetKind.JOB, "Spend"], pieces[AssetKind.INDEX, "Spend"]
+    topic = pieces[AssetKind.TOPIC, "Spend"]
+    assert set(index.requires) == {topic.content, job.content}
+    assert set(job.requires) == {topic.content, pieces[AssetKind.TOPIC, "Clicks"].content}
 
 
 @given(banks(), st.sets(st.sampled_from([blueprint.content for blueprint in WANTED])))

@@ -1,0 +1,56 @@
+"""Plans are made once for each commit, and anew when a generation has other names."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from caraway.graph.specs import Graph
+from caraway.graph.wire import encode_graph
+from caraway.state import Branch, Plans, Standing
+from caraway.state.blueprints import content_of
+from tests.unit.control.graphs import clicks, spend, users
+
+GRAPHS = {"a": Graph(datasets=(clicks(), spend())), "b": Graph(datasets=(clicks(), spend(), users()))}
+
+
+@dataclass
+class Source:
+    """Branches that move, and how often a graph was read."""
+
+    heads: dict[str, str | None]
+    generations: Mapping[str, int] = field(default_factory=dict)
+    reads: list[str] = field(default_factory=list)
+
+    def standing(self) -> Standing:
+        at = datetime(2030, 1, 1, tzinfo=UTC)
+        branches = (Branch(name=name, head=head, serving=head, created_at=at) for name, head in self.heads.items())
+        return Standing(branches=tuple(branches), generations=dict(self.generations))
+
+    def graph(self, commit_id: str) -> bytes:
+        self.reads.append(commit_id)
+        return encode_graph(GRAPHS[commit_id])
+
+
+def test_what_several_branches_need_is_planned_once_and_kept() -> None:
+    source = Source({"main": "a"})
+    plans = Plans(source)
+    first = plans.refresh()
+    assert plans.refresh() is first
+    source.heads["other"] = "b"
+    second = plans.refresh()
+    assert second.commits["a"] is first.commits["a"]
+    assert source.reads == ["a", "b"]
+    # The job of both is there once.
+    assert [job.dataset for job in second.jobs] == ["Spend"]
+    assert {index.dataset for index in second.indexes} == {"Spend", "Users"}
+    source.heads = {"main": None}
+    assert plans.refresh().jobs == ()
+
+
+def test_a_further_generation_gives_other_names() -> None:
+    source = Source({"main": "a"})
+    plans = Plans(source)
+    (before,) = plans.refresh().jobs
+    source.generations = {content_of(before): 2}
+    (after,) = plans.refresh().jobs
+    assert after.job_id == f"{before.job_id}.2"
