@@ -120,19 +120,27 @@ class Job:
     """Writes the contributions for what is logged, as the operators in `jvm/` do, with a growing revision."""
 
     case: Case
-    engine: LocalEngine = field(init=False)
     sent: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
     events: list[tuple[bytes, Change]] = field(default_factory=list)
     offset: int = 0
     rev: int = 0
 
     def __post_init__(self) -> None:
-        self.engine = self.case.engine()
+        self._engine = self.case.engine()
+        self._unapplied: list[Change] = []
         self.codec = RecordCodec(self.case.plan.schema)
+
+    @property
+    def engine(self) -> LocalEngine:
+        """The engine, which has all that was logged. It computes everything anew for each call, so it gets lots."""
+        if self._unapplied:
+            self._engine.apply_changes(self.case.source.name, self._unapplied)
+            self._unapplied = []
+        return self._engine
 
     def log(self, change: Change) -> list[Message]:
         """Log a change in the engine; return the records that follow from it."""
-        self.engine.apply_changes(self.case.source.name, [change])
+        self._unapplied.append(change)
         record_id = position_id(len(self.events), 0)
         self.events.append((record_id, change))
         self.rev += 1
