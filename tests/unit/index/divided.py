@@ -239,6 +239,7 @@ class Server:
         self.plan = plan
         self.folder = world.folder / name
         self.connected = True
+        self.calls = 0
         self.open: dict[int, TestShard] = {}
         self.start()
 
@@ -275,6 +276,7 @@ class Server:
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
         """Reach another server, as bytes."""
+        self.calls += 1
         other = self.world.servers.get(address)
         done: Future[list[Answer]] = Future()
         if other is None or not (self.connected and other.connected):

@@ -1,5 +1,6 @@
 """What a server of a divided index must not answer, in each way in which a shard goes from one to another."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -188,3 +189,30 @@ def test_buckets_close_by_what_other_shards_have(world: World) -> None:
     rounds(one, two)
     # Of the four seconds before 8, none.
     assert counts() == [[0], [0]]
+
+
+def test_what_is_wanted_of_a_server_at_one_time_goes_in_one_call(world: World) -> None:
+    for number, key in KEYS.items():
+        put(world, key, 100 + number)
+    one, two = begin(world, "one", "two")
+    rounds(one, two)
+    keys = [CODEC.encode_key([key]) or b"" for key in KEYS.values()]
+
+    async def read_several() -> list[object]:
+        reads = [one.index.read_soon(PLAN, keys, 10**12, ["n"]) for _ in range(5)]
+        return [columns[0] for columns, _ in await asyncio.gather(*reads)]
+
+    assert asyncio.run(read_several()) == [[100 + number for number in KEYS]] * 5
+    assert one.calls == 1
+    # A server that can't be reached is asked once: it is the owner as before.
+    two.connected = False
+    with pytest.raises(MovingError, match="doesn't answer"):
+        asyncio.run(read_several())
+    assert one.calls == 2
+    two.connected = True
+    # One that has got another address is found by looking again.
+    world.now += 1.1 * LASTS
+    two.end()
+    begin(world, "two")
+    rounds(one, world.servers["two"])
+    assert asyncio.run(read_several()) == [[100 + number for number in KEYS]] * 5
