@@ -2,6 +2,9 @@
 
 python := ".venv/bin/python"
 
+# How many processes run what needs real services: it mostly waits, so more of them than processors. Each takes some 3 GB.
+processes := env("CARAWAY_TEST_PROCESSES", "3")
+
 # List the recipes.
 default:
     @just --list
@@ -34,11 +37,10 @@ fix:
 test-fast *options:
     env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
-# Everything: all unit tests, then what needs real Postgres, Kafka and Spark, then both engines over fixed seeds.
+# Everything (docs/ci.md): all unit tests, then what needs real Postgres, Kafka and Spark, and both engines over fixed seeds.
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
-    {{python}} -m pytest tests/integration tests/e2e --durations=20 {{options}}
-    {{python}} -m pytest tests/parity/test_parity.py {{options}}
+    {{python}} -m pytest tests/integration tests/e2e tests/parity/test_parity.py -n {{processes}} --dist loadgroup --no-loadscope-reorder --durations=20 {{options}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:

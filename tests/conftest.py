@@ -5,8 +5,17 @@ import os
 import pytest
 
 from tests.effort import register_profiles
+from tests.spread import deal
 
 register_profiles()
+# Java's better compiler works longer than most of our tests last: without it a broker or a Spark session takes half of
+# the processor's time.
+os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    deal(items)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,11 +7,10 @@ import pytest
 
 from caraway.graph.operators import JoinKind
 from caraway.plan import JobPlan
-from tests.integration.conftest import postgres, postgres_server
+from tests.integration.conftest import postgres, postgres_server, spark
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, Sent, running_broker
-from tests.integration.spark.conftest import spark
 from tests.integration.spark.shop import Shop
 
 __all__ = ["postgres", "postgres_server", "spark"]

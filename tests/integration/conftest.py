@@ -1,4 +1,4 @@
-"""Real services for the tests below: one broker and one Postgres for a whole run."""
+"""Real services for the tests below: one broker, one Postgres and one Spark session for a whole run."""
 
 import secrets
 from collections.abc import Iterator
@@ -7,13 +7,15 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg import sql
+from pyspark.sql import SparkSession
 
-from caraway.config import load_settings
 from caraway.stack import ports
 from caraway.stack.alone import running
-from caraway.stack.jars import JarSet, ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.jars import JarSet
 from caraway.stack.postgres import EmbeddedPostgres
+from tests.integration.spark import broker as brokers
+from tests.integration.spark.broker import Broker, running_broker
+from tests.integration.spark.sessions import running_session
 
 HERE = Path(__file__).parent
 
@@ -27,17 +29,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def jars() -> JarSet:
     """The Java libraries of broker and connector, fetched if need be."""
-    return ensure_jars(load_settings())
+    return brokers.jars()
 
 
 @pytest.fixture(scope="session")
-def kafka(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Bootstrap servers of a broker; use topic names of your own."""
-    folder = tmp_path_factory.mktemp("kafka")
-    port = ports.choose()
-    broker = EmbeddedKafka(folder, port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)
-    with running(broker, folder / "kafka.log"):
-        yield broker.bootstrap_servers
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker that nobody may kill; use topic names of your own."""
+    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka(broker: Broker) -> str:
+    """Bootstrap servers of the broker."""
+    return broker.bootstrap_servers
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session; stop all queries that you start."""
+    with running_session(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture(scope="session")

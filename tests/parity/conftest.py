@@ -2,8 +2,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
+from tests.integration.conftest import spark
 from tests.parity.streaming import Machinery, machinery
+
+__all__ = ["spark"]
 
 HERE = Path(__file__).parent
 
@@ -16,6 +20,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def engines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machinery]:
-    with machinery(tmp_path_factory.mktemp("parity")) as engines:
+def engines(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machinery]:
+    with machinery(tmp_path_factory.mktemp("parity"), spark) as engines:
         yield engines

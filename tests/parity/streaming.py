@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -16,8 +16,8 @@ from caraway.engine.jobs import brief
 from caraway.index import IndexStore
 from caraway.plan import JobPlan
 from caraway.spark.jobs import start_job
-from caraway.spark.session import SessionSettings, caraway_jar, open_session
-from tests.integration.spark.broker import Broker, jars, running_broker
+from tests.integration.spark.broker import Broker, running_broker
+from tests.integration.spark.sessions import running_session
 from tests.parity.graphs import Case
 from tests.parity.indexing import LocalIndex
 from tests.parity.traffic import Traffic
@@ -39,19 +39,15 @@ class Machinery:
 
 
 @contextmanager
-def machinery(folder: Path) -> Iterator[Machinery]:
-    """Start a broker, a session and an index worker, and end them afterwards."""
-    settings = SessionSettings(
-        master="local[512]", driver_memory="1g", jars=[*jars().connector, caraway_jar()], scratch=folder / "spark"
-    )
-    with running_broker(folder) as broker, IndexStore(folder / "index") as store:
-        spark = open_session(settings)
+def machinery(folder: Path, spark: SparkSession | None = None) -> Iterator[Machinery]:
+    """Start a broker, an index worker and a session, if none is given, and end them afterwards."""
+    with ExitStack() as stack:
+        broker = stack.enter_context(running_broker(folder))
+        store = stack.enter_context(IndexStore(folder / "index"))
+        session = spark or stack.enter_context(running_session(folder / "spark"))
         index = LocalIndex(broker.bootstrap_servers, store)
-        try:
-            yield Machinery(broker, spark, index, folder)
-        finally:
-            index.stop()
-            spark.stop()
+        stack.callback(index.stop)
+        yield Machinery(broker, session, index, folder)
 
 
 class Run(Traffic):

@@ -2,15 +2,24 @@
 
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
-from tests.integration.spark.broker import Broker
+from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.shop import Shop
 
 ROWS = 600
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """A broker that may be killed."""
+    with running_broker(tmp_path / "kafka") as broker:
+        yield broker
 
 
 # Three starts of a JVM and one of a broker, on machines that do other things as well.

@@ -17,10 +17,8 @@ from caraway.spark.live import LiveRows
 from caraway.topics.positions import TopicEnds
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
-from tests.integration.spark.conftest import spark
+from tests.integration.spark.sessions import SLOTS
 from tests.integration.spark.shop import Shop
-
-__all__ = ["spark"]
 
 
 def tasks_of(session: SparkSession) -> int:
@@ -56,7 +54,7 @@ def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
     shop = Shop("-slots")
     jobs = shop.jobs()
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
-    assert slots_offered(spark) == 64
+    assert slots_offered(spark) == SLOTS
     slots = sum(slots_of(job, partitions=1, tasks=1) for job in jobs)
     runtime = runtime_of(spark, broker, tmp_path, slots)
     queries, held = {}, 0

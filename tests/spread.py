@@ -1,0 +1,79 @@
+"""How the tests that take long are dealt out to processes: what stays together, and what begins first (docs/ci.md).
+
+Each process has a broker, a Postgres and a Spark session of its own, made when the first test needs one. What shares
+more than these is a group; so is each file. Groups are begun in the order of `LONGEST_FIRST`, so that no process has
+much left to do when the others have ended; those that don't stand there come last.
+"""
+
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+#: A folder whose tests are many and short, and are dealt out one by one.
+SHORT = "unit"
+
+#: Files and folders that form a group, by its name.
+TOGETHER: dict[str, tuple[str, ...]] = {
+    # The stack takes half a minute to start.
+    "e2e": ("e2e",),
+    # They need a Spark session, and little else.
+    "expressions": (
+        "integration/spark/test_codec",
+        "integration/spark/test_conformance",
+        "integration/spark/test_expression_tables",
+        "integration/spark/test_expressions",
+        "integration/spark/test_failures",
+        "integration/spark/test_time_formats",
+    ),
+}
+
+LONGEST_FIRST = (
+    "e2e",
+    "parity/test_parity",
+    "integration/engine/test_sharing",
+    "integration/spark/test_joins",
+    "integration/spark/test_steps",
+    "integration/engine/test_many_jobs",
+    "integration/control/test_simulation",
+    "integration/spark/test_neighbours",
+    "integration/engine/test_engine",
+    "expressions",
+    "integration/engine/test_backfill",
+    "integration/engine/test_cluster",
+    "integration/engine/test_slots",
+    "integration/spark/test_aggregation",
+    "integration/spark/test_streaming",
+    "integration/index/test_many_traces",
+    "integration/stack/test_supervision",
+    "integration/stack/test_commands",
+    "integration/server/test_outages",
+    "integration/server/test_repeats",
+    "integration/server/test_branches",
+    "integration/control/test_steps",
+    "integration/editors/test_checkers",
+    "integration/index/test_worker",
+)
+
+
+def deal(items: list[pytest.Item]) -> None:
+    """Mark tests with their groups, and put these in order; within a group all stays as it is."""
+    ranks = {group: rank for rank, group in enumerate(LONGEST_FIRST, start=1)}
+
+    def rank(item: pytest.Item) -> tuple[int, str]:
+        group = group_of(item.path)
+        return (0, "") if group is None else (ranks.get(group, len(ranks) + 1), group)
+
+    for item in items:
+        if (group := group_of(item.path)) is not None:
+            item.add_marker(pytest.mark.xdist_group(group))
+    items.sort(key=rank)
+
+
+def group_of(path: Path) -> str | None:
+    """Name the group of a file; None if its tests are dealt out one by one."""
+    if not path.is_relative_to(TESTS) or path.is_relative_to(TESTS / SHORT):
+        return None
+    place = path.relative_to(TESTS).with_suffix("")
+    named = (group for group, places in TOGETHER.items() if any(place.is_relative_to(other) for other in places))
+    return next(named, str(place))

@@ -1,0 +1,23 @@
+"""The plan by which long tests are dealt out names what there is."""
+
+from tests.spread import LONGEST_FIRST, SHORT, TESTS, TOGETHER, group_of
+
+FILES = [path for path in TESTS.rglob("test_*.py") if "typing_project" not in path.parts]
+
+
+def test_all_groups_that_are_named_have_tests() -> None:
+    groups = {group_of(path) for path in FILES}
+    assert set(LONGEST_FIRST) <= groups
+    assert TOGETHER.keys() <= groups
+    assert len(set(LONGEST_FIRST)) == len(LONGEST_FIRST)
+
+
+def test_all_files_of_a_group_are_there() -> None:
+    for places in TOGETHER.values():
+        for place in places:
+            assert (TESTS / place).is_dir() or (TESTS / f"{place}.py").is_file(), place
+
+
+def test_short_tests_are_dealt_out_one_by_one() -> None:
+    assert {group_of(path) for path in FILES if (TESTS / SHORT) in path.parents} == {None}
+    assert None not in {group_of(path) for path in FILES if (TESTS / SHORT) not in path.parents}
