@@ -163,7 +163,7 @@ class IndexOwners:
                 owners={
                     int(name.removeprefix(of_shard)): Owned(member=holder, token=token)
                     for name, token, holder, _, _ in rows
-                    if name.startswith(of_shard)
+                    if name.startswith(of_shard) and holder != _NOBODY
                 },
                 standings=standings,
             )

@@ -14,7 +14,7 @@ import httpx
 import orjson
 from confluent_kafka import Consumer, TopicPartition
 
-from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, ServerSettings, Settings
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
@@ -37,9 +37,12 @@ class ServerProcess:
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
         workers: int = 1,
+        poll_seconds: float = 1.0,
+        key_file: Path | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
+            secrets=SecretsSettings(key_file=key_file),
             kafka=KafkaSettings(bootstrap_servers=kafka),
             postgres=PostgresSettings(url=postgres),
             server=ServerSettings(
@@ -48,6 +51,7 @@ class ServerProcess:
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
                 workers=workers,
+                poll_seconds=poll_seconds,
             ),
         )
         folder.mkdir(parents=True, exist_ok=True)
