@@ -1,7 +1,7 @@
 """A large branch: what a clone of it costs, and what a commit that changes one pipeline touches."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -51,23 +51,29 @@ def _featureset(number: int) -> FeaturesetSpec:
     return replace(plain, name=f"Shopper{number}", extractors=())
 
 
+def least_seconds(deed: Callable[[int], object]) -> float:
+    """Do something three times, and tell what the quickest time took: others are at work on the machine, too."""
+    took = []
+    for number in range(3):
+        started = time.perf_counter()
+        deed(number)
+        took.append(time.perf_counter() - started)
+    return min(took)
+
+
 def test_a_clone_is_cheap_and_a_change_touches_what_depends_on_it(engine: sa.Engine) -> None:
     datasets = [replace(clicks(), name=f"Clicks{number}") for number in range(PAIRS)]
     datasets += [_derived(number) for number in range(PAIRS)]
     graph = Graph(datasets=tuple(datasets), featuresets=tuple(_featureset(n) for n in range(FEATURESETS)))
     reader = StateReader(engine)
     service = CommitService(reader, StateWriter(engine), Nowhere())
-    started = time.perf_counter()
-    service.commit(CommitRequest(message="all", graph=graph, preview=True))
-    planned_s = time.perf_counter() - started
+    planned_s = least_seconds(lambda _: service.commit(CommitRequest(message="all", graph=graph, preview=True)))
     service.commit(CommitRequest(message="all", graph=graph))
     assets = {asset.id for asset in reader.assets()}
-    started = time.perf_counter()
-    Branches(engine).clone("copy", "main")
-    cloned_s = time.perf_counter() - started
+    cloned_s = least_seconds(lambda number: Branches(engine).clone(f"copy{number}", "main"))
     assert {asset.id for asset in reader.assets()} == assets
     changed = Graph(datasets=(_derived(7, version=2, above=5.0),))
-    service.commit(CommitRequest(message="one", graph=changed, incremental=True), branch="copy")
+    service.commit(CommitRequest(message="one", graph=changed, incremental=True), branch="copy0")
     new = [asset for asset in reader.assets() if asset.id not in assets]
     assert {asset.dataset for asset in new} == {"Spend7"}
     assert sorted(asset.kind for asset in new) == ["index", "job", "topic"]
