@@ -86,7 +86,7 @@ def visible_after(number: int, urls: list[str], postgres: str) -> float:
     name = f"Visible{number}"
     with ExitStack() as stack:
         heard = stack.enter_context(psycopg.connect(postgres, autocommit=True))
-        heard.execute(f"LISTEN {CHANNEL}")  # type: ignore[arg-type] # our own constant
+        heard.execute(f"LISTEN {CHANNEL}")
         asking = [
             stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_SECONDS)) for url in urls * CONNECTIONS
         ]

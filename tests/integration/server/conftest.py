@@ -37,7 +37,7 @@ def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[
     made: list[ServerProcess] = []
 
     def make() -> ServerProcess:
-        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
+        process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, archive_seconds=0.5)
         process.start()
         made.append(process)
         return process

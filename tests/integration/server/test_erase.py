@@ -6,13 +6,17 @@
 import shutil
 from collections.abc import Callable
 from datetime import datetime
+from io import BytesIO
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pandas as pd
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 
-from caraway import Client, connectors, dataset, field, meta
+from caraway import Client, F, connectors, dataset, featureset, field, meta
 from caraway.integrations.keyring import open_keyring
 from caraway.plan.model import Column
 from caraway.state import ErasedKey, ErasureLog, connect
@@ -44,6 +48,14 @@ class Nights:
     room: int = field(key=True)
     nights: int
     at: datetime = field(timestamp=True)
+
+
+@meta(owner="a@b.co")
+@featureset
+class Night:
+    guest: str
+    room: int
+    nights: int = F(Nights.nights, default=0)
 
 
 def stay(guest: str, room: int, nights: int, day: int) -> dict[str, Any]:
@@ -129,6 +141,20 @@ def removed(server: ServerProcess, digest: str) -> bool:
     return any(e["digest"] == digest and e["recorded_at"] and e["places"] for e in erasures(server))
 
 
+def ask_for_log(server: ServerProcess, guest: str, workflow: str) -> None:
+    data = {"Night.guest": [guest], "Night.room": [1]}
+    asked = server.query(["Night.nights"], data, tuple(data), log=True, workflow=f"nights-{workflow}")
+    assert asked.status_code == 200, asked.text
+
+
+def archived(server: ServerProcess, workflow: str) -> list[str]:
+    """Return the guests in the files of the archive."""
+    files = Path(server.settings.objects_url).rglob("*.parquet")
+    tables = [pq.read_table(BytesIO(file.read_bytes()), columns=["workflow", "inputs"]) for file in sorted(files)]
+    rows = [row for table in tables for row in table.to_pylist() if row["workflow"] == f"nights-{workflow}"]
+    return sorted((orjson.loads(row["inputs"])["Night.guest"] for row in rows), key=[PRIVATE, "bob", "eve"].index)
+
+
 def on_disk(server: ServerProcess, text: str) -> set[str]:
     """Name the files of the index in which a text stands; RocksDB compresses what is large, so keys are short."""
     folder = server.settings.data_dir / "index"
@@ -141,10 +167,13 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
     server = own_server()
     url = str(server.settings.server.url)
     with Client(url) as client:
-        client.commit("nights", datasets=[Nights])
+        client.commit("nights", datasets=[Nights], featuresets=[Night])
         rows = [stay(PRIVATE, 1, 3, 1), stay(PRIVATE, 2, 4, 2), stay("bob", 1, 5, 1), stay("eve", 1, 9, 1)]
         client.log("guests", "nights", pd.DataFrame(rows))
         eventually(lambda: seen(client, of=Nights) == [3, 4, 5, None, 9], server.said)
+    for name in (PRIVATE, "bob"):
+        ask_for_log(server, name, "before")
+    eventually(lambda: archived(server, "before") == [PRIVATE, "bob"], server.said)
     topic = server.topic("Nights")
     before = end_of(kafka, topic)
 
@@ -178,6 +207,11 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         assert {name.partition("-")[0] for name in on_disk(server, PRIVATE)} <= {"MANIFEST"}
         assert on_disk(server, "bob")
         assert erasures(server)[0]["account"] == "someone"
+        # Of the features that were served, too: of files from before, and of what is served from now on.
+        eventually(lambda: archived(server, "before") == ["bob"], server.said)
+        for name in (PRIVATE, "eve"):
+            ask_for_log(server, name, "after")
+        eventually(lambda: archived(server, "after") == ["eve"], server.said)
 
         # Killed right after its answer, and its index lost: the log alone brings all rows back, but these.
         client.erase(Nights, pd.DataFrame({"guest": ["eve"]}))

@@ -1,32 +1,65 @@
 """A server of several processes, and several servers: whoever is asked, and whoever is killed, the answers are one."""
 
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pandas as pd
 import psutil
+import psycopg
 import pytest
+from psycopg import sql
 
+from caraway import Client, connectors, dataset, field, meta
 from caraway.graph.specs import Graph
 from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_secrets import Signed
 from tests.unit.query import garden
 
 # The broker is that of other tests too, and so are the topics of equal definitions.
 POT = 9_000_000
 # So many new connections reach both readers, but for once in a million times.
 MANY = 20
+# What another server has committed must be heard of: nobody looks for it while a test lasts.
+NEVER_S = 3600.0
 
 
-@pytest.fixture
-def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
+@meta(owner="a@b.co")
+@connectors.source(connectors.Webhook(name="workers").endpoint("visits"), disorder="1h", cdc="upsert")
+@dataset(index=True)
+class Visits:
+    guest: str = field(key=True, erase_key=True)
+    nights: int
+    at: datetime = field(timestamp=True)
+
+
+@pytest.fixture(scope="module")
+def servers(
+    kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[ServerProcess, ServerProcess]]:
     """Two servers with folders of their own: one of several processes, one of a single one."""
-    both = (
-        ServerProcess(tmp_path / "several", kafka=kafka, postgres=postgres, workers=2),
-        ServerProcess(tmp_path / "single", kafka=kafka, postgres=postgres),
-    )
+    name, folder = f"workers_{secrets.token_hex(6)}", tmp_path_factory.mktemp("workers")
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    # Both have the key file of one deployment.
+    key_file = folder / "secret.key"
+
+    def make(own: str, workers: int) -> ServerProcess:
+        return ServerProcess(
+            folder / own,
+            kafka=kafka,
+            postgres=f"{postgres_server.rpartition('/')[0]}/{name}",
+            workers=workers,
+            poll_seconds=NEVER_S,
+            key_file=key_file,
+        )
+
+    both = make("several", 2), make("single", 1)
     for server in both:
         server.start()
     yield both
@@ -156,6 +189,85 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
         found = httpx.post(f"{several.http.base_url}query", json=body, headers=headers, timeout=60)
         assert found.json() == {"State.species": ["ash"]}
     eventually(lambda: single.http.post("/query", json=body, headers=headers).status_code == 200, single.said)
+
+    # And one that is made by the other server to each of them.
+    headers = {"X-Caraway-Branch": "branch"}
+    assert single.http.post("/init", json={"clone_from": "main"}, headers=headers).status_code == 200
+
+    def known_to_all() -> bool:
+        url = f"{several.http.base_url}query"
+        return all(httpx.post(url, json=body, headers=headers, timeout=60).status_code == 200 for _ in range(MANY))
+
+    eventually(known_to_all, several.said)
+
+
+def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, ServerProcess]) -> None:
+    several, single = servers
+    with Client(str(several.settings.server.url)) as client:
+        told = client.commit("private", [Visits], [Signed], incremental=True).json()["summary"]
+        assert any("secret missing: featureset Signed, extractor sign" in line for line in told), told
+    body = {"inputs": ["Signed.number"], "outputs": ["Signed.length"], "data": {"Signed.number": [1]}}
+
+    def signed(server: ServerProcess) -> object:
+        answer = httpx.post(f"{server.http.base_url}query", json=body, timeout=60)
+        return answer.json()["Signed.length"] if answer.is_success else answer.status_code
+
+    # Whoever changed it finds that all readers have it; the other server has it soon.
+    for value, method in (("short", "POST"), ("rather longer", "PATCH")):
+        changed = several.http.request(method, "/secret/signing-key", json={"value": value})
+        assert changed.status_code == 200, changed.text
+        assert [signed(several) for _ in range(MANY)] == [[1 + len(value)]] * MANY
+        eventually(lambda value=value: signed(single) == [1 + len(value)], single.said)  # type: ignore[misc]
+    assert single.http.patch("/secret/signing-key", json={"value": "x" * 9}).status_code == 200
+    eventually(lambda: all(signed(several) == [10] for _ in range(MANY)), several.said)
+    # One that a process of the user's function has had is in no answer and no log, whoever ran it.
+    failing = {**body, "data": {"Signed.number": [13]}}
+    for server in servers:
+        assert "x" * 9 not in httpx.post(f"{server.http.base_url}query", json=failing, timeout=60).text
+        assert "x" * 9 not in server.log_file.read_text()
+
+    def nights(server: ServerProcess, guest: str) -> object:
+        asked = {"keys": [{"guest": guest}], "fields": ["nights"]}
+        answer = httpx.post(f"{server.http.base_url}dataset/Visits/lookup", json=asked, timeout=60)
+        return answer.json()["data"]["nights"][0] if answer.is_success else answer.text
+
+    rows = pd.DataFrame({"guest": ["ann", "bob", "eve"], "nights": [1, 2, 3], "at": ["2026-01-01T00:00:00Z"] * 3})
+    with Client(str(several.settings.server.url)) as client:
+        client.log("workers", "visits", rows)
+        for server in servers:
+            eventually(lambda server=server: nights(server, "eve") == 3, server.said)  # type: ignore[misc]
+        # Erased through a server of several processes: at once none of them shows it.
+        assert client.erase(Visits, pd.DataFrame({"guest": ["ann"]})).status_code == 200
+        assert [nights(several, "ann") for _ in range(MANY)] == [None] * MANY
+        eventually(lambda: nights(single, "ann") is None, single.said)
+    # And through the other one.
+    with Client(str(single.settings.server.url)) as client:
+        assert client.erase(Visits, pd.DataFrame({"guest": ["bob"]})).status_code == 200
+        assert nights(single, "bob") is None
+    eventually(lambda: all(nights(several, "bob") is None for _ in range(MANY)), several.said)
+    # A reader that is started again knows of both before it answers, and nobody else has gone.
+    killed = processes(several)["1"]
+    killed.kill()
+    eventually(lambda: processes(several).get("1", killed).pid != killed.pid, several.said)
+    eventually_answers(lambda: level(several), several)
+
+    def answered() -> bool:
+        return all([nights(several, guest) for guest in ("ann", "bob", "eve")] == [None, None, 3] for _ in range(MANY))
+
+    eventually_answers(answered, several)
+
+    # Both indexes have it done.
+    def done() -> bool:
+        found = several.http.get("/dataset/Visits/erasures").json()["erasures"]
+        places = [{place["place"] for place in erasure["places"] if "index of" in place["place"]} for erasure in found]
+        return (
+            len(found) == 2
+            and all(erasure["recorded_at"] for erasure in found)
+            and all(map(len, places))
+            and (min(map(len, places)) == len(servers))
+        )
+
+    eventually(done, lambda: several.http.get("/dataset/Visits/erasures").text)
 
 
 def test_what_cannot_start_says_why_and_ends(kafka: str, postgres: str, tmp_path: Path) -> None:
