@@ -143,8 +143,7 @@ def balance(connection: sa.Connection, at: Moment) -> None:
         row.asset_id: Deed(row.deed)
         for row in connection.execute(sa.select(ledger.c.asset_id, ledger.c.deed).where(ledger.c.state == "open"))
     }
-    bank = {asset.id: asset for asset in read_bank(connection)}
-    settlement = settle(bank.values(), referenced, entries)
+    settlement = settle(read_bank(connection), referenced, entries)
     if settlement.cancel:
         connection.execute(
             sa.update(ledger)
@@ -159,18 +158,14 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "asset_id": asset_id,
                     "deed": deed,
                     "state": "open",
-                    "due_at": at.now + at.keep if _may_return(bank[asset_id], deed) else at.now,
+                    # What nobody needs is kept for a while: a rollback, or another branch, may want it again.
+                    "due_at": at.now + at.keep if deed is Deed.DESTROY else at.now,
                     "opened_at": at.now,
                 }
                 for asset_id, deed in settlement.open.items()
             ],
         )
     _stop_jobs(connection)
-
-
-def _may_return(asset: Asset, deed: Deed) -> bool:
-    """Tell whether the asset of an entry is kept for a while: a rollback, or another branch, may want it again."""
-    return deed is Deed.DESTROY and asset.state is not AssetState.DESTROYING
 
 
 def _stop_jobs(connection: sa.Connection) -> None:
