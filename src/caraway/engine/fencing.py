@@ -21,9 +21,9 @@ from caraway.errors import UnavailableError
 log = logging.getLogger(__name__)
 
 # An engine that was killed is missed after so long, and its jobs go to others. They must run there within 15 s, and to
-# start them takes some 3. It isn't waited for if it starts again. Three renewals may fail in a row.
-LASTING = timedelta(seconds=8)
-RENEW_SECONDS = 2.0
+# start them takes some 3. It isn't waited for if it starts again. Four renewals may fail in a row.
+LASTING = timedelta(seconds=6)
+RENEW_SECONDS = 1.0
 POLL_SECONDS = 0.25
 
 # Spark's folder for what it knows of a stateful operator.
