@@ -40,7 +40,7 @@ test-fast *options:
 # Everything (docs/ci.md): all unit tests, then what needs real Postgres, Kafka and Spark, and both engines over fixed seeds.
 test *options:
     {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
-    {{python}} -m pytest tests/integration tests/e2e tests/parity/test_parity.py -n {{processes}} --dist loadgroup --no-loadscope-reorder --durations=20 {{options}}
+    {{python}} -m pytest tests/integration tests/e2e tests/parity/test_parity.py -n {{processes}} --dist loadscope --no-loadscope-reorder --durations=20 {{options}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:

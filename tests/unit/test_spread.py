@@ -1,6 +1,6 @@
 """The plan by which long tests are dealt out names what there is."""
 
-from tests.spread import LONGEST_FIRST, SHORT, TESTS, TOGETHER, group_of
+from tests.spread import LONGEST_FIRST, SHORT, TESTS, TOGETHER, group_of, scope_of
 
 FILES = [path for path in TESTS.rglob("test_*.py") if "typing_project" not in path.parts]
 
@@ -21,3 +21,9 @@ def test_all_files_of_a_group_are_there() -> None:
 def test_short_tests_are_dealt_out_one_by_one() -> None:
     assert {group_of(path) for path in FILES if (TESTS / SHORT) in path.parents} == {None}
     assert None not in {group_of(path) for path in FILES if (TESTS / SHORT) not in path.parents}
+
+
+def test_a_group_stays_together_and_a_short_test_is_alone() -> None:
+    assert scope_of("tests/e2e/test_kill.py::test_a[b::c]") == scope_of("tests/e2e/test_flights.py::test_d") == "e2e"
+    assert scope_of("tests/integration/topics/test_topics.py::test_a") == "integration/topics/test_topics"
+    assert scope_of("tests/unit/test_spread.py::test_a[b]") == "tests/unit/test_spread.py::test_a[b]"
