@@ -78,6 +78,6 @@ def test_a_join_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> 
     assert expected
     job = run.jobs[case.name]
     view = model.held(job.output, model.derived(case.name, case.operator))
-    found = run.broker.receive(job.output, expected, view=view, limit=60)
+    found = run.broker.receive(job.output, expected, view=view)
     assert run.queries[case.name].exception() is None
     assert found == expected

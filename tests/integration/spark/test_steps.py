@@ -221,7 +221,7 @@ def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> N
     assert len(expected) > 20
     job = run.jobs[case.name]
     view = model.held(job.output, model.derived(case.name, case.operator))
-    found = run.broker.receive(job.output, expected, view=view, limit=60)
+    found = run.broker.receive(job.output, expected, view=view)
     assert run.queries[case.name].exception() is None
     assert found == expected
 
