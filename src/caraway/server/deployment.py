@@ -37,6 +37,7 @@ from caraway.server.erase import Eraser
 from caraway.server.erase_archive import ErasedRows
 from caraway.server.expiry import Expiry
 from caraway.server.live import Live, live_of, make_lives
+from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.share import Share
 from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
@@ -106,16 +107,12 @@ class Deployment:
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
-        divided = settings.index.shards is not None
-        # Of an index that is divided only those whose rows are written for jobs are here, which have no snapshots.
-        self._store = IndexStore(
-            _index_folder(settings), restore=None if divided else snapshots.restore, shared=shared is not None
-        )
+        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore, shared=shared is not None)
         # Else its readers do, and it needs no processes for users' functions.
         self._answers_queries = shared is None
         self.figures = generate_latest if shared is None else partial(page, shared)
         seconds = settings.server.snapshot_seconds
-        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and not divided else None
+        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
         self.keyring = open_keyring(settings.key_file)
         # A key that is missing may be put into the file at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
@@ -125,7 +122,7 @@ class Deployment:
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
-        self._share = self._shared_out(settings, member) if divided else None
+        self._share = None if settings.index.shards is None else self._shared_out(settings, member)
         self._rows = HidingReader(IndexReader(self._store), self.erased) if self._share is None else self._share.index
         self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
@@ -191,6 +188,8 @@ class Deployment:
             erased=self.erased,
             keyring=self.keyring,
             member=member,
+            whole=self.index,
+            rows=IndexReader(self._store),
         )
 
     def start(self) -> None:
@@ -301,7 +300,7 @@ class Deployment:
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(self._followed(needed))
             if self._share is not None:
-                self._share.set_plans([plan for plan in needed.indexes if plan.emits is None])
+                self._share.set_plans(needed.indexes)
             self._lives = make_lives(needed, self._rows, self.functions, self._lives)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
@@ -342,8 +341,9 @@ class Deployment:
                         self.index.set_plans(self._followed(self._needed))
 
     def _followed(self, needed: Needed) -> list[IndexPlan]:
-        """Return the indexes that are whole here: all, or those whose rows are written for jobs, by one server."""
-        return [plan for plan in needed.indexes if (self._share is None if plan.emits is None else self._emitting)]
+        """Return the indexes that are whole here: those whose rows are written for jobs only if this server does it."""
+        plans = needed.indexes if self._share is None else [plan for plan in needed.indexes if not is_divided(plan)]
+        return [plan for plan in plans if plan.emits is None or self._emitting]
 
     def _forget_indexes(self) -> None:
         """Remove the entries of indexes that are gone; only those that have not been followed for a while."""
@@ -357,13 +357,13 @@ class Deployment:
             self._share.forget(gone)
             if needed is not None:
                 # What was here before the index was divided.
-                for asset in self._store.assets() - {plan.asset for plan in needed.indexes if plan.emits is not None}:
+                for asset in self._store.assets() - {plan.asset for plan in needed.indexes if not is_divided(plan)}:
                     self._store.drop(asset)
 
     def _index_lag(self, asset: str) -> str:
         """Tell what an index waits for, "" if it is level with its topic."""
         name, emits, _ = asset.partition(EMITS)
-        if self._share is not None and not emits:
+        if self._share is not None and not emits and self._share.has(name):
             return self._share.lag(name)
         for status in self.index.positions():
             if status.asset == name:

@@ -73,4 +73,4 @@ class Watch:
     def _pause_s(self) -> float:
         if not self._failures:
             return self._interval_s
-        return min(FIRST_PAUSE_S * 2 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)
+        return min(FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)

@@ -14,7 +14,7 @@ import structlog
 
 from caraway.config import ConfigurationError, Settings
 from caraway.errors import UnavailableError
-from caraway.index import IndexStatus
+from caraway.index import IndexStatus, IndexWorker
 from caraway.index.worker import merged, spelled
 from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
@@ -26,7 +26,9 @@ from caraway.server.partitions.door import Door
 from caraway.server.partitions.hiding import HidingIndex
 from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.shard import StoredShard
+from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.topics import Topics
+from caraway.server.reading import Index
 from caraway.state.index_owners import IndexOwners
 from caraway.topics import ErasedKeys, Erasure
 
@@ -52,8 +54,12 @@ class Share:
         erased: ErasedKeys,
         keyring: Keyring,
         member: str,
+        whole: IndexWorker,
+        rows: Index,
     ) -> None:
         """Prepare; nothing runs before `start`. Another process with this data folder must be known to have ended.
+
+        `whole` follows what isn't divided, which is read from `rows`.
 
         Raises:
             ConfigurationError: The index isn't to be divided.
@@ -63,6 +69,7 @@ class Share:
         if shards is None:
             raise ConfigurationError("index.shards: the index isn't divided")
         self._shards = shards
+        self._whole = whole
         self._registry = IndexOwners(engine=engine, server=member, shards=shards)
         self._topics = Topics(bootstrap_servers)
         passes = [_pass(key.mac_key) for key in keyring.keys]
@@ -90,7 +97,8 @@ class Share:
             clock=_clock,
         )
         self._plans: Sequence[IndexPlan] = ()
-        self.index = HidingIndex(DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased)
+        divided = DividedIndex(self._holder, shards, self._topics.partitions, self._callers)
+        self.index = HidingIndex(divided, rows, erased)
         self._recurring = Recurring("index-share", self._tend, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
@@ -110,9 +118,9 @@ class Share:
         self._threads.shutdown(wait=False)
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
-        """Index these from now on, and no others."""
-        self._plans = plans
-        self._holder.follow(plans)
+        """Index those of these that are divided from now on, and no others."""
+        self._plans = [plan for plan in plans if is_divided(plan)]
+        self._holder.follow(self._plans)
         self._recurring.wake()
 
     def problem(self) -> str | None:
@@ -125,6 +133,10 @@ class Share:
         missing = [str(number) for number in range(self._shards) if number not in owned]
         return f"no server owns these shards: {', '.join(missing)}" if missing and self._plans else None
 
+    def has(self, asset: str) -> bool:
+        """Tell whether an index is divided."""
+        return any(plan.asset.hex() == asset for plan in self._plans)
+
     def lag(self, asset: str) -> str:
         """Tell what an index waits for, "" if it has been level with its topic in all shards."""
         standings = self._holder.division.standings
@@ -136,8 +148,9 @@ class Share:
         return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
 
     def positions(self) -> list[IndexStatus]:
-        """Return how far each index is in the shards that are here."""
-        return merged([status for shard in self._stored().values() for status in shard.worker.positions()])
+        """Return how far each index is in the shards that are here, and what is whole."""
+        shards = [status for shard in self._stored().values() for status in shard.worker.positions()]
+        return [*merged(shards), *self._whole.positions()]
 
     def status(self) -> dict[str, object]:
         """Return the state of the shards that are here, and who owns which, as plain values."""
@@ -159,7 +172,7 @@ class Share:
         return sum(shard.worker.expire(asset, horizon_us, stopping) for shard in self._stored().values())
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
-        """Return of each index the erased keys: those of which entries may be left in shards here, or all others."""
+        """Return of each index the erased keys: those of which entries may be left here, or all others."""
         workers = [shard.worker for shard in self._stored().values()]
         left: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
         gone: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
@@ -167,15 +180,19 @@ class Share:
             for worker in workers:
                 for plan, erasures in worker.erasures(pending=wanted):
                     found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
+        whole = self._whole.erasures(pending=pending)
         if pending:
-            return [(plan, list(erasures)) for plan, erasures in left.values()]
-        return [
-            (plan, [erasure for erasure in erasures if erasure not in left[asset][1]])
+            return [*whole, *((plan, list(erasures)) for plan, erasures in left.values())]
+        divided = [
+            (plan, [erasure for erasure in erasures if erasure not in left.get(asset, (plan, {}))[1]])
             for asset, (plan, erasures) in gone.items()
         ]
+        return [*whole, *divided]
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
         """Remove the entries of erased keys from the shards that are here; see `IndexWorker.remove_erased`."""
+        if not is_divided(plan):
+            return self._whole.remove_erased(plan, stopping)
         # One that is behind must not keep the others.
         removed = [shard.worker.remove_erased(plan, stopping) for shard in self._stored().values()]
         return all(removed)
