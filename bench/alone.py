@@ -24,7 +24,7 @@ from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.writer import Message
+from caraway.index.feeding.writer import Message
 from caraway.ingest import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph

@@ -28,8 +28,8 @@ from caraway.dtypes.types import FLOAT, INT, STRING
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.writer import Message
+from caraway.index.feeding.writer import Message
+from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics import PUT, RecordCodec, position_id
 

@@ -15,7 +15,7 @@ from caraway.engine_local import LocalEngine
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.keys import SIGN
+from caraway.index.storage.keys import SIGN
 from caraway.plan import IndexPlan, RecordSchema
 from caraway.topics.codec import VOID, RecordCodec
 from caraway.topics.identity import position_id

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.index.worker import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.plan import IndexPlan
 
 #: What a call to a process raises that was killed or isn't there yet.

@@ -37,7 +37,8 @@ class SecretUse:
 def secrets_used(graph: Graph) -> Iterator[SecretUse]:
     """Name the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
     for dataset in graph.datasets:
-        parts: list[tuple[str, object]] = [(f"source {identifier(source.connector)}", source) for source in dataset.sources]
+        parts: list[tuple[str, object]] = []
+        parts += [(f"source {identifier(source.connector)}", source) for source in dataset.sources]
         parts += [(f"sink {identifier(sink.connector)}", sink) for sink in dataset.sinks]
         parts += [(f"pipeline {pipeline.name}", pipeline.operator) for pipeline in dataset.pipelines]
         for part, spec in parts:

@@ -6,12 +6,12 @@ from typing import Protocol
 from rocksdict import DbClosedError, RdictIter
 
 from caraway.errors import UnavailableError
-from caraway.index.buckets import BucketReader
-from caraway.index.geometry import Geometry
-from caraway.index.keys import FIRST_TIME_US, LAST_TIME_US
-from caraway.index.store import is_damage
-from caraway.index.versions import VersionReader
-from caraway.index.windows import Elsewhere, WindowReader
+from caraway.index.records.versions import VersionReader
+from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US
+from caraway.index.storage.store import is_damage
+from caraway.index.windows.buckets import BucketReader
+from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
 
 # What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.

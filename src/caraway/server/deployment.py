@@ -21,9 +21,9 @@ from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.hiding import HidingReader
-from caraway.index.rebuilding import Rebuilding
-from caraway.index.snapshots import SnapshotKeeper, Snapshots
+from caraway.index.records.hiding import HidingReader
+from caraway.index.storage.rebuilding import Rebuilding
+from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
 from caraway.integrations.keyring import open_keyring
 from caraway.integrations.resolver import resolver

@@ -7,8 +7,8 @@ from datetime import timedelta
 import structlog
 
 from caraway.index import IndexStore
-from caraway.index.keys import META
-from caraway.index.recovery import forget_emissions
+from caraway.index.feeding.recovery import forget_emissions
+from caraway.index.storage.keys import META
 from caraway.state.leases import Lease
 
 LOG = structlog.get_logger(__name__)

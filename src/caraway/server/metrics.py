@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY, Counter, Gauge, Histogram, disable_creat
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from caraway.index.worker import IndexStatus
+from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 

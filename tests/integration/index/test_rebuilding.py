@@ -6,8 +6,8 @@ from pathlib import Path
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.index.rebuilding import Rebuilding
-from caraway.index.snapshots import Snapshots
+from caraway.index.storage.rebuilding import Rebuilding
+from caraway.index.storage.snapshots import Snapshots
 from caraway.objects import ObjectFolder
 from caraway.topics import TopicWriter, ensure_topics
 from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level

@@ -11,7 +11,7 @@ from moto.server import ThreadedMotoServer
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexStore
-from caraway.index.snapshots import Snapshots
+from caraway.index.storage.snapshots import Snapshots
 from caraway.objects import ObjectFolder
 from caraway.objects.folder import PARTS
 

@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.frontier import stored_frontier
-from caraway.index.snapshots import Snapshots
-from caraway.index.spans import has_frontier
+from caraway.index.records.frontier import stored_frontier
+from caraway.index.storage.snapshots import Snapshots
+from caraway.index.storage.spans import has_frontier
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.divided import DividedIndex

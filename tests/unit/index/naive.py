@@ -10,8 +10,8 @@ from typing import Any
 from caraway.dtypes.types import FLOAT, INT, STRING, DecimalType, optional
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.geometry import Geometry
-from caraway.index.writer import Message
+from caraway.index.feeding.writer import Message
+from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics import DELETE, PUT, VOID, RecordCodec
 

@@ -11,7 +11,7 @@ from caraway.engine_local.changes import Change
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.index.writer import Message
+from caraway.index.feeding.writer import Message
 from caraway.plan import plan_graph
 from caraway.plan.model import IndexPlan
 from caraway.topics import DELETE, PUT, RecordCodec, position_id

@@ -11,7 +11,7 @@ import pytest
 from caraway.graph.operators import AggregateFunction
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.geometry import Geometry
+from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import RecordSchema
 from caraway.topics import RecordCodec
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change

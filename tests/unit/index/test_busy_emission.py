@@ -13,7 +13,7 @@ from caraway.graph.operators import AggregateFunction
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index import IndexStore, IndexWriter
-from caraway.index.emission import Emission
+from caraway.index.feeding.emission import Emission
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics import PUT, VOID, position_id
 from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan

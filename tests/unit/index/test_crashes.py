@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.snapshots import FILES, Snapshots
+from caraway.index.storage.snapshots import FILES, Snapshots
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, PUT, VOID, position_id

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from caraway.index.decay import NOTHING_LEFT, DecayedSum
+from caraway.index.aggregates.decay import NOTHING_LEFT, DecayedSum
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -14,8 +14,8 @@ from caraway.graph.operators import AggregateFunction, Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
 from caraway.index import IndexStore, IndexWriter
-from caraway.index.emission import Emission
-from caraway.index.writer import Message
+from caraway.index.feeding.emission import Emission
+from caraway.index.feeding.writer import Message
 from caraway.plan import TopicPlan, plan_graph
 from caraway.topics import PUT, VOID, RecordCodec, position_id
 from tests.effort import examples

@@ -12,9 +12,9 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWorker, IndexWriter
-from caraway.index.hiding import HidingReader
-from caraway.index.keys import ERASED, META, PLACES
-from caraway.index.removal import compact, known_erasures, mark_removed, remove
+from caraway.index.records.hiding import HidingReader
+from caraway.index.records.removal import compact, known_erasures, mark_removed, remove
+from caraway.index.storage.keys import ERASED, META, PLACES
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.topics import DELETE, PUT, ErasedKeys, Erasure, RecordCodec, encode_erasure, erasure_of, position_id
 from tests.unit.index.oracle import Case, Job, random_change

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.expiry import sweep
-from caraway.index.keys import ASSET_BYTES, OUTBOX
+from caraway.index.records.expiry import sweep
+from caraway.index.storage.keys import ASSET_BYTES, OUTBOX
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, PUT, VOID, position_id
 from tests.effort import examples

@@ -16,7 +16,7 @@ from typing_extensions import override
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexStore
-from caraway.index.geometry import Geometry
+from caraway.index.storage.geometry import Geometry
 from tests.effort import examples
 
 ASSETS = (b"asset  1", b"asset  2")

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.index.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
 
 times = st.integers(-(2**63), 2**63 - 1)
 shapes = st.builds(Geometry, base_bits=st.integers(1, 30), fan_bits=st.integers(1, 8))

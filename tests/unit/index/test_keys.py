@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.errors import InvalidInputError
-from caraway.index import keys
+from caraway.index.storage import keys
 from caraway.topics import position_id
 
 ASSET = b"\x00\xff\x10asset"

@@ -9,7 +9,7 @@ import pytest
 
 from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.geometry import DEFAULT_GEOMETRY
+from caraway.index.storage.geometry import DEFAULT_GEOMETRY
 from caraway.plan.model import IndexKind
 from caraway.topics import PUT, VOID, position_id
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan

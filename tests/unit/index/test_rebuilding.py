@@ -9,7 +9,7 @@ import pytest
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader, IndexStore
-from caraway.index.rebuilding import Rebuilding
+from caraway.index.storage.rebuilding import Rebuilding
 from caraway.plan.model import IndexKind
 from tests.unit.index.naive import CODEC, index_plan
 

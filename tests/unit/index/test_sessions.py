@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from caraway.graph.windows import SessionWindow
 from caraway.index import IndexStore
-from caraway.index.keys import RAW, key_prefix, timed_key
-from caraway.index.sessions import SECOND_US, Session, Sessions, sessions_from
+from caraway.index.storage.keys import RAW, key_prefix, timed_key
+from caraway.index.windows.sessions import SECOND_US, Session, Sessions, sessions_from
 from tests.effort import examples
 
 GAP = 2 * SECOND_US

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.index.sketches import NAN_BIN, REGISTERS, bin_middle, bin_of, distinct_count, element, observe, united
+from caraway.index.aggregates.sketches import (
+    NAN_BIN,
+    REGISTERS,
+    bin_middle,
+    bin_of,
+    distinct_count,
+    element,
+    observe,
+    united,
+)
 
 numbers = st.floats(allow_nan=False)
 

@@ -10,7 +10,7 @@ import pytest
 
 from caraway.errors import ConflictError, UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.geometry import Geometry
+from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import IndexKind
 from caraway.topics import PUT, position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan

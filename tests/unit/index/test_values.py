@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.index.values import Values, ValuesSpec, first_positions, last_positions
+from caraway.index.aggregates.values import Values, ValuesSpec, first_positions, last_positions
 
 Occurrence = tuple[int, Hashable, bytes]
 

@@ -12,7 +12,7 @@ from caraway.errors import InvalidInputError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.writer import Message
+from caraway.index.feeding.writer import Message
 from caraway.plan.model import Column, IndexKind
 from caraway.topics import DELETE, PUT, RecordCodec, position_id
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SCHEMA, Sent, aggregate, index_plan

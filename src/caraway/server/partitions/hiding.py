@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from caraway.index.hiding import visible
+from caraway.index.records.hiding import visible
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.reading import Index, PartlyRemote, Rows

@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
-from caraway.index.frontier import newest
+from caraway.index.records.frontier import newest
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.messages import Answer, Ask, Found, Moved, Refused
 from caraway.server.partitions.shard import Shard

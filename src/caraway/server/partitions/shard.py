@@ -8,12 +8,12 @@ from typing import Protocol
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.frontier import stored_frontier
-from caraway.index.rebuilding import Rebuilding
-from caraway.index.snapshots import SnapshotKeeper, Snapshots
-from caraway.index.spans import has_frontier
-from caraway.index.store import CACHE_BYTES
-from caraway.index.windows import Elsewhere
+from caraway.index.records.frontier import stored_frontier
+from caraway.index.storage.rebuilding import Rebuilding
+from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
+from caraway.index.storage.spans import has_frontier
+from caraway.index.storage.store import CACHE_BYTES
+from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.topics import Ends, Topics

@@ -15,7 +15,7 @@ import structlog
 from caraway.config import ConfigurationError, Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexStatus, IndexWorker
-from caraway.index.worker import merged, spelled
+from caraway.index.feeding.worker import merged, spelled
 from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan

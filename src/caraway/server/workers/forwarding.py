@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from caraway.errors import UnavailableError
-from caraway.index.board import Board
+from caraway.index.storage.board import Board
 from caraway.server.errors import DeadlineError
 from caraway.server.http import BRANCH_HEADERS, Request, Response
 

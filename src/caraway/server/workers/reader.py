@@ -13,8 +13,8 @@ from typing_extensions import override
 from caraway.config import ConfigurationError, Settings
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
-from caraway.index.board import Board
-from caraway.index.hiding import HidingReader
+from caraway.index.records.hiding import HidingReader
+from caraway.index.storage.board import Board
 from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
 from caraway.server.access import Gate

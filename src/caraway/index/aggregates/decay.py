@@ -1,0 +1,167 @@
+"""Sums of decayed values: `v * 2**(-(T - t) / half_life)`, for any time T of a read.
+
+Time is counted in half-lives since the epoch. A value weighs `v * 2**f` with the fraction f of its time in (-1, 0], a
+float; the whole half-lives are a power of two. So a sum is an integer times a power of two, as exact as sums of floats
+are (`caraway.index.aggregates.exact`), the same for all orders, and it is decayed once, when it is read.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+SECOND_US = 1_000_000
+# Below e^-25 a decayed sum counts as nothing.
+NOTHING_LEFT = math.exp(-25)
+# What lies this many half-lives below the newest value: 2^-256 of it is beyond all digits of what counts as something.
+KEPT_BITS = 256
+_LARGEST, _SMALLEST = 1100, -1100
+_MSGPACK_BITS = 63
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+class DecayedSum:
+    """The sum of the values of a tile: `total * 2**exponent` at the epoch.
+
+    `newest` is the least whole number of half-lives that no value lies behind. Bits below `2**(newest - KEPT_BITS)` are
+    cut off, which `cut` tells. Infinities and NaN are counted apart.
+    """
+
+    __slots__ = ("cut", "exponent", "half_life_us", "infinities", "nans", "negative", "newest", "stale", "total")
+
+    def __init__(self, half_life_us: int) -> None:
+        self.half_life_us = half_life_us
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.total = 0
+        self.exponent = 0
+        self.newest: int | None = None
+        self.cut = self.stale = False
+        self.infinities = self.negative = self.nans = 0
+
+    @property
+    def weight(self) -> int:
+        """Return how many plain tiles take as much memory beyond one."""
+        return 0
+
+    def add(self, occurrences: Iterable[tuple[int, float | None, bytes]]) -> None:
+        """Add values with their times."""
+        for time_us, value, _ in occurrences:
+            if value is None:
+                continue
+            if not math.isfinite(value):
+                self._add_special(value)
+                continue
+            second_us = time_us // SECOND_US * SECOND_US
+            whole = -(-second_us // self.half_life_us)
+            rest_us = second_us - whole * self.half_life_us
+            numerator, denominator = (value * 2.0 ** (rest_us / self.half_life_us)).as_integer_ratio()
+            self._shift(numerator, whole - denominator.bit_length() + 1, whole)
+
+    def merge(self, other: "DecayedSum") -> None:
+        """Add another sum."""
+        self._merge(other, 1)
+
+    def subtract(self, other: "DecayedSum", left: int) -> bool:
+        """Take a sum away of which `left` contributions remain. Return True if it has to be made anew."""
+        if other.newest is None and not (other.infinities or other.negative or other.nans):
+            return self.stale
+        # What was cut off can't be told; and the newest value decides what is cut.
+        if left == 0:
+            self.clear()
+        elif self.cut or other.cut or other.newest == self.newest:
+            self.stale = True
+        else:
+            self._merge(other, -1)
+        return self.stale
+
+    def merge_packed(self, data: bytes) -> None:
+        """Add what `pack` gave."""
+        newest, exponent, total, cut, specials = _DECODE(data)
+        if newest is not None:
+            self._shift(int.from_bytes(total, signed=True) if type(total) is bytes else total, exponent, newest)
+        self.cut = self.cut or cut
+        if specials:
+            self._count_specials(specials, 1)
+
+    def pack(self) -> bytes:
+        """Return the bytes of it."""
+        if self.total and not self.total & 1:
+            places = (self.total & -self.total).bit_length() - 1
+            self.total >>= places
+            self.exponent += places
+        bits = self.total.bit_length()
+        total = self.total if bits <= _MSGPACK_BITS else self.total.to_bytes(bits // 8 + 1, signed=True)
+        specials = (self.infinities, self.negative, self.nans)
+        return _ENCODE((self.newest, self.exponent, total, self.cut, specials if any(specials) else None))
+
+    def at(self, at_us: int) -> float:
+        """Return the sum, decayed to the time of a read."""
+        if self.nans or (self.infinities and self.negative):
+            return math.nan
+        if self.infinities or self.negative:
+            return math.inf if self.infinities else -math.inf
+        whole, rest_us = divmod(at_us, self.half_life_us)
+        # Decayed to the next whole half-life, then back: the other way round, a large sum would overflow in between.
+        value = _scaled(self.total, self.exponent - whole - 1) * 2.0 ** (1 - rest_us / self.half_life_us)
+        return 0.0 if abs(value) < NOTHING_LEFT else value
+
+    def _merge(self, other: "DecayedSum", sign: int) -> None:
+        if other.newest is not None:
+            self._shift(sign * other.total, other.exponent, other.newest)
+        self.cut = self.cut or other.cut
+        self._count_specials((other.infinities, other.negative, other.nans), sign)
+
+    def _shift(self, total: int, exponent: int, newest: int) -> None:
+        """Add `total * 2**exponent`, after what is too small beside the newest value was cut off."""
+        if self.newest is None or newest > self.newest:
+            self.newest = newest
+        least = self.newest - KEPT_BITS
+        self.total, self.exponent = self._trimmed(self.total, self.exponent, least)
+        total, exponent = self._trimmed(total, exponent, least)
+        if not self.total:
+            self.total, self.exponent = total, exponent
+        elif total:
+            spare = exponent - self.exponent
+            if spare < 0:
+                self.total <<= -spare
+                self.exponent = exponent
+                spare = 0
+            self.total += total << spare
+
+    def _trimmed(self, total: int, exponent: int, least: int) -> tuple[int, int]:
+        places = least - exponent
+        if places <= 0 or not total:
+            return total, exponent
+        if places > total.bit_length():
+            self.cut = True
+            return 0, least
+        kept = total >> places
+        self.cut = self.cut or kept << places != total
+        return kept, least
+
+    def _add_special(self, value: float) -> None:
+        self._count_specials((value > 0, value < 0, math.isnan(value)), 1)
+
+    def _count_specials(self, specials: Sequence[int], sign: int) -> None:
+        self.infinities += sign * specials[0]
+        self.negative += sign * specials[1]
+        self.nans += sign * specials[2]
+
+
+def _scaled(total: int, exponent: int) -> float:
+    """Return `total * 2**exponent`, rounded once; infinite beyond the floats, zero below them."""
+    size = total.bit_length() + exponent
+    if not total or size < _SMALLEST:
+        return 0.0
+    if size > _LARGEST:
+        return math.inf if total > 0 else -math.inf
+    try:
+        return float(total << exponent) if exponent >= 0 else total / (1 << -exponent)
+    except OverflowError:
+        return math.inf if total > 0 else -math.inf

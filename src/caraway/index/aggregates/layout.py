@@ -1,0 +1,222 @@
+"""From an index plan to what its tiles keep, and how rows enter them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from caraway.dtypes.types import DATETIME, DataType, type_name
+from caraway.errors import InvalidInputError
+from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.index.aggregates.columns import (
+    Family,
+    Read,
+    family_of,
+    float_reader,
+    identity_reader,
+    number_reader,
+    restorer,
+)
+from caraway.index.aggregates.decay import DecayedSum
+from caraway.index.aggregates.partials import AggregatedColumn, ColumnPartial, Extra, Partial
+from caraway.index.aggregates.values import Values, ValuesSpec
+from caraway.plan.model import IndexPlan
+from caraway.topics import Record
+
+# Event time in microseconds, the values of the aggregated columns, the rank among contributions of equal times.
+Contribution = tuple[int, tuple[object, ...], bytes]
+
+SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
+ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
+LISTED = {AggregateFunction.DISTINCT, AggregateFunction.LAST_K, AggregateFunction.FIRST_K}
+# What of a column is told from sums, bounds and the number of values that aren't null.
+PLAIN = SUMMED | ORDERED
+
+
+@dataclass(frozen=True, slots=True)
+class ExtraColumn:
+    """Something kept beyond sums: the column's place in the row, how its values are read, what keeps them.
+
+    A reader's own (`make_whole`) takes as many values as there are.
+    """
+
+    position: int
+    read: Read
+    values: ValuesSpec | None
+    make: Callable[[], Extra]
+    make_whole: Callable[[], Extra]
+
+
+class Layout:
+    """What the tiles of an index keep of each column.
+
+    `columns` are kept as sums and bounds. `extras` are kept beside them: the values of a column, found by its name in
+    `values_of`, or its decayed sum, found by name and half-life in `decayed_of`.
+    """
+
+    __slots__ = (
+        "_most_values",
+        "_readers",
+        "_timed",
+        "columns",
+        "decayed_of",
+        "extras",
+        "plain_of",
+        "types",
+        "values_of",
+    )
+
+    def __init__(self, plan: IndexPlan, most_values: int) -> None:
+        """Keep what a plan's aggregates need, up to `most_values` distinct values a tile."""
+        self._most_values = most_values
+        places = {column.name: place for place, column in enumerate(plan.schema.columns)}
+        self.types: dict[str, DataType] = {column.name: column.dtype for column in plan.schema.columns}
+        # Where the row doesn't have it, the time stamp is the record's time, read as if it came last.
+        timestamp = plan.schema.timestamp
+        self._timed = timestamp not in places and any(spec.of == timestamp for spec in plan.aggregates)
+        if self._timed:
+            places[timestamp] = len(places)
+            self.types[timestamp] = DATETIME
+        used: dict[str, list[AggregateSpec]] = {}
+        for spec in plan.aggregates:
+            if spec.of is not None and reads_values(spec):
+                used.setdefault(spec.of, []).append(spec)
+        self.columns = tuple(
+            _column(name, self.types[name], places[name], specs)
+            for name, specs in used.items()
+            if any(is_plain(spec) for spec in specs)
+        )
+        self.plain_of = {column.name: place for place, column in enumerate(self.columns)}
+        extras: list[ExtraColumn] = []
+        self.values_of: dict[str, int] = {}
+        self.decayed_of: dict[tuple[str, int], int] = {}
+        for name, specs in used.items():
+            self._add_extras(extras, name, places[name], specs)
+        self.extras = tuple(extras)
+        numbers = [(column.position, number_reader(column.name, self.types[column.name])) for column in self.columns]
+        self._readers = (*numbers, *((column.position, column.read) for column in self.extras))
+
+    def _add_extras(self, extras: list[ExtraColumn], name: str, place: int, specs: Sequence[AggregateSpec]) -> None:
+        dtype, most = self.types[name], self._most_values
+        if any(keeps_values(spec) for spec in specs):
+            kept = _values_spec(name, dtype, specs)
+            self.values_of[name] = len(extras)
+            read = identity_reader(name, dtype)
+            kept_values = ExtraColumn(place, read, kept, lambda: Values(kept, most), lambda: Values(kept, None))
+            extras.append(kept_values)
+        for half_life_us in dict.fromkeys(spec.half_life_us for spec in specs):
+            if half_life_us is not None:
+                self.decayed_of[name, half_life_us] = len(extras)
+                extras.append(_decayed(name, dtype, place, half_life_us))
+
+    def values(self, record: Record) -> tuple[object, ...]:
+        """Read the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
+
+        The record has a row.
+
+        Raises:
+            InvalidInputError: A value isn't of its column's type.
+        """
+        row: Any = record.row
+        if self._timed:
+            row = [*row, record.time]
+        return tuple([read(row[position]) for position, read in self._readers])
+
+    def values_spec(self, place: int) -> ValuesSpec:
+        """Return what an extra keeps of the values of its column."""
+        spec = self.extras[place].values
+        if spec is None:
+            raise TypeError("the extra keeps no values")
+        return spec
+
+    def empty(self) -> Partial:
+        """Return the partial aggregate of nothing."""
+        return Partial([ColumnPartial() for _ in self.columns], [extra.make() for extra in self.extras])
+
+    def clone(self, partial: Partial) -> Partial:
+        """Return an equal partial that shares nothing with `partial`."""
+        copy = self.empty()
+        copy.merge(partial)
+        copy.flags = partial.flags
+        return copy
+
+    def total(self, needed: frozenset[int]) -> Partial:
+        """Return the partial aggregate of nothing, for a reader who needs some of the extras."""
+        extras = [extra.make_whole() if place in needed else None for place, extra in enumerate(self.extras)]
+        return Partial([ColumnPartial() for _ in self.columns], extras)
+
+    def partial(self, contributions: Sequence[Contribution]) -> Partial:
+        """Return the partial aggregate of `contributions`."""
+        partial = self.empty()
+        self.add(partial, contributions)
+        return partial
+
+    def add(self, partial: Partial, contributions: Sequence[Contribution]) -> None:
+        """Add `contributions`, at least one, to a partial aggregate."""
+        partial.count += len(contributions)
+        times = [time_us for time_us, _, _ in contributions]
+        low, high = min(times), max(times)
+        partial.low, partial.high = min(low, partial.low), max(high, partial.high)
+        for position, column in enumerate(self.columns):
+            values = [values[position] for _, values, _ in contributions if values[position] is not None]
+            if values:
+                partial.columns[position].add(column, values)
+        for position, extra in enumerate(partial.extras, start=len(self.columns)):
+            if extra is not None:
+                extra.add([(time_us, values[position], order) for time_us, values, order in contributions])  # type: ignore[misc]
+
+
+def reads_values(spec: AggregateSpec) -> bool:
+    """Tell whether a function reads its column: a count does so only for distinct values or to leave out nulls."""
+    return spec.function is not AggregateFunction.COUNT or spec.unique or spec.dropnull
+
+
+def keeps_values(spec: AggregateSpec) -> bool:
+    """Tell whether a function needs the distinct values of its column. Lists with repeats are read from raw."""
+    match spec.function:
+        case AggregateFunction.COUNT:
+            return spec.unique
+        case AggregateFunction.LAST_K | AggregateFunction.FIRST_K:
+            return spec.dedup
+        case AggregateFunction.DISTINCT | AggregateFunction.QUANTILE:
+            return True
+        case _:
+            return False
+
+
+def is_plain(spec: AggregateSpec) -> bool:
+    """Tell whether a function needs sums, bounds or the number of values that aren't null."""
+    return spec.function in PLAIN or (spec.dropnull and not keeps_values(spec))
+
+
+def _column(name: str, dtype: DataType, position: int, specs: Sequence[AggregateSpec]) -> AggregatedColumn:
+    family, unit = family_of(dtype)
+    used = {spec.function for spec in specs}
+    if family is Family.ANY and used & PLAIN:
+        raise InvalidInputError(f"column {name} of type {type_name(dtype)} has no numbers to aggregate")
+    return AggregatedColumn(
+        name=name,
+        position=position,
+        family=family,
+        unit=unit,
+        sums=bool(used & SUMMED),
+        squares=AggregateFunction.STDDEV in used,
+        extremes=bool(used & ORDERED),
+    )
+
+
+def _values_spec(name: str, dtype: DataType, specs: Sequence[AggregateSpec]) -> ValuesSpec:
+    kept = {spec.function for spec in specs if keeps_values(spec)}
+    return ValuesSpec(
+        firsts=bool(kept & {AggregateFunction.DISTINCT, AggregateFunction.FIRST_K}),
+        lasts=AggregateFunction.LAST_K in kept,
+        counted=AggregateFunction.COUNT in kept,
+        number=float_reader(name, dtype) if AggregateFunction.QUANTILE in kept else None,
+        restore=restorer(dtype),
+    )
+
+
+def _decayed(name: str, dtype: DataType, place: int, half_life_us: int) -> ExtraColumn:
+    def make() -> DecayedSum:
+        return DecayedSum(half_life_us)
+
+    return ExtraColumn(place, float_reader(name, dtype), None, make, make)

@@ -1,0 +1,194 @@
+"""How the results of aggregates come out of the partial aggregates of their windows."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from caraway.dtypes.types import DecimalType, base_type
+from caraway.dtypes.values import DECIMAL_DIGITS
+from caraway.errors import InvalidInputError
+from caraway.graph.operators import DEFAULT_IF_UNSEEN, AggregateFunction, AggregateSpec
+from caraway.index.aggregates.columns import Family, decimal_text, family_of
+from caraway.index.aggregates.decay import DecayedSum
+from caraway.index.aggregates.layout import LISTED, SUMMED, Layout
+from caraway.index.aggregates.partials import ColumnPartial, Partial
+from caraway.index.aggregates.values import Values
+from caraway.plan.model import IndexPlan
+
+LOGGER = logging.getLogger(__name__)
+
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
+
+# From the partial aggregate of a window and the time of the read to the result.
+Finisher = Callable[[Partial, int], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One output column: its aggregate, how its value comes out, its value for a new key.
+
+    `finish` is None for lists, which are read apart. `extras` are those of the layout that it needs.
+    """
+
+    name: str
+    spec: AggregateSpec
+    finish: Finisher | None
+    unseen: object
+    extras: frozenset[int] = frozenset()
+
+
+def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
+    """Return the results of a plan by the names of their columns."""
+    return {spec.into: _result(f"{plan.dataset}.{spec.into}", spec, layout) for spec in plan.aggregates}
+
+
+def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
+    of, function = spec.of, spec.function
+    # Of the others an empty window has its own value, and a key that was never seen has none.
+    unseen = default = _default(spec, layout) if function in DEFAULT_IF_UNSEEN else None
+    if function in LISTED:
+        return Result(spec.into, spec, None, None)
+    if function is AggregateFunction.COUNT and not (spec.unique or spec.dropnull):
+        return Result(spec.into, spec, lambda partial, _: partial.count, None)
+    if of is None:
+        raise InvalidInputError(f"{name}: {function.value} needs a column")
+    if function is AggregateFunction.EXP_DECAY_SUM:
+        if spec.half_life_us is None:
+            raise InvalidInputError(f"{name}: exp_decay_sum needs a half-life")
+        place = layout.decayed_of[of, spec.half_life_us]
+        return Result(spec.into, spec, _decayed(place), unseen, frozenset([place]))
+    if spec.unique or function is AggregateFunction.QUANTILE:
+        place = layout.values_of[of]
+        finish = _unique(place, nulls=not spec.dropnull) if spec.unique else _quantile(place, spec.p or 0.0, default)
+        return Result(spec.into, spec, finish, unseen, frozenset([place]))
+    return Result(spec.into, spec, _of_sums(name, spec, layout, default), unseen)
+
+
+def _of_sums(name: str, spec: AggregateSpec, layout: Layout, default: object) -> Finisher:
+    place = layout.plain_of[spec.of or ""]
+    column = layout.columns[place]
+    unit = column.unit
+    match spec.function:
+        case AggregateFunction.COUNT:
+            return lambda partial, _: partial.columns[place].count
+        case AggregateFunction.SUM:
+            return _sum(name, place, spec, layout)
+        case AggregateFunction.AVERAGE:
+            return _moment(place, default, lambda c: c.mean(unit))
+        case AggregateFunction.STDDEV:
+            return _moment(place, default, lambda c: c.stddev(unit))
+        case AggregateFunction.MIN:
+            return _moment(place, default, lambda c: _shown(_least(c), column.family, unit))
+        case AggregateFunction.MAX:
+            return _moment(place, default, lambda c: _shown(_greatest(c), column.family, unit))
+        case _:
+            raise InvalidInputError(f"{name}: {spec.function.value} is no sum")
+
+
+def _default(spec: AggregateSpec, layout: Layout) -> object:
+    """Return the value of an empty window in stored form.
+
+    Raises:
+        InvalidInputError: The plan has none such.
+    """
+    family, unit = family_of(layout.types[spec.of]) if spec.of in layout.types else (Family.ANY, 1)
+    match spec.default:
+        case None:
+            return None
+        case bool():
+            raise _misfit(spec)
+        case int() | float() if spec.function in FLOATING or family is Family.FLOAT:
+            return float(spec.default)
+        case int() | float() if family is Family.INT:
+            return int(spec.default)
+        case int() | float() if family is Family.DECIMAL:
+            return decimal_text(round(spec.default * unit), unit)
+        case str() if family is Family.DECIMAL:
+            return spec.default
+        case _:
+            raise _misfit(spec)
+
+
+FLOATING = SUMMED | {AggregateFunction.QUANTILE, AggregateFunction.EXP_DECAY_SUM}
+
+
+def _misfit(spec: AggregateSpec) -> InvalidInputError:
+    return InvalidInputError(f"{spec.into}: the default {spec.default!r} doesn't fit column {spec.of}")
+
+
+def _sum(name: str, place: int, spec: AggregateSpec, layout: Layout) -> Finisher:
+    column = layout.columns[place]
+    if column.family is Family.FLOAT:
+        return lambda partial, _: partial.columns[place].sum()
+    told: list[bool] = []
+    if isinstance(base_type(layout.types[spec.of or ""]), DecimalType):
+        least, most, limit = 1 - 10**DECIMAL_DIGITS, 10**DECIMAL_DIGITS - 1, f"{DECIMAL_DIGITS} digits"
+    else:
+        least, most, limit = INT64_MIN, INT64_MAX, "64 bits"
+
+    def finish(partial: Partial, _at_us: int) -> object:
+        total = partial.columns[place].total
+        if least <= total <= most:
+            return decimal_text(total, column.unit) if column.family is Family.DECIMAL else total
+        if not told:
+            told.append(True)
+            LOGGER.warning("%s: a sum is beyond %s and reads as null (said once)", name, limit)
+        return None
+
+    return finish
+
+
+def _moment(place: int, default: object, finish: Callable[[ColumnPartial], object]) -> Finisher:
+    """Apply `finish` to the column's partial, if it has values."""
+
+    def finished(partial: Partial, _at_us: int) -> object:
+        column = partial.columns[place]
+        return finish(column) if column.count else default
+
+    return finished
+
+
+def _unique(place: int, *, nulls: bool) -> Finisher:
+    return lambda partial, _: _values(partial, place).distinct(nulls=nulls)
+
+
+def _quantile(place: int, p: float, default: object) -> Finisher:
+    def finish(partial: Partial, _at_us: int) -> object:
+        found = _values(partial, place).quantile(p)
+        return default if found is None else found
+
+    return finish
+
+
+def _decayed(place: int) -> Finisher:
+    def finish(partial: Partial, at_us: int) -> object:
+        decayed = partial.extras[place]
+        if not isinstance(decayed, DecayedSum):
+            raise TypeError("the partial has no decayed sum")
+        return decayed.at(at_us)
+
+    return finish
+
+
+def _values(partial: Partial, place: int) -> Values:
+    values = partial.extras[place]
+    if not isinstance(values, Values):
+        raise TypeError("the partial has no values")
+    return values
+
+
+def _least(column: ColumnPartial) -> float:
+    """Return the least value; NaN only where there is nothing else."""
+    return float("nan") if column.least is None else column.least
+
+
+def _greatest(column: ColumnPartial) -> float:
+    """Return the greatest value, which NaN is."""
+    return float("nan") if column.nans or column.greatest is None else column.greatest
+
+
+def _shown(value: float, family: Family, unit: int) -> object:
+    if family is Family.DECIMAL:
+        return decimal_text(int(value), unit)
+    # Which of the equal zeros came first must not show: -0.0 + 0.0 is 0.0.
+    return value + 0.0 if family is Family.FLOAT else value

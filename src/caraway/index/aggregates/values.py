@@ -1,0 +1,275 @@
+"""Partial aggregates of single values: how often each occurs, and where first and last.
+
+While a tile has few distinct values they are all kept, so that unique counts and quantiles are exact and lists of
+distinct values are at hand. Beyond `Geometry.values` a sketch takes over for counts and quantiles, and lists are read
+from the tiles below: more distinct values than that lie in each tile that has to be opened.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from caraway.index.aggregates.sketches import REGISTERS, bin_of, distinct_count, element, observe, united
+
+# Where a value occurs: its time and what ranks it among those of equal times.
+Position = tuple[int, bytes]
+
+_ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
+_DECODE = msgspec.msgpack.Decoder(list[Any]).decode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValuesSpec:
+    """What is kept of a column's values.
+
+    Values are given as identities: equal exactly if the values are. `restore` makes one of what was read from a tile.
+    `firsts`, `lasts`: whether the first and last position of each is kept. `counted`: whether their number is asked
+    for; `number` makes a number of one, if quantiles are.
+    """
+
+    firsts: bool
+    lasts: bool
+    counted: bool
+    number: Callable[[Any], float] | None
+    restore: Callable[[Any], Hashable]
+
+
+class Sketch:
+    """What is left of too many values; `bins` and `registers` are None where nobody asks for them.
+
+    Nulls are in neither: `nulls` is how many there are.
+    """
+
+    __slots__ = ("bins", "nulls", "registers")
+
+    def __init__(self, spec: ValuesSpec) -> None:
+        self.registers = bytearray(REGISTERS) if spec.counted else None
+        self.bins: dict[int, int] | None = None if spec.number is None else {}
+        self.nulls = 0
+
+    def add(self, spec: ValuesSpec, counts: Iterable[tuple[Hashable, int]], sign: int = 1) -> None:
+        """Add values, or take them away from the bins; the registers can't forget."""
+        for value, count in counts:
+            if value is None:
+                self.nulls += sign * count
+                continue
+            if self.registers is not None and sign > 0:
+                observe(self.registers, _ENCODE(value))
+            if self.bins is not None and spec.number is not None:
+                _shift(self.bins, bin_of(spec.number(value)), sign * count)
+
+    def merge(
+        self, registers: bytes | bytearray | None, bins: Iterable[tuple[int, int]], nulls: int, sign: int = 1
+    ) -> None:
+        """Add another sketch, or take its bins away."""
+        self.nulls += sign * nulls
+        if self.registers is not None and registers is not None and sign > 0:
+            self.registers = united(self.registers, registers)
+        if self.bins is not None:
+            for place, count in bins:
+                _shift(self.bins, place, sign * count)
+
+
+class Values:
+    """The values of one column in a tile."""
+
+    __slots__ = ("counts", "firsts", "lasts", "most", "sketch", "spec", "stale")
+
+    def __init__(self, spec: ValuesSpec, most: int | None) -> None:
+        """Keep up to `most` distinct values; None: all, unless a sketch is merged."""
+        self.spec = spec
+        self.most = most
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self.counts: dict[Hashable, int] = {}
+        self.firsts: dict[Hashable, Position] = {}
+        self.lasts: dict[Hashable, Position] = {}
+        self.sketch: Sketch | None = None
+        self.stale = False
+
+    @property
+    def weight(self) -> int:
+        """Return how many plain tiles take as much memory."""
+        bins = 0 if self.sketch is None or self.sketch.bins is None else len(self.sketch.bins)
+        return (len(self.counts) + bins) // 8 + (0 if self.sketch is None else 4)
+
+    def add(self, occurrences: Iterable[tuple[int, Hashable, bytes]]) -> None:
+        """Add values with their times and ranks."""
+        counts, firsts, lasts = self.counts, self.firsts, self.lasts
+        for time_us, value, order in occurrences:
+            if self.sketch is not None:
+                self.sketch.add(self.spec, [(value, 1)])
+                continue
+            counts[value] = counts.get(value, 0) + 1
+            position = time_us, order
+            if self.spec.firsts and (value not in firsts or position < firsts[value]):
+                firsts[value] = position
+            if self.spec.lasts and (value not in lasts or position > lasts[value]):
+                lasts[value] = position
+            if self.most is not None and len(counts) > self.most:
+                self._condense()
+                counts = self.counts
+
+    def merge(self, other: "Values") -> None:
+        """Add the values of `other`."""
+        if other.sketch is None:
+            self._merge_exact(other.counts.items(), other.firsts.items(), other.lasts.items())
+        else:
+            sketch = other.sketch
+            bins = () if sketch.bins is None else sketch.bins.items()
+            self._condensed().merge(sketch.registers, bins, sketch.nulls)
+
+    def subtract(self, other: "Values", left: int) -> bool:
+        """Take the values of `other` away; `left` contributions remain. Return True if it has to be made anew."""
+        if self.sketch is not None:
+            if other.sketch is None:
+                self.sketch.add(self.spec, other.counts.items(), -1)
+            else:
+                bins = () if other.sketch.bins is None else other.sketch.bins.items()
+                self.sketch.merge(None, bins, other.sketch.nulls, -1)
+            self.stale = (
+                self.stale or self.sketch.registers is not None or (self.most is not None and left <= self.most)
+            )
+            return self.stale
+        counts, firsts, lasts = self.counts, self.firsts, self.lasts
+        for value, count in other.counts.items():
+            remaining = counts[value] - count
+            if not remaining:
+                del counts[value]
+                firsts.pop(value, None)
+                lasts.pop(value, None)
+                continue
+            counts[value] = remaining
+            gone_first = self.spec.firsts and other.firsts[value] == firsts[value]
+            gone_last = self.spec.lasts and other.lasts[value] == lasts[value]
+            self.stale = self.stale or gone_first or gone_last
+        return self.stale
+
+    def merge_packed(self, data: bytes) -> None:
+        """Add what `pack` gave."""
+        exact, values, counts, firsts, lasts = _DECODE(data)
+        if not exact:
+            self._condensed().merge(values, zip(counts, firsts, strict=True), lasts)
+            return
+        restored = list(map(self.spec.restore, values))
+        self._merge_exact(
+            zip(restored, counts, strict=True),
+            zip(restored, map(tuple, firsts), strict=True) if firsts else (),
+            zip(restored, map(tuple, lasts), strict=True) if lasts else (),
+        )
+
+    def pack(self) -> bytes:
+        """Return the bytes of it."""
+        if self.sketch is not None:
+            bins = self.sketch.bins or {}
+            places = sorted(bins)
+            registers = None if self.sketch.registers is None else bytes(self.sketch.registers)
+            return _ENCODE((False, registers, places, [bins[place] for place in places], self.sketch.nulls))
+        firsts = [self.firsts[value] for value in self.counts] if self.spec.firsts else None
+        lasts = [self.lasts[value] for value in self.counts] if self.spec.lasts else None
+        return _ENCODE((True, list(self.counts), list(self.counts.values()), firsts, lasts))
+
+    def distinct(self, *, nulls: bool) -> int:
+        """Return how many distinct values there are: exactly, or as the sketch has it."""
+        if self.sketch is None:
+            return len(self.counts) - (not nulls and None in self.counts)
+        if self.sketch.registers is None:
+            raise RuntimeError("the number of distinct values wasn't kept")
+        return distinct_count(self.sketch.registers) + (nulls and self.sketch.nulls > 0)
+
+    def quantile(self, p: float) -> float | None:
+        """Return the element at `floor(p * n)` of the sorted numbers, None if there are none."""
+        number = self.spec.number
+        if number is None:
+            raise RuntimeError("quantiles weren't kept")
+        if self.sketch is not None:
+            bins = self.sketch.bins or {}
+            count = sum(bins.values())
+            return element(bins, _place(p, count)) if count else None
+        numbers = [(number(value), count) for value, count in self.counts.items() if value is not None]
+        if not numbers:
+            return None
+        position = _place(p, sum(count for _, count in numbers))
+        for value, count in sorted(numbers, key=_rank):
+            position -= count
+            if position < 0:
+                return value + 0.0
+        raise RuntimeError("fewer numbers than counted")
+
+    def _merge_exact(
+        self,
+        counts: Iterable[tuple[Hashable, int]],
+        firsts: Iterable[tuple[Hashable, Position]],
+        lasts: Iterable[tuple[Hashable, Position]],
+    ) -> None:
+        if self.sketch is not None:
+            self.sketch.add(self.spec, counts)
+            return
+        own = self.counts
+        for value, count in counts:
+            own[value] = own.get(value, 0) + count
+        for value, position in firsts:
+            known = self.firsts.get(value)
+            if known is None or position < known:
+                self.firsts[value] = position
+        for value, position in lasts:
+            known = self.lasts.get(value)
+            if known is None or position > known:
+                self.lasts[value] = position
+        if self.most is not None and len(own) > self.most:
+            self._condense()
+
+    def _condensed(self) -> Sketch:
+        return self._condense() if self.sketch is None else self.sketch
+
+    def _condense(self) -> Sketch:
+        """Let a sketch take over."""
+        self.sketch = Sketch(self.spec)
+        self.sketch.add(self.spec, self.counts.items())
+        self.counts, self.firsts, self.lasts = {}, {}, {}
+        return self.sketch
+
+
+def first_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
+    """Read the values of a packed partial with their first positions, in that order; None if they aren't kept."""
+    return _positions(spec, data, 3, newest_first=False)
+
+
+def last_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
+    """Read the values of a packed partial with their last positions, newest first; None if they aren't kept."""
+    return _positions(spec, data, 4, newest_first=True)
+
+
+def _positions(
+    spec: ValuesSpec, data: bytes, field: int, *, newest_first: bool
+) -> Iterator[tuple[Position, Hashable]] | None:
+    packed = _DECODE(data)
+    if not packed[0]:
+        return None
+    found = [(tuple(position), spec.restore(value)) for position, value in zip(packed[field], packed[1], strict=True)]
+    return iter(sorted(found, key=_position, reverse=newest_first))
+
+
+def _position(item: tuple[Any, Hashable]) -> Any:  # noqa: ANN401 (a position)
+    return item[0]
+
+
+def _shift(bins: dict[int, int], place: int, count: int) -> None:
+    left = bins.get(place, 0) + count
+    if left:
+        bins[place] = left
+    else:
+        del bins[place]
+
+
+def _place(p: float, count: int) -> int:
+    return min(count - 1, int(p * count))
+
+
+def _rank(item: tuple[float, int]) -> tuple[bool, float]:
+    """Put NaN behind all numbers."""
+    return item[0] != item[0], item[0]

@@ -1,0 +1,309 @@
+"""Rows of aggregates for jobs that read them: an index writes what changes in its dataset to a topic.
+
+After each batch the index holds which groups are stale over which spans of time, and how far the frontier got. The rows
+that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write with the
+note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets nothing, and
+what is sent again is the same record (docs/records.md, section 2, Emission).
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+from rocksdict import WriteBatch
+
+from caraway.graph.windows import HoppingWindow
+from caraway.index.records.frontier import read_frontier
+from caraway.index.storage.keys import (
+    FIRST_TIME_US,
+    LAST_TIME_US,
+    OUTBOX,
+    SENT,
+    SIGN,
+    STALE,
+    TURNS,
+    after,
+    emission_key,
+    from_time,
+    pack_u64,
+    time_of,
+    timed_key,
+)
+from caraway.index.storage.spans import has_frontier, own_windows
+from caraway.index.storage.store import IndexStore
+from caraway.index.windows.current import CurrentRows, Row, row_readers
+from caraway.index.windows.turns import Stretch, pack_stretches, unpack_stretches
+from caraway.plan.model import IndexPlan, TopicPlan
+from caraway.topics import PUT, VOID, RecordCodec
+
+# Takes records of the topic (key, value) and returns when they are durable.
+Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
+
+# Records of one write. A row takes some 50 us to be computed, so that is a tenth of a second.
+MOST_RECORDS = 2000
+REVISION_BYTES = 8
+# Behind the time, before the key: an id is at least as long as a position.
+ID_FILLING = bytes(4)
+
+
+class Progress(msgspec.Struct, array_like=True, frozen=True):
+    """How far an index has emitted.
+
+    `revision` is that of the records sent last. Rows of times up to `closed_low` are there, and those beyond
+    `closed_high` aren't; in between it isn't known, while the frontier's move is worked off. `ingested` is the greatest
+    ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's topic were
+    reached.
+    """
+
+    revision: int
+    closed_low: int
+    closed_high: int
+    ingested: int
+    held: dict[int, int] = {}
+
+
+NOTHING_YET = Progress(0, FIRST_TIME_US, FIRST_TIME_US, 0)
+_ENCODE = msgspec.msgpack.Encoder().encode
+_PROGRESS = msgspec.msgpack.Decoder(Progress).decode
+_LETTER = msgspec.msgpack.Decoder(tuple[bytes, bytes]).decode
+_SENT = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
+
+
+def pack_progress(progress: Progress) -> bytes:
+    """Encode how far an index has emitted."""
+    return _ENCODE(progress)
+
+
+def pack_sent(sent: tuple[bytes, bytes, int]) -> bytes:
+    """Encode what was emitted for a time: Kafka's key, the row as a record without identity, the revision."""
+    return _ENCODE(sent)
+
+
+def unpack_sent(data: bytes) -> tuple[bytes, bytes, int]:
+    """Decode what was emitted for a time."""
+    return _SENT(data)
+
+
+class _Change(NamedTuple):
+    """A row that isn't as it was emitted. `sent` and `row`: Kafka's key and the row; None where there is none."""
+
+    time_us: int
+    sent: tuple[bytes, bytes] | None
+    row: tuple[bytes, bytes] | None
+
+
+class Emission:
+    """What one index emits."""
+
+    def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
+        self._asset = plan.asset
+        self._topic = topic.name
+        self._store = store
+        self._codec = RecordCodec(topic.schema)
+        self._rows: CurrentRows = row_readers(plan, topic, store.geometry)
+        self._closes = has_frontier(plan)
+        self._lookback_us = max(
+            (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
+        )
+
+    def run(self, send: Send, offsets: Mapping[int, int], *, ingested_us: int = 0) -> int:
+        """Emit what has changed since the last time, and what was to be sent then; return how many records.
+
+        Args:
+            send: Writes to the topic.
+            offsets: How far the index has read its topic, by partition.
+            ingested_us: The greatest ingestion time of what was applied meanwhile.
+
+        Raises:
+            UnavailableError: The broker doesn't take the records; they are sent next time.
+        """
+        self._deliver(send)
+        progress = self._progress()
+        if any(offsets.get(partition, 0) < offset for partition, offset in progress.held.items()):
+            return 0
+        progress = msgspec.structs.replace(progress, ingested=max(progress.ingested, ingested_us), held={})
+        sent = 0
+        while (count := self._freshen(progress)) is not None:
+            progress = self._progress()
+            self._deliver(send)
+            sent += count
+        return sent + self._close(send, progress)
+
+    def _progress(self) -> Progress:
+        data = self._store.get(emission_key(self._asset))
+        return NOTHING_YET if data is None else _PROGRESS(data)
+
+    def _closed(self) -> int:
+        """Return the time up to which rows are there."""
+        if not self._closes:
+            return LAST_TIME_US
+        frontier_us = read_frontier(self._store.iterator(), self._asset)
+        return FIRST_TIME_US if frontier_us is None else max(FIRST_TIME_US, frontier_us - self._lookback_us)
+
+    def _freshen(self, progress: Progress) -> int | None:
+        """Emit for some of the stale groups; None if there are none."""
+        batch = self._store.batch()
+        writer = _Writer(self, batch, progress)
+        closed_us = self._closed()
+        if self._closes and progress.closed_low == progress.closed_high:
+            # Beyond, nothing was emitted, and all is looked at when the frontier's move is worked off.
+            closed_us = min(closed_us, progress.closed_low)
+        entries = self._asset + STALE
+        any_stale = False
+        for key, data in self._store.scan(entries, after(entries)):
+            any_stale = True
+            left = self._freshen_group(self._asset + key[len(entries) :], unpack_stretches(data), closed_us, writer)
+            if left:
+                batch.put(key, pack_stretches(left))
+                break
+            batch.delete(key)
+            if writer.full:
+                break
+        if not any_stale:
+            return None
+        writer.finish(progress)
+        return writer.count
+
+    def _freshen_group(
+        self, prefix: bytes, stretches: Sequence[Stretch], closed_us: int, writer: "_Writer"
+    ) -> list[Stretch]:
+        """Emit for one group; return what is left of its spans."""
+        for place, (first, last) in enumerate(stretches):
+            for change in self._changes(prefix, (first, last), closed_us):
+                if writer.full:
+                    return [(change.time_us, last), *stretches[place + 1 :]]
+                writer.add(prefix, change)
+        return []
+
+    def _close(self, send: Send, progress: Progress) -> int:
+        """Emit what the frontier's move has closed, or opened again."""
+        closed_us = self._closed()
+        if not self._closes or progress.closed_low == progress.closed_high == closed_us:
+            return 0
+        low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
+        progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
+        entries = self._asset + TURNS
+        turns = self._store.scan(from_time(entries, low + 1), from_time(entries, high + 1))
+        sent, done = 0, False
+        while not done:
+            writer = _Writer(self, self._store.batch(), progress)
+            done = True
+            for key, _ in turns:
+                time_us, prefix = time_of(key, len(entries)), self._asset + key[len(entries) + 8 :]
+                for change in self._changes(prefix, (time_us, time_us), closed_us):
+                    writer.add(prefix, change)
+                if writer.full:
+                    done = False
+                    break
+            if done:
+                progress = msgspec.structs.replace(progress, closed_low=closed_us, closed_high=closed_us)
+            writer.finish(progress)
+            progress = self._progress()
+            self._deliver(send)
+            sent += writer.count
+        return sent
+
+    def _changes(self, prefix: bytes, stretch: Stretch, closed_us: int) -> Iterator[_Change]:
+        """Yield what isn't as it was emitted, in order of time."""
+        first, last = stretch
+        present = self._rows(self._store, prefix, (first, min(last, closed_us)))
+        entries = prefix + SENT
+        emitted = self._store.scan(from_time(entries, first), from_time(entries, last + 1))
+        row, was = next(present, None), next(emitted, None)
+        while row is not None or was is not None:
+            was_us = None if was is None else time_of(was[0], len(entries))
+            time_us = min(t for t in (None if row is None else row.time_us, was_us) if t is not None)
+            sent = unpack_sent(was[1])[:2] if was is not None and was_us == time_us else None
+            now = self._encoded(row) if row is not None and row.time_us == time_us else None
+            if sent != now:
+                yield _Change(time_us, sent, now)
+            if now is not None:
+                row = next(present, None)
+            if sent is not None:
+                was = next(emitted, None)
+
+    def _encoded(self, row: Row) -> tuple[bytes, bytes]:
+        """Return Kafka's key and the row as it is kept: a record without identity."""
+        value = self._codec.encode_value(op=PUT, time_us=row.time_us, ingested_us=0, row=row.values)
+        return self._codec.encode_key(row.key) or b"", value
+
+    def record(self, op: int, time_us: int, letter: tuple[bytes, bytes], progress: Progress) -> tuple[bytes, bytes]:
+        """Return the record of a row that is there (put) or no longer is (void)."""
+        key, value = letter
+        record = self._codec.decode_value(value)
+        return key, self._codec.encode_value(
+            op=op,
+            time_us=time_us,
+            ingested_us=progress.ingested,
+            record_id=row_id(time_us, key),
+            rev=progress.revision.to_bytes(REVISION_BYTES),
+            row=record.row,
+        )
+
+    def outbox_key(self, number: int) -> bytes:
+        """Return where a record is kept until it was sent."""
+        return self._asset + OUTBOX + pack_u64(number)
+
+    def finish(self, batch: WriteBatch, progress: Progress) -> None:
+        """Write a batch, and how far it gets."""
+        batch.put(emission_key(self._asset), _ENCODE(progress))
+        self._store.write(batch)
+
+    def _deliver(self, send: Send) -> None:
+        """Send what is in the outbox and empty it."""
+        entries = self._asset + OUTBOX
+        waiting = self._store.scan(entries, after(entries))
+        emptied = False
+        while letters := [_LETTER(data) for _, data in islice(waiting, MOST_RECORDS)]:
+            if not emptied:
+                # What was sent must not be forgotten: other records of the same revision would follow.
+                self._store.sync()
+            send(self._topic, letters)
+            emptied = True
+        if emptied:
+            batch = self._store.batch()
+            batch.delete_range(entries, after(entries))
+            self._store.write(batch)
+
+
+class _Writer:
+    """Gathers records of one revision, which is greater than all before."""
+
+    def __init__(self, emission: Emission, batch: WriteBatch, progress: Progress) -> None:
+        self._emission = emission
+        self._batch = batch
+        self._progress = msgspec.structs.replace(progress, revision=progress.revision + 1)
+        self.count = 0
+
+    @property
+    def full(self) -> bool:
+        """Tell whether a write should hold no more."""
+        return self.count >= MOST_RECORDS
+
+    def add(self, prefix: bytes, change: _Change) -> None:
+        """Add the records of a change, and the note that they were emitted."""
+        time_us, sent, row = change
+        entry = timed_key(prefix + SENT, time_us, b"")
+        if sent is not None and (row is None or row[0] != sent[0]):
+            self._put(VOID, time_us, sent)
+        if row is None:
+            self._batch.delete(entry)
+        else:
+            self._put(PUT, time_us, row)
+            self._batch.put(entry, pack_sent((*row, self._progress.revision)))
+
+    def finish(self, progress: Progress) -> None:
+        """Write it all, with what is known of the frontier."""
+        revision = self._progress.revision if self.count else progress.revision
+        self._emission.finish(self._batch, msgspec.structs.replace(progress, revision=revision))
+
+    def _put(self, op: int, time_us: int, letter: tuple[bytes, bytes]) -> None:
+        record = self._emission.record(op, time_us, letter, self._progress)
+        self._batch.put(self._emission.outbox_key(self.count), _ENCODE(record))
+        self.count += 1
+
+
+def row_id(time_us: int, key: bytes) -> bytes:
+    """Return the id of a row: of rows of one time the one with the greater key counts as the later."""
+    return pack_u64(time_us + SIGN) + ID_FILLING + key

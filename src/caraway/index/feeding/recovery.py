@@ -1,0 +1,134 @@
+"""What an index has emitted, found out from the topic: its database was lost or is built anew.
+
+Without that, rows that were sent and that are no longer there would stay downstream for good, and revisions would begin
+again below those that are on the topic.
+"""
+
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+
+from caraway.errors import UnavailableError
+from caraway.index.feeding.consumption import connect
+from caraway.index.feeding.emission import Progress, pack_progress, pack_sent, unpack_sent
+from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after, emission_key, key_prefix, timed_key
+from caraway.index.storage.store import IndexStore
+from caraway.index.windows.turns import Turns
+from caraway.plan.model import IndexPlan, TopicPlan
+from caraway.topics import PUT, RecordCodec
+
+BATCH = 2000
+WAIT_S = 0.5
+ANSWER_S = 10.0
+
+
+def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_servers: str) -> None:
+    """Note what is on the topic of an index's rows, if the index doesn't know of anything that it sent.
+
+    All groups on it are stale then. Nothing is emitted before the index is where its own topic ends now: on the way
+    there it would take back what it has yet to read.
+
+    Raises:
+        UnavailableError: The broker doesn't answer.
+    """
+    if store.get(emission_key(plan.asset)) is not None:
+        return
+    consumer = connect(bootstrap_servers)
+    try:
+        ends = _ends(consumer, topic.name)
+        if not any(ends.values()):
+            return
+        held = _ends(consumer, plan.topic)
+        sent = _Sent(plan, topic, store)
+        for messages in _batches(consumer, topic.name, ends):
+            sent.add(messages)
+        batch = store.batch()
+        progress = Progress(sent.revision, FIRST_TIME_US, LAST_TIME_US, 0, held)
+        batch.put(emission_key(plan.asset), pack_progress(progress))
+        store.write(batch)
+    except KafkaException as error:
+        raise UnavailableError(f"topic {topic.name} can't be read: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def forget_emissions(store: IndexStore) -> None:
+    """Remove the indexes that have emitted: others have since, and what these know of their topics isn't true any more.
+
+    They are built anew, and find out from the topics what is there. To be called while they aren't followed.
+    """
+    prefix = emission_key(b"")
+    for key, _ in list(store.scan(prefix, after(prefix))):
+        store.drop(key[len(prefix) :])
+
+
+class _Sent:
+    """Notes records as sent."""
+
+    def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
+        self._asset = plan.asset
+        self._store = store
+        self._rows = RecordCodec(topic.schema)
+        self._groups = RecordCodec(plan.schema)
+        self._turns = Turns(plan, store)
+        names = [column.name for column in topic.schema.columns]
+        self._group_at = [names.index(column.name) for column in plan.schema.keys]
+        self.revision = 0
+
+    def add(self, messages: list[Message]) -> None:
+        """Note some records. Those of one id come in the order in which they were sent."""
+        batch = self._store.batch()
+        kept: dict[bytes, tuple[bytes, bytes, int] | None] = {}
+        prefixes: dict[bytes, bytes] = {}
+        for message in messages:
+            key, record = message.key() or b"", self._rows.decode_value(message.value() or b"")
+            if record.row is None:
+                continue
+            revision = int.from_bytes(record.rev or b"")
+            self.revision = max(self.revision, revision)
+            group = self._groups.encode_key([record.row[place] for place in self._group_at]) or b""
+            prefix = prefixes.setdefault(group, key_prefix(self._asset, group))
+            entry = timed_key(prefix + SENT, record.time, b"")
+            if entry in kept:
+                known = kept[entry]
+            else:
+                data = self._store.get(entry)
+                known = None if data is None else unpack_sent(data)
+            if record.op == PUT:
+                # Of two windows that end at one time only one is there; they may lie in different partitions.
+                if known is None or revision >= known[2]:
+                    bare = self._rows.encode_value(op=PUT, time_us=record.time, ingested_us=0, row=record.row)
+                    kept[entry] = key, bare, revision
+            elif known is not None and known[0] == key:
+                kept[entry] = None
+        for entry, sent in kept.items():
+            if sent is None:
+                batch.delete(entry)
+            else:
+                batch.put(entry, pack_sent(sent))
+        self._turns.make_stale({prefix: [(FIRST_TIME_US, LAST_TIME_US)] for prefix in prefixes.values()}, batch)
+        self._store.write(batch)
+
+
+def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
+    found = consumer.list_topics(topic, timeout=ANSWER_S).topics[topic]
+    if found.error is not None:
+        return {}
+    return {
+        partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=ANSWER_S)[1]
+        for partition in found.partitions
+    }
+
+
+def _batches(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[list[Message]]:
+    """Read a topic up to its ends."""
+    consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
+    reached = dict.fromkeys(ends, 0)
+    while any(reached[partition] < end for partition, end in ends.items()):
+        messages = consumer.consume(BATCH, WAIT_S)
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                raise KafkaException(error)
+            reached[message.partition() or 0] = (message.offset() or 0) + 1
+        yield messages

@@ -1,0 +1,396 @@
+"""One thread that reads topics and applies their records to indexes."""
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Message as KafkaMessage
+
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.index.feeding.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
+from caraway.index.feeding.emission import Emission, Send
+from caraway.index.feeding.outlet import NotOursError
+from caraway.index.feeding.recovery import recover
+from caraway.index.feeding.writer import IndexWriter, Message
+from caraway.index.records.delivery import Applied
+from caraway.index.storage.store import IndexStore, is_damage
+from caraway.plan.model import IndexPlan
+from caraway.topics import ErasedKeys
+
+LOGGER = logging.getLogger(__name__)
+
+# How long a read waits for the first record; a change of plans waits as long.
+POLL_S = 0.1
+# A topic that isn't there yet, a broker that doesn't answer, a disk that is full: again after this time.
+RETRY_S = 0.5
+METADATA_TIMEOUT_S = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """An index and how far it accounts for its topic: the next offset of each partition."""
+
+    plan: IndexPlan
+    next: dict[int, int] = field(default_factory=dict)
+    written: int = 0
+    unchanged: int = 0
+    refused: int = 0
+    newest_ingested_us: int = 0
+    emitted: int = 0
+
+    def count(self, applied: Applied) -> None:
+        """Add what became of a batch."""
+        self.written += applied.written
+        self.unchanged += applied.unchanged
+        self.refused += applied.refused
+        self.newest_ingested_us = max(self.newest_ingested_us, applied.newest_ingested_us)
+
+
+def every_partition(partition: int) -> bool:
+    """Tell that a partition is read."""
+    del partition
+    return True
+
+
+class Tail:
+    """Reads topics from where their indexes stand. All changes are made by its own thread, between batches.
+
+    `when_level` is called with a subscription after a batch for it, and takes it over by returning True. `when_behind`
+    gets a subscription that would have to read again what others have read; without it the tail goes back itself.
+    `holds` tells which partitions of each topic are read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap_servers: str,
+        store: IndexStore,
+        send: Send,
+        *,
+        when_level: Callable[[Subscription], bool] | None = None,
+        when_behind: Callable[[Subscription], object] | None = None,
+        erased: ErasedKeys | None = None,
+        holds: Callable[[int], bool] = every_partition,
+    ) -> None:
+        self._name = name
+        self._holds = holds
+        self._bootstrap_servers = bootstrap_servers
+        self._store = store
+        self._writer = IndexWriter(store, erased=erased)
+        self._send = send
+        self._emissions: dict[bytes, Emission] = {}
+        self._when_level = when_level
+        self._when_behind = when_behind
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._waiting: list[Subscription] = []
+        self._retry_at = 0.0
+        self._topics: dict[str, list[Subscription]] = {}
+        # The offset behind the last record read, by topic and partition.
+        self._positions: dict[str, dict[int, int]] = {}
+        # The ends of the partitions, noted by our thread: another one would wait for the consumer's lock, which a
+        # polling thread takes again at once, for ever.
+        self._ends: dict[str, dict[int, int]] = {}
+        self._ends_at = 0.0
+        self._consumer: Consumer | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"index-{name}", daemon=True)
+        self.failure: Exception | None = None
+
+    def start(self) -> None:
+        """Start to read."""
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """End after the batch in hand; wait for that."""
+        self._stopping.set()
+        self._commands.put(lambda: None)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def is_alive(self) -> bool:
+        """Tell whether the thread runs."""
+        return self._thread.is_alive()
+
+    def do(self, command: Callable[[], bool]) -> "Future[bool]":
+        """Let the tail's thread execute `command` between two batches."""
+        outcome: Future[bool] = Future()
+
+        def execute() -> None:
+            try:
+                outcome.set_result(command())
+            except Exception as error:
+                LOGGER.exception("a change of what is indexed failed (%s)", self._name)
+                outcome.set_exception(error)
+
+        self._commands.put(execute)
+        return outcome
+
+    def add(self, subscription: Subscription) -> bool:
+        """Read for a subscription, as soon as its topic is there. Own thread only."""
+        self._waiting.append(subscription)
+        self._retry_at = 0.0
+        return True
+
+    def adopt(self, subscription: Subscription) -> bool:
+        """Go on with a subscription of another tail, unless it still needs records read here. Own thread only."""
+        self._emissions.pop(subscription.plan.asset, None)
+        positions = self._positions.get(subscription.plan.topic)
+        if positions is None:
+            return self.add(subscription)
+        if any(subscription.next.get(p, 0) < offset for p, offset in positions.items()):
+            return False
+        self._writer.take_over()
+        self._topics[subscription.plan.topic].append(subscription)
+        return True
+
+    def discard(self) -> bool:
+        """Forget what is kept decoded: the database was changed beside it. Own thread only."""
+        self._writer.take_over()
+        return True
+
+    def remove(self, assets: frozenset[bytes]) -> bool:
+        """Stop reading for some indexes. Own thread only."""
+        self._waiting = [s for s in self._waiting if s.plan.asset not in assets]
+        for topic, subscriptions in list(self._topics.items()):
+            left = [s for s in subscriptions if s.plan.asset not in assets]
+            if left:
+                self._topics[topic] = left
+            else:
+                self._leave(topic)
+        return True
+
+    def subscriptions(self) -> list[Subscription]:
+        """Return all subscriptions, also those whose topic isn't there yet."""
+        return [*self._waiting, *(s for subscriptions in list(self._topics.values()) for s in subscriptions)]
+
+    def ends(self, topic: str) -> dict[int, int]:
+        """Return the end of each partition of a topic as last heard of; partitions unheard of are missing."""
+        return self._ends.get(topic, {})
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._obey()
+                self._join_waiting()
+                if self._topics:
+                    self._step()
+        except Exception as error:
+            self.failure = error
+            LOGGER.exception("the index no longer follows its topics (%s)", self._name)
+        finally:
+            if self._consumer is not None:
+                self._consumer.close()
+                self._consumer = None
+
+    def _obey(self) -> None:
+        """Execute the commands that wait; with nothing to read wait for one."""
+        try:
+            command = self._commands.get(timeout=None if not (self._topics or self._waiting) else self._pause())
+            while True:
+                command()
+                command = self._commands.get_nowait()
+        except queue.Empty:
+            pass
+
+    def _pause(self) -> float:
+        """Return how long a command may be waited for: not at all if there is something to read."""
+        return 0.0 if self._topics else max(0.001, self._retry_at - time.monotonic())
+
+    def _join_waiting(self) -> None:
+        """Start to read the topics that weren't there before."""
+        if not self._waiting or time.monotonic() < self._retry_at:
+            return
+        self._retry_at = time.monotonic() + RETRY_S
+        consumer = self._connected()
+        try:
+            topics = consumer.list_topics(timeout=METADATA_TIMEOUT_S).topics
+        except KafkaException as error:
+            LOGGER.warning("the index waits for Kafka at %s: %s", self._bootstrap_servers, error.args[0].str())
+            return
+        self._writer.take_over()
+        waiting, self._waiting = self._waiting, []
+        joining = []
+        for subscription in waiting:
+            known = topics.get(subscription.plan.topic)
+            if known is None or known.error is not None or not known.partitions:
+                self._waiting.append(subscription)
+                continue
+            try:
+                self._writer.prepare(subscription.plan)
+            except InvalidInputError:
+                LOGGER.exception("%s can't be indexed", subscription.plan.dataset)
+                continue
+            stored = self._store.offsets(subscription.plan.asset)
+            subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
+            joining.append(subscription)
+        # Who is furthest comes first: the others may have to catch up with it.
+        for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
+            self._join(subscription)
+
+    def _join(self, subscription: Subscription) -> None:
+        """Read a topic for an index from where that stands."""
+        self._emissions.pop(subscription.plan.asset, None)
+        # What it was about to send when it ended.
+        self._emit(subscription, subscription.next)
+        topic = subscription.plan.topic
+        reading = self._positions.get(topic)
+        if reading is not None:
+            if all(offset >= reading.get(p, 0) for p, offset in subscription.next.items()):
+                self._topics[topic].append(subscription)
+                return
+            if self._when_behind is not None:
+                self._when_behind(subscription)
+                return
+            start = {p: min(reading.get(p, 0), offset) for p, offset in subscription.next.items()}
+            self._connected().incremental_unassign([TopicPartition(topic, p) for p in reading])
+        else:
+            start = dict(subscription.next)
+        self._connected().incremental_assign([TopicPartition(topic, p, offset) for p, offset in start.items()])
+        self._positions[topic] = start
+        self._topics.setdefault(topic, []).append(subscription)
+
+    def _leave(self, topic: str) -> None:
+        del self._topics[topic]
+        positions = self._positions.pop(topic)
+        self._connected().incremental_unassign([TopicPartition(topic, p) for p in positions])
+
+    def _connected(self) -> Consumer:
+        if self._consumer is None:
+            self._consumer = connect(self._bootstrap_servers)
+        return self._consumer
+
+    def _step(self) -> None:
+        """Read what is there and apply it."""
+        consumer = self._connected()
+        first = consumer.poll(POLL_S)
+        self._note_ends(consumer)
+        if first is None:
+            self._hand_over(self.subscriptions())
+            return
+        taken = [first, *consumer.consume(FRESH_BATCH - 1, 0)]
+        if len(taken) == FRESH_BATCH:
+            taken += consumer.consume(BACKLOG_BATCH - FRESH_BATCH, 0)
+        by_topic: dict[str, list[Message]] = {}
+        for message in taken:
+            error = message.error()
+            if error is None:
+                by_topic.setdefault(message.topic() or "", []).append(
+                    (message.key(), message.value(), message.partition() or 0, message.offset() or 0)
+                )
+            else:
+                self._on_error(error, message)
+        for topic, messages in by_topic.items():
+            self._apply_topic(topic, messages)
+
+    def _note_ends(self, consumer: Consumer) -> None:
+        if time.monotonic() < self._ends_at + POLL_S:
+            return
+        self._ends_at = time.monotonic()
+        ends: dict[str, dict[int, int]] = {}
+        for topic, positions in self._positions.items():
+            for partition in positions:
+                _, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), cached=True)
+                if end >= 0:
+                    ends.setdefault(topic, {})[partition] = end
+        self._ends = ends
+
+    def _apply_topic(self, topic: str, messages: list[Message]) -> None:
+        positions = self._positions.get(topic)
+        if positions is None:
+            return
+        for _, _, partition, offset in messages:
+            positions[partition] = offset + 1
+        subscriptions = self._topics[topic]
+        for subscription in subscriptions:
+            starts = subscription.next
+            new = [m for m in messages if m[3] >= starts.get(m[2], 0)]
+            if new:
+                self._apply(subscription, new)
+        self._hand_over(subscriptions)
+
+    def _hand_over(self, subscriptions: Sequence[Subscription]) -> None:
+        if self._when_level is None:
+            return
+        for subscription in list(subscriptions):
+            if subscription not in self._waiting and self._when_level(subscription):
+                self.remove(frozenset([subscription.plan.asset]))
+
+    def _apply(self, subscription: Subscription, messages: list[Message]) -> None:
+        """Apply records; go on trying while the database refuses, and leave out what can't be applied at all."""
+        while not self._stopping.is_set():
+            try:
+                subscription.count(self._writer.apply(subscription.plan, messages))
+                break
+            except Exception as error:
+                if is_damage(error):
+                    self._store.mark_damaged(str(error))
+                    raise
+                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                    LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
+                    self._apply_singly(subscription, messages)
+                    break
+                LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
+                self._stopping.wait(RETRY_S)
+        else:
+            return
+        reached = subscription.next | {partition: offset + 1 for _, _, partition, offset in messages}
+        self._emit(subscription, reached)
+        subscription.next = reached
+
+    def _emit(self, subscription: Subscription, offsets: Mapping[int, int]) -> None:
+        """Write the rows that changed, if others read them; go on trying while the broker or the database refuses."""
+        plan = subscription.plan
+        if plan.emits is None:
+            return
+        while not self._stopping.is_set():
+            try:
+                emission = self._emissions.get(plan.asset)
+                if emission is None:
+                    recover(plan, plan.emits, self._store, self._bootstrap_servers)
+                    emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
+                subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
+            except NotOursError:
+                # What is stale stays noted. Whoever gets the right back follows the topic again, and writes it then.
+                LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
+                return
+            except UnavailableError as error:
+                LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
+            except Exception as error:
+                if is_damage(error):
+                    self._store.mark_damaged(str(error))
+                    raise
+                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                    raise
+                LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
+            else:
+                return
+            self._stopping.wait(RETRY_S)
+
+    def _apply_singly(self, subscription: Subscription, messages: list[Message]) -> None:
+        for message in messages:
+            try:
+                subscription.count(self._writer.apply(subscription.plan, [message]))
+            except Exception as error:
+                if type(error) is Exception:
+                    raise
+                LOGGER.exception("skipped %s/%d@%d", subscription.plan.topic, message[2], message[3])
+                self._writer.skip(subscription.plan, message)
+                subscription.refused += 1
+
+    def _on_error(self, error: KafkaError, message: KafkaMessage) -> None:
+        """React to an error; connections come back by themselves, a lost topic doesn't."""
+        topic = message.topic()
+        if error.code() in LOST_OFFSET and topic in self._topics:
+            LOGGER.error("topic %s has no record at the index's offset (%s): indexing it anew", topic, error.str())
+            subscriptions = self._topics[topic]
+            self._leave(topic)
+            for subscription in subscriptions:
+                self._writer.forget(subscription.plan.asset)
+                self.add(subscription)
+            return
+        LOGGER.debug("while reading %s: %s", topic, error)

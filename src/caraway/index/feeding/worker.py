@@ -1,0 +1,341 @@
+"""Keeping the indexes of the current plans up to date with their topics."""
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+
+from caraway.errors import UnavailableError
+from caraway.index.feeding.outlet import Outlet
+from caraway.index.feeding.tail import Subscription, Tail, every_partition
+from caraway.index.records.expiry import Swept, sweep
+from caraway.index.records.removal import Removal, compact, known_erasures, mark_removed, remove
+from caraway.index.storage.store import IndexStore, is_damage
+from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import ErasedKeys, Erasure
+from caraway.topics.erasure import Hides
+
+STOP_S = 10.0
+# How often to look whether a thread that is to answer still runs.
+ANSWER_S = 1.0
+# Entries of a slice of a sweep: some 3 ms in which no record is applied.
+SWEPT_AT_ONCE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexStatus:
+    """How far an index is.
+
+    `lag` counts the records that are on the topic and not in the index (None: not known yet). `written`, `unchanged`
+    and `refused` (couldn't be read) count records since the start, `newest_ingested_us` is their greatest ingestion
+    time.
+    """
+
+    dataset: str
+    topic: str
+    asset: str
+    following: bool
+    offsets: dict[int, int]
+    lag: int | None
+    written: int
+    unchanged: int
+    refused: int
+    newest_ingested_us: int
+    emitted: int
+
+
+class IndexWorker:
+    """Follows the topics of the current plans, from the offsets that the store accounts for.
+
+    One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
+    that the others don't have to go back, and is handed over when it is level. A broker that is away is waited for; a
+    record that can't be read is logged, counted and skipped.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        store: IndexStore,
+        erased: ErasedKeys | None = None,
+        *,
+        may_emit: Callable[[], bool] | None = None,
+        holds: Callable[[int], bool] = every_partition,
+    ) -> None:
+        """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
+
+        `erased` are the keys whose rows are left out; those that the topics tell of are added to them. `may_emit` tells
+        whether rows of aggregates may be written for jobs; without it they may. `holds` tells which partitions of each
+        topic are in this index.
+        """
+        self._holds = holds
+        self._bootstrap_servers = bootstrap_servers
+        self._store = store
+        self._erased = ErasedKeys(dict) if erased is None else erased
+        self._lock = threading.Lock()
+        self._plans: dict[bytes, IndexPlan] = {}
+        self._outlet = Outlet(bootstrap_servers, may_emit)
+        self._behind, self._live = self._tails()
+
+    def _tails(self) -> tuple[Tail, Tail]:
+        servers, store, send = self._bootstrap_servers, self._store, self._outlet.send
+        erased, holds = self._erased, self._holds
+        return (
+            Tail("behind", servers, store, send, when_level=self._take_over, erased=erased, holds=holds),
+            Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased, holds=holds),
+        )
+
+    def start(self) -> None:
+        """Start to follow the topics."""
+        self._live.start()
+        self._behind.start()
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """End after the batches in hand. What is applied is durable; the rest is read again next time."""
+        self._behind.stop(timeout_s)
+        self._live.stop(timeout_s)
+        self._outlet.close()
+
+    def rebuild(self) -> None:
+        """Take a new database in the place of one that is damaged, and follow the topics into it.
+
+        Raises:
+            UnavailableError: That isn't possible now; it may be tried again.
+        """
+        with self._lock:
+            tails = self._behind, self._live
+            for tail in tails:
+                tail.stop(STOP_S)
+                if tail.is_alive():
+                    raise UnavailableError("the index can't be built anew while a batch is being applied")
+            followed = [subscription for tail in tails for subscription in tail.subscriptions()]
+            due = self._store.due or {s.plan.asset: s.next for s in followed if s.plan.emits is None}
+            self._store.begin_anew(due)
+            plans = list(self._plans.values())
+            self._behind, self._live = self._tails()
+            self.start()
+            self._behind.do(lambda: self._change(frozenset(), plans))
+
+    def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
+        """Tell whether each index of `due` that is still wanted is as far as that says, or has all that there is."""
+        wanted, positions = self._plans, {position.asset: position for position in self.positions()}
+        return all(
+            asset not in wanted or ((found := positions.get(asset.hex())) is not None and _reaches(found, offsets))
+            for asset, offsets in due.items()
+        )
+
+    def is_alive(self) -> bool:
+        """Tell whether the topics are followed: not before the start, nor when only a new start can help."""
+        return self._live.is_alive() and self._behind.is_alive() and not self._store.damaged
+
+    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
+        """Follow the topics of `plans` from now on, and no others. What was indexed for others stays."""
+        wanted = {plan.asset: plan for plan in plans}
+        with self._lock:
+            removed = frozenset(self._plans.keys() - wanted.keys())
+            added = [plan for asset, plan in wanted.items() if asset not in self._plans]
+            self._plans = wanted
+            # First there, then here, so that an asset that goes and comes back is never with both.
+            self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
+
+    def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
+        """Remove the versions of an index that were superseded at or before a time, slice by slice; see `sweep`.
+
+        Args:
+            asset: An index of versions; one that isn't followed, or is catching up, is left alone.
+            horizon_us: No read is as of an earlier time.
+            stopping: Set, it ends this after the slice in hand.
+
+        Returns:
+            How many versions were removed.
+
+        Raises:
+            UnavailableError: The database refuses.
+        """
+        removed, start = 0, b""
+        while not stopping.is_set():
+            slices: list[Swept] = []
+            try:
+                if not self._done(partial(self._sweep, asset, horizon_us, start, slices)):
+                    break
+            except Exception as error:
+                # What RocksDB raises is an Exception and nothing more special.
+                if type(error) is not Exception:
+                    raise
+                if is_damage(error):
+                    self._store.mark_damaged(str(error))
+                raise UnavailableError(f"the index can't be swept: {error}") from error
+            removed += slices[0].removed
+            if slices[0].next is None:
+                break
+            start = slices[0].next
+        return removed
+
+    def _sweep(self, asset: bytes, horizon_us: int, start: bytes, slices: list[Swept]) -> bool:
+        """Do a slice of a sweep, if the index is followed here. Own thread of the live tail only."""
+        if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
+            return False
+        slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
+        return True
+
+    def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
+        """Return of each index that is followed the erased keys: those of which entries may be left, or all others.
+
+        Raises:
+            UnavailableError: The database can't be read.
+        """
+        plans = [s.plan for s in self._live.subscriptions() if s.plan.emits is None]
+        try:
+            waiting = [(plan, known_erasures(self._store, plan.asset, pending=True)) for plan in plans]
+            if pending:
+                return waiting
+            return [
+                (plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting
+            ]
+        except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            if type(error) is not Exception:
+                raise
+            raise UnavailableError(f"the index can't be read: {error}") from error
+
+    def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
+        """Remove the entries of keys that are erased and whose entries aren't removed yet, slice by slice.
+
+        What is removed is gone from the files too, at the end. Reads don't show such keys in the meantime.
+
+        Args:
+            plan: An index; one that isn't followed, or is catching up, is left alone.
+            stopping: Set, it ends this after the slice in hand.
+
+        Returns:
+            Whether all is removed.
+
+        Raises:
+            UnavailableError: The database refuses, or keys are missing to tell which ones are erased.
+        """
+        hides = self._erased.hides(plan.topic, plan.schema.keys)
+        if hides is None:
+            return True
+        try:
+            pending = known_erasures(self._store, plan.asset, pending=True)
+            start = b""
+            while not stopping.is_set():
+                slices: list[Removal] = []
+                if not self._done(partial(self._remove, plan.asset, hides, start, slices)):
+                    return False
+                following = slices[0].next
+                if following is None:
+                    compact(self._store, plan.asset)
+                    mark_removed(self._store, plan.asset, pending)
+                    return True
+                start = following
+        except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            if type(error) is not Exception:
+                raise
+            raise UnavailableError(f"erased keys can't be removed: {error}") from error
+        return False
+
+    def _remove(self, asset: bytes, hides: Hides, start: bytes, slices: list[Removal]) -> bool:
+        """Do a slice of it, if the index is followed here. Own thread of the live tail only."""
+        if not any(s.plan.asset == asset for s in self._live.subscriptions()):
+            return False
+        slices.append(remove(self._store, asset, hides, start, SWEPT_AT_ONCE))
+        return self._live.discard()
+
+    def status(self) -> dict[str, object]:
+        """Return the state of all indexes, as plain values."""
+        return {
+            "alive": self.is_alive(),
+            "bytes_on_disk": self._store.size_bytes(),
+            "indexes": [spelled(index) for index in self.positions()],
+        }
+
+    def positions(self) -> list[IndexStatus]:
+        """Return how far each index is."""
+        return [
+            _status(tail, subscription, following=tail is self._live)
+            for tail in (self._live, self._behind)
+            for subscription in tail.subscriptions()
+        ]
+
+    def _change(self, removed: frozenset[bytes], added: Sequence[IndexPlan]) -> bool:
+        """Let the live tail leave and begin indexes."""
+        self._live.do(lambda: self._live.remove(removed) and all(self._live.add(Subscription(plan)) for plan in added))
+        return True
+
+    def _leave_behind(self, subscription: Subscription) -> None:
+        """Let a subscription that isn't as far as others of its topic catch up apart from them."""
+        self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
+
+    def _take_over(self, subscription: Subscription) -> bool:
+        """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
+        return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
+
+    def _done(self, command: Callable[[], bool]) -> bool:
+        """Let the live tail do something, and wait for it; False if it has ended."""
+        # Not `self._live` below: another one may have taken its place.
+        live = self._live
+        done = live.do(command)
+        while True:
+            try:
+                return done.result(ANSWER_S)
+            except TimeoutError:
+                if not live.is_alive():
+                    return False
+
+    def _wants(self, subscription: Subscription) -> bool:
+        """Tell whether a subscription is of the current plans: it may have been given up on its way between threads."""
+        return self._plans.get(subscription.plan.asset) is subscription.plan
+
+
+def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
+    """Return how far each index is over several databases that have parts of it."""
+    found: dict[str, IndexStatus] = {}
+    for status in statuses:
+        known = found.get(status.asset)
+        if known is not None:
+            # A part to which no partition belongs knows of no lag.
+            lags = [part.lag for part in (known, status) if part.offsets]
+            status = replace(  # noqa: PLW2901 (the sum so far)
+                known,
+                following=known.following and status.following,
+                offsets=known.offsets | status.offsets,
+                lag=None if None in lags else sum(lag for lag in lags if lag is not None),
+                written=known.written + status.written,
+                unchanged=known.unchanged + status.unchanged,
+                refused=known.refused + status.refused,
+                newest_ingested_us=max(known.newest_ingested_us, status.newest_ingested_us),
+                emitted=known.emitted + status.emitted,
+            )
+        found[status.asset] = status
+    return list(found.values())
+
+
+def spelled(status: IndexStatus) -> dict[str, object]:
+    """Return how far an index is as plain values."""
+    return asdict(status) | {"offsets": {str(partition): offset for partition, offset in status.offsets.items()}}
+
+
+def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:
+    reached = all(status.offsets.get(partition, 0) >= end for partition, end in due.items())
+    # A topic that was made anew meanwhile may never come so far.
+    return reached or (status.following and status.lag == 0)
+
+
+def _status(tail: Tail, subscription: Subscription, *, following: bool) -> IndexStatus:
+    plan, offsets = subscription.plan, dict(subscription.next)
+    ends = tail.ends(plan.topic)
+    known = bool(offsets) and offsets.keys() <= ends.keys()
+    return IndexStatus(
+        dataset=plan.dataset,
+        topic=plan.topic,
+        asset=plan.asset.hex(),
+        following=following,
+        offsets=offsets,
+        lag=sum(max(0, ends[p] - offset) for p, offset in offsets.items()) if known else None,
+        written=subscription.written,
+        unchanged=subscription.unchanged,
+        refused=subscription.refused,
+        newest_ingested_us=subscription.newest_ingested_us,
+        emitted=subscription.emitted,
+    )

@@ -1,0 +1,140 @@
+"""Writing to the index: batches of records, applied once whatever is delivered again (docs/records.md)."""
+
+import logging
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+from rocksdict import WriteBatch
+
+from caraway.errors import InvalidInputError
+from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.removal import known_erasures, note_erasure
+from caraway.index.records.versions import VersionFeed
+from caraway.index.storage.store import IndexStore
+from caraway.index.windows.contributions import ContributionFeed
+from caraway.index.windows.pyramid import CACHED_TILES, TileCache
+from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import ErasedKeys, decode_erasure, is_erasure
+
+LOGGER = logging.getLogger(__name__)
+
+# A record as Kafka delivers it: key, value, partition, offset.
+Message = tuple[bytes | None, bytes | None, int, int]
+
+# How many records of a batch that can't be read are logged one by one.
+LOGGED_REFUSALS = 5
+
+
+class Feed(Protocol):
+    """The way of a topic's records into an index."""
+
+    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+        """Decode a record. Raises `InvalidInputError` for one that the index can't take."""
+
+    def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
+        """Add to `batch` what `delivered` changes."""
+
+
+class IndexWriter:
+    """Applies records to the index. For one thread at a time, and the only writer of the assets given to it."""
+
+    def __init__(
+        self, store: IndexStore, *, cached_tiles: int = CACHED_TILES, erased: ErasedKeys | None = None
+    ) -> None:
+        """Write to `store`, keeping up to `cached_tiles` tiles decoded; leave rows of `erased` keys out."""
+        self._store = store
+        self._erased = ErasedKeys(dict) if erased is None else erased
+        self._tiles = TileCache(store, cached_tiles)
+        self._feeds: dict[bytes, tuple[IndexPlan, Feed]] = {}
+
+    def apply(self, plan: IndexPlan, messages: Sequence[Message]) -> Applied:
+        """Apply records of the plan's topic, in one write together with the offsets behind them.
+
+        A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
+        erased keys contribute nothing; what there is of them is removed by `caraway.index.records.removal`.
+
+        Raises:
+            Exception: RocksDB failed; nothing was written.
+        """
+        feed = self._feed(plan)
+        applied = Applied()
+        batch = self._store.batch()
+        offsets: dict[int, int] = {}
+        delivered = []
+        erasures = [value for key, value, _, _ in messages if is_erasure(key)]
+        if erasures:
+            self._note(plan, erasures, batch)
+        hides = None if plan.emits is not None else self._erased.hides(plan.topic, plan.schema.keys, strict=False)
+        for key, value, partition, offset in messages:
+            offsets[partition] = max(offset + 1, offsets.get(partition, 0))
+            if erasures and is_erasure(key):
+                continue
+            try:
+                # A record without a value decodes to an error as any other bytes do.
+                record = feed.read(key or b"", value or b"", partition, offset)
+            except InvalidInputError as error:
+                applied.refused += 1
+                if applied.refused <= LOGGED_REFUSALS:
+                    LOGGER.warning("skipped %s/%d@%d: %s", plan.topic, partition, offset, error)
+                continue
+            if hides is not None and hides(record.key):
+                record = msgspec.structs.replace(record, erased=True)
+            delivered.append(record)
+        if delivered:
+            applied.newest_ingested_us = max(d.record.ingested for d in delivered)
+        try:
+            feed.apply(delivered, batch, applied)
+            self._tiles.flush(batch)
+            for partition, offset in offsets.items():
+                self._store.put_offset(batch, plan.asset, partition, offset)
+            self._store.write(batch)
+        except BaseException:
+            self._tiles.discard()
+            raise
+        return applied
+
+    def prepare(self, plan: IndexPlan) -> None:
+        """Get ready for records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
+        self._feed(plan)
+
+    def skip(self, plan: IndexPlan, message: Message) -> None:
+        """Leave a record out: only note that it was passed."""
+        batch = self._store.batch()
+        self._store.put_offset(batch, plan.asset, message[2], message[3] + 1)
+        self._store.write(batch)
+
+    def take_over(self) -> None:
+        """Start with what the database holds: another writer may have changed it."""
+        self._tiles.discard()
+
+    def forget(self, asset: bytes) -> None:
+        """Delete all data and offsets of an asset."""
+        self._feeds.pop(asset, None)
+        self._tiles.discard()
+        self._store.drop(asset)
+
+    def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
+        """Learn of erased keys, whose entries are to be removed; the rows that other jobs read stay (`emits`)."""
+        for value in values:
+            try:
+                erasure = decode_erasure(value)
+            except InvalidInputError:
+                LOGGER.exception("skipped a record on %s", plan.topic)
+                continue
+            if plan.emits is None:
+                note_erasure(plan.asset, erasure, batch)
+                self._erased.add(plan.topic, [erasure])
+
+    def _feed(self, plan: IndexPlan) -> Feed:
+        known = self._feeds.get(plan.asset)
+        if known is not None and (known[0] is plan or known[0] == plan):
+            return known[1]
+        self._erased.add(plan.topic, known_erasures(self._store, plan.asset))
+        feed: Feed = (
+            VersionFeed(plan, self._store)
+            if plan.kind is IndexKind.VERSIONS
+            else ContributionFeed(plan, self._store, self._tiles)
+        )
+        self._feeds[plan.asset] = plan, feed
+        return feed

@@ -1,0 +1,178 @@
+"""Where each id stands, for topics whose records may be revised.
+
+A record with an id that was there before replaces the earlier one if its revision isn't less, wherever that stood:
+other event time, other key. What a changelog emits for one version, a put (`x 00`) and the delete that ends it
+(`x 01`), stands together: the delete gives the put an end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from rocksdict import WriteBatch
+
+from caraway.index.records.delivery import Delivered
+from caraway.index.storage.keys import (
+    ENDED,
+    NEVER,
+    RAW,
+    SIGN,
+    VERSION,
+    key_prefix,
+    place_key,
+    timed_key,
+    unpack_u64,
+    version_key,
+)
+from caraway.index.storage.spans import ever_counts, own_windows
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import DELETE, ID_BYTES, PUT, VOID
+
+PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
+
+
+class Place(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
+    """The newest revision of an id: its revision, what it is, and where it stands.
+
+    `rank` comes before the id among contributions of equal times.
+    """
+
+    rev: bytes
+    op: int
+    time: int
+    key: bytes
+    rank: bytes = b""
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Place).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
+
+    `reaches_us` is the time that a contribution takes the frontier to: its own or that of its end. `life` is the time
+    of a contribution that is or was in a window, and when it was taken back, if so.
+    """
+
+    record_id: bytes
+    prefix: bytes
+    kind: bytes
+    entry: bytes
+    reaches_us: int | None = None
+    life: tuple[int, int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What a batch does to one id: from an entry with its value, or none, to another."""
+
+    old: Standing | None
+    old_value: bytes | None
+    new: Standing | None
+    new_value: bytes | None
+
+
+class Places:
+    """The places of the ids of one index."""
+
+    def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
+        self._asset = plan.asset
+        self._store = store
+        self._standing = self._version if plan.kind is IndexKind.VERSIONS else self._contribution
+        self._paired = plan.kind is IndexKind.AGGREGATE
+        self._windows = own_windows(plan)
+        self._along = plan.along
+
+    def settle(self, delivered: Sequence[Delivered], batch: WriteBatch) -> list[Movement]:
+        """Let the newest revision of each id hold, note its place in `batch`, and tell which entries have to change."""
+        ids = dict.fromkeys(i for d in delivered for i in self._concerned(d.record_id))
+        before = self._load(list(ids))
+        after = dict(before)
+        values: dict[bytes, bytes] = {}
+        changed: dict[bytes, None] = {}
+        for item in delivered:
+            record_id, record = item.record_id, item.record
+            op, key = (VOID, b"") if item.erased else (record.op, item.key)
+            place = Place(record.rev or b"", op, record.time, key, item.rank)
+            if not _supersedes(place, after[record_id]):
+                continue
+            after[record_id] = place
+            values[record_id] = item.value
+            changed[record_id] = None
+        for record_id in changed:
+            batch.put(place_key(self._asset, record_id), _ENCODE(after[record_id]))
+        bases = dict.fromkeys(i for record_id in changed for i in self._bases(record_id))
+        moves = []
+        for base in bases:
+            old, new = self._standing(base, before), self._standing(base, after)
+            if old is not None or new is not None:
+                moves.append((base, old, new))
+        old_entries = [old.entry for _, old, _ in moves if old is not None]
+        old_values = dict(zip(old_entries, self._store.get_many(old_entries), strict=True)) if old_entries else {}
+        movements = []
+        for base, old, new in moves:
+            old_value = None if old is None else old_values[old.entry]
+            new_value = None if new is None else values.get(base, old_value)
+            if old != new or old_value != new_value:
+                movements.append(Movement(old, old_value, new, new_value))
+        return movements
+
+    def _concerned(self, record_id: bytes) -> Iterable[bytes]:
+        """Name the ids that stand together with an id."""
+        if self._is_paired(record_id):
+            return record_id[:-1] + PUT_SUFFIX, record_id[:-1] + END_SUFFIX
+        return (record_id,)
+
+    def _bases(self, record_id: bytes) -> Iterable[bytes]:
+        """Name the ids whose entry depends on an id."""
+        if self._is_paired(record_id) and record_id.endswith(END_SUFFIX):
+            return record_id[:-1] + PUT_SUFFIX, record_id
+        return (record_id,)
+
+    def _is_paired(self, record_id: bytes) -> bool:
+        return self._paired and len(record_id) > ID_BYTES and record_id[-1] <= END_SUFFIX[0]
+
+    def _load(self, ids: list[bytes]) -> dict[bytes, Place | None]:
+        found = self._store.get_many([place_key(self._asset, record_id) for record_id in ids]) if ids else []
+        return {record_id: None if data is None else _DECODE(data) for record_id, data in zip(ids, found, strict=True)}
+
+    def _version(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
+        place = places[record_id]
+        if place is None or place.op == VOID:
+            return None
+        prefix = key_prefix(self._asset, place.key)
+        return Standing(record_id, prefix, VERSION, version_key(prefix, place.time, record_id))
+
+    def _contribution(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
+        place = places[record_id]
+        if place is None or place.op != PUT:
+            return None
+        prefix, order = key_prefix(self._asset, place.key), place.rank + record_id
+        end = places.get(record_id[:-1] + END_SUFFIX) if self._is_paired(record_id) else None
+        if end is None or end.op != DELETE:
+            entry = timed_key(prefix + RAW, place.time, order)
+            return Standing(record_id, prefix, RAW, entry, place.time, (place.time, None))
+        # A version that is replaced at its own time never was.
+        begin_us = unpack_u64(place.rank, 0)[0] - SIGN if self._along else place.time
+        if end.time <= begin_us:
+            kind, reaches_us = NEVER, None
+        else:
+            kind = ENDED if ever_counts(self._windows, place.time, end.time) else NEVER
+            reaches_us = place.time if self._along else end.time
+        lived = (place.time, end.time) if kind == ENDED else None
+        return Standing(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us, lived)
+
+
+def is_end(record_id: bytes) -> bool:
+    """Tell whether an id can be that of the end of a contribution."""
+    return len(record_id) > ID_BYTES and record_id.endswith(END_SUFFIX)
+
+
+def _supersedes(place: Place, known: Place | None) -> bool:
+    """Tell whether a record holds against what is known. At equal revisions a put beats a void, in any order."""
+    if known is None or place.rev > known.rev:
+        return True
+    return place.rev == known.rev and known.op == VOID and place.op != VOID

@@ -1,0 +1,120 @@
+"""Versions of keyed datasets: as they are written, and read as of a time."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from operator import itemgetter
+from typing import Any
+
+from rocksdict import RdictIter, WriteBatch
+
+from caraway.errors import InvalidInputError
+from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.places import Places
+from caraway.index.storage.keys import VERSION, check_key, key_prefix, version_key, version_seek
+from caraway.index.storage.store import IndexStore, check_end
+from caraway.plan.model import IndexPlan
+from caraway.topics import PUT, VOID, Record, RecordCodec, position_id
+
+
+class VersionFeed:
+    """The way of a topic's records into an index of versions."""
+
+    def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
+        self._asset = plan.asset
+        self._codec = RecordCodec(plan.schema)
+        self._places = Places(plan, store) if plan.revised else None
+
+    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+        """See `writer.Feed`."""
+        record = self._codec.decode_value(value)
+        if not key:
+            raise InvalidInputError("the record has no key")
+        check_key(key)
+        return Delivered(key, record, record.id or position_id(offset, partition), value)
+
+    def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
+        """See `writer.Feed`."""
+        if self._places is not None:
+            movements = self._places.settle(delivered, batch)
+            for move in movements:
+                if move.old is not None and (move.new is None or move.new.entry != move.old.entry):
+                    batch.delete(move.old.entry)
+                if move.new is not None:
+                    batch.put(move.new.entry, move.new_value)
+            applied.written += len(movements)
+            applied.unchanged += len(delivered) - len(movements)
+            return
+        # An id has one time and one key here, so writing it again writes the same.
+        asset, put = self._asset, batch.put
+        for item in delivered:
+            if item.record.op == VOID or item.erased:
+                applied.unchanged += 1
+                continue
+            put(version_key(key_prefix(asset, item.key), item.record.time, item.record_id), item.value)
+            applied.written += 1
+
+
+class VersionReader:
+    """Reads the version of a key that holds at a time."""
+
+    def __init__(self, plan: IndexPlan, columns: Sequence[str]) -> None:
+        """Prepare to read `columns`.
+
+        Raises:
+            InvalidInputError: A column that the dataset doesn't have.
+        """
+        self._asset = plan.asset
+        self._codec = RecordCodec(plan.schema)
+        keys = {column.name: position for position, column in enumerate(plan.schema.keys)}
+        row = {column.name: position for position, column in enumerate(plan.schema.columns)}
+        self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
+        self._needs_key = any(name in keys for name in columns)
+        # Most reads are of plain values: they are taken out of the row at once.
+        self._values = _values(columns, keys, row)
+
+    def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:
+        """Return what reads keys from one state of the database; what is `elsewhere` has no say in them."""
+        del elsewhere
+        return partial(self._read, iterator)
+
+    def _read(self, iterator: RdictIter, key: bytes, at_us: int) -> tuple[list[object], bool]:
+        """Return the columns' values as of `at_us`, and whether the key has a row then."""
+        echo = self._codec.decode_key(key) if self._needs_key else []
+        prefix = key_prefix(self._asset, key)
+        iterator.seek(version_seek(prefix, at_us))
+        check_end(iterator)
+        record = None
+        if iterator.valid() and iterator.key().startswith(prefix + VERSION):
+            record = self._codec.decode_value(iterator.value())
+            if record.op != PUT:
+                record = None
+        if self._values is not None and record is not None and record.row is not None:
+            return list(self._values(record.row)), True
+        return [pick(echo, record) for pick in self._columns], record is not None
+
+
+Pick = Callable[[list[object], Record | None], object]
+
+
+def _values(
+    columns: Sequence[str], keys: dict[str, int], row: dict[str, int]
+) -> Callable[[list[object]], tuple[object, ...]] | None:
+    """Return what takes the columns out of a row; None if they aren't all values of it, or fewer than two."""
+    if len(columns) < 2 or any(name in keys or name not in row for name in columns):
+        return None
+    take: Callable[[Any], tuple[object, ...]] = itemgetter(*(row[name] for name in columns))
+    return take
+
+
+def _pick(name: str, plan: IndexPlan, keys: dict[str, int], row: dict[str, int]) -> Pick:
+    """Return what gives a column's value from the key asked for and the record found."""
+    if name in keys:
+        position = keys[name]
+        return lambda key, _: key[position]
+    if name == plan.schema.timestamp:
+        return lambda _, record: None if record is None else record.time
+    if name in row:
+        position = row[name]
+        return lambda _, record: None if record is None or record.row is None else record.row[position]
+    known = ", ".join([*row, plan.schema.timestamp])
+    raise InvalidInputError(f"{plan.dataset} has no column {name}; it has {known}")

@@ -1,0 +1,1 @@
+"""The database: keys, entries, snapshots, and other processes that read it."""

@@ -1,0 +1,168 @@
+"""The database of an index as other processes than its writer read it (decision 22).
+
+RocksDB lets them open it as a secondary instance: they see the tables on disk and what the write-ahead log has beyond
+them, once they are told to catch up. The writer keeps on a board how far it is, so a read knows whether there is
+anything to catch up with, and sees all that was written before it began.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rocksdict import AccessType, Cache, Rdict, RdictIter
+
+from caraway.errors import UnavailableError
+from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.storage.store import (
+    DAMAGED,
+    FORMAT_KEY,
+    GENERATION,
+    REFUSING,
+    SEQUENCE,
+    board_of,
+    database_options,
+    format_of,
+    is_damage,
+)
+
+LOGGER = logging.getLogger(__name__)
+
+# Half of what the writer has: it reads for writing too.
+CACHE_BYTES = 48 << 20
+# A log that the writer has just finished may be missed once, and be in a table at the next attempt.
+ATTEMPTS = 5
+# A database that can't be opened is tried again after this time; until then reads see what was there.
+RETRY_S = 0.2
+# The number of the oldest log that isn't in tables as a whole. If it grows, the database is opened anew (some 10 ms for
+# each 16 MiB that were written): a log that went meanwhile may have had a deletion that a compaction has carried out
+# since, and then nothing hides what was deleted, which this process has in memory from an earlier log, until it reads a
+# record of a later one.
+OLDEST_LOG = "rocksdb.min-log-number-to-keep"
+
+
+class IndexFollower:
+    """Reads a database that another process writes. Thread safe.
+
+    While the writer is away, reads see what it wrote. After its return they see the database that it then has.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        own: Path,
+        *,
+        geometry: Geometry = DEFAULT_GEOMETRY,
+        cache_bytes: int = CACHE_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepare to read; the database need not be there yet.
+
+        Args:
+            path: Folder of the database.
+            own: Folder for what RocksDB writes for this process, its log.
+            geometry: Shape of the tile pyramids.
+            cache_bytes: Size of the cache of blocks read, index and filters included.
+            clock: Tells the time in seconds, to wait between attempts.
+        """
+        self.geometry = geometry
+        self._path = path
+        self._own = own
+        self._options = database_options(Cache(cache_bytes))
+        # Tables that the writer removes stay readable as long as they are open. With more than one thread each catching
+        # up starts all of them, to open nothing: 500 us instead of 20.
+        self._options.set_max_open_files(-1)
+        self._options.set_max_file_opening_threads(1)
+        self._board = board_of(path)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._db: Rdict | None = None
+        self._generation = 0
+        self._reached = 0
+        self._oldest_log: int | None = None
+        self._retry_at = float("-inf")
+        self._failure = "its writer hasn't started yet"
+        self._suspect = 0
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nobody may read: what a damaged database had isn't there again."""
+        return bool(self._board[REFUSING])
+
+    def iterator(self) -> RdictIter:
+        """Return an iterator over all entries as they are now: all that was written before shows, nothing later does.
+
+        Raises:
+            UnavailableError: The database hasn't been opened yet.
+        """
+        board = self._board
+        if board[GENERATION] != self._generation or board[SEQUENCE] > self._reached:
+            self.catch_up()
+        db = self._db
+        if db is None:
+            raise UnavailableError(f"the index can't be read yet: {self._failure}")
+        return db.iter()
+
+    def catch_up(self) -> None:
+        """Read what was written since the last time; to be called now and then also if nothing is read.
+
+        Else logs and tables that the writer has removed would stay on disk for as long as this process has them open.
+        """
+        with self._lock:
+            generation, wanted = self._board[GENERATION], self._board[SEQUENCE]
+            if self._db is None or generation != self._generation:
+                if self._clock() >= self._retry_at:
+                    self._open(generation)
+                return
+            try:
+                for _ in range(ATTEMPTS):
+                    self._db.try_catch_up_with_primary()
+                    self._reached = self._db.latest_sequence_number()
+                    if self._reached >= wanted:
+                        break
+                if self._db.property_int_value(OLDEST_LOG) != self._oldest_log:
+                    self._open(generation)
+            except Exception as error:
+                # What RocksDB raises is an Exception and nothing more special.
+                if type(error) is not Exception:
+                    raise
+                LOGGER.warning("the index at %s is opened again: %s", self._path, error)
+                self._open(generation)
+
+    def mark_damaged(self, reason: str) -> None:
+        """Open the database anew; at the second time, ask the next start of the writer to build it anew."""
+        with self._lock:
+            if self._suspect == self._board[GENERATION]:
+                LOGGER.error("the index at %s is damaged: %s", self._path, reason)
+                (self._path / DAMAGED).write_text(reason, encoding="utf-8")
+            self._suspect = self._board[GENERATION]
+            # Readers that are in the middle keep what they have.
+            self._generation = 0
+
+    def _open(self, generation: int) -> None:
+        """Take the database as it is now in the place of the one that was read before; keep that if it can't be."""
+        try:
+            db = self._opened()
+        except Exception as error:
+            if type(error) not in {Exception, UnavailableError}:
+                raise
+            self._retry_at = self._clock() + RETRY_S
+            self._failure = str(error)
+            level = logging.ERROR if is_damage(error) else logging.INFO
+            LOGGER.log(level, "the index at %s can't be opened to be read: %s", self._path, error)
+            return
+        # Iterators hold the database that they are of.
+        self._db, self._generation, self._reached = db, generation, db.latest_sequence_number()
+        self._oldest_log = db.property_int_value(OLDEST_LOG)
+        LOGGER.info("reading the index at %s", self._path)
+
+    def _opened(self) -> Rdict:
+        if not (self._path / "CURRENT").exists():
+            raise UnavailableError("there is no database yet")
+        self._own.mkdir(parents=True, exist_ok=True)
+        db = Rdict(str(self._path), self._options, access_type=AccessType.secondary(str(self._own)))
+        wanted, found = format_of(self.geometry), db.get(FORMAT_KEY)
+        if found != wanted:
+            raise UnavailableError(f"its format is {found!r}, wanted is {wanted!r}")
+        return db

@@ -1,0 +1,58 @@
+"""The shape of the tile pyramid: levels, fan-out, and the mark at which a tile is split (docs/decisions/0003)."""
+
+from dataclasses import dataclass
+
+from caraway.index.storage.keys import SIGN
+
+TIME_BITS = 64
+# Distinct values that a tile keeps. One takes 10 to 50 bytes of the tile.
+MOST_VALUES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Geometry:
+    """Tiles of level n are 2**(base_bits + n * fan_bits) us long; above `split` contributions a tile has children.
+
+    Up to `values` distinct values of a column are kept in a tile (`caraway.index.aggregates.values`). With the
+    defaults 4.1 ms, 33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d, 1.1 y, 8.9 y, on to all of
+    time.
+    """
+
+    base_bits: int = 12
+    fan_bits: int = 3
+    split: int = 64
+    values: int = MOST_VALUES
+
+    def shift(self, level: int) -> int:
+        """Return the binary logarithm of the length of a tile in microseconds."""
+        return min(TIME_BITS, self.base_bits + level * self.fan_bits)
+
+    def number(self, level: int, time_us: int) -> int:
+        """Return the number of the tile that an event time lies in."""
+        return (time_us + SIGN) >> self.shift(level)
+
+    def bounds(self, level: int, number: int) -> tuple[int, int]:
+        """Return the first and the last event time of a tile, microseconds."""
+        shift = self.shift(level)
+        first = (number << shift) - SIGN
+        return first, first + (1 << shift) - 1
+
+    def level_of(self, low_us: int, high_us: int) -> int:
+        """Return the lowest level that has one tile for all times from `low_us` to `high_us`: that of the root.
+
+        So the tiles above, which would all be the same, aren't kept.
+        """
+        bits = ((low_us + SIGN) ^ (high_us + SIGN)).bit_length()
+        return max(0, -(-(bits - self.base_bits) // self.fan_bits))
+
+    def children(self, level: int, number: int) -> range:
+        """Return the numbers of the tiles one level below that a tile is divided into."""
+        places = self.shift(level) - self.shift(level - 1)
+        return range(number << places, (number + 1) << places)
+
+    def describe(self) -> bytes:
+        """Return what is stored in the database: tiles of another shape can't be used."""
+        return f"{self.base_bits} {self.fan_bits} {self.split} {self.values}".encode()
+
+
+DEFAULT_GEOMETRY = Geometry()

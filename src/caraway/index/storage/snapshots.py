@@ -1,0 +1,244 @@
+"""Copies of the database in the object store, from which a new owner of an index starts.
+
+A snapshot is a manifest that names files by their digests. Tables never change, so most of them are in the store from
+earlier snapshots. The manifest comes last and bears its own digest in its name: a snapshot is there as a whole or not
+at all, and one that was damaged since is refused.
+"""
+
+import logging
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+from rocksdict import Checkpoint
+
+from caraway.errors import UnavailableError
+from caraway.index.storage.store import IndexStore
+from caraway.objects import Digest, ObjectFolder, Stored
+from caraway.recurring import Recurring
+
+LOGGER = logging.getLogger(__name__)
+
+FOLDER = "index-snapshots"
+MANIFESTS, FILES = f"{FOLDER}/manifests", f"{FOLDER}/files"
+# The newest one may turn out damaged.
+KEPT = 3
+# A file that no manifest names may belong to a snapshot that is being taken: after this time it doesn't.
+GRACE_S = 3600.0
+# RocksDB's own checkpoint flushes while it holds Python's lock: 250 ms for a full buffer. So the buffer is flushed in
+# the background before; what is left takes some 10 ms.
+SETTLE_S = 10.0
+SETTLE_POLL_S = 0.02
+
+
+class File(msgspec.Struct, frozen=True):
+    """A file of the database."""
+
+    name: str
+    digest: Digest
+    size: int
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot: its files, when it was begun (microseconds), the format of the database."""
+
+    taken_us: int
+    format: str
+    files: list[File]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a file was when its digest was computed."""
+
+    inode: int
+    size: int
+    changed_ns: int
+    digest: Digest
+
+
+class Snapshots:
+    """Takes snapshots of an index and restores them. For one thread at a time."""
+
+    def __init__(
+        self,
+        objects: ObjectFolder,
+        *,
+        kept: int = KEPT,
+        grace_s: float = GRACE_S,
+        clock: Callable[[], float] = time.time,
+        part: str = "",
+    ) -> None:
+        """Keep the newest `kept` snapshots in `objects`; `clock` tells the time in seconds since the epoch.
+
+        `part` names a part of the index that is a database of its own, and has snapshots of its own.
+        """
+        self._manifests, self._files = (f"{part}/{folder}" if part else folder for folder in (MANIFESTS, FILES))
+        self._objects = objects
+        self._kept = kept
+        self._grace_s = grace_s
+        self._clock = clock
+        self._known: dict[str, _Known] = {}
+        self._taken_at: int | None = None
+
+    def take(self, store: IndexStore) -> Manifest | None:
+        """Take a snapshot; None if nothing was written since the last one of this process.
+
+        Raises:
+            UnavailableError: The object store doesn't take it, or the database is too busy or damaged.
+        """
+        taken_us = int(self._clock() * 1e6)
+        sequence = store.db.latest_sequence_number()
+        if sequence == self._taken_at:
+            return None
+        folder = store.path.with_name(f"{store.path.name}.snapshot")
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            _settle(store)
+            Checkpoint(store.db).create_checkpoint(str(folder))
+            files = self._put(folder)
+        except UnavailableError:
+            raise
+        except Exception as error:
+            # What RocksDB raises is an Exception and nothing more special.
+            raise UnavailableError(f"no snapshot of the index at {store.path} can be taken: {error}") from error
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+        manifest = Manifest(taken_us=taken_us, format=store.format.decode(), files=files)
+        content = msgspec.json.encode(manifest)
+        self._objects.write(f"{self._manifests}/{manifest.taken_us:020d}-{sha256(content).hexdigest()}.json", content)
+        self._taken_at = sequence
+        self._tidy()
+        return manifest
+
+    def restore(self, folder: Path, wanted: bytes, unlike: str = "") -> str | None:
+        """Put the newest sound snapshot of the format `wanted` into `folder`, which isn't there yet.
+
+        Args:
+            folder: Where it goes.
+            wanted: The format of the database.
+            unlike: The name of a snapshot that turned out damaged: only older ones are taken.
+
+        Returns:
+            Its name; None if there is no sound snapshot, or the object store is away.
+        """
+        try:
+            for stored in sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name, reverse=True):
+                if unlike and stored.name >= unlike:
+                    continue
+                manifest = self._read(stored)
+                if manifest is None or manifest.format != wanted.decode():
+                    continue
+                folder.mkdir(parents=True)
+                if self._fetch(manifest, folder):
+                    return stored.name
+                shutil.rmtree(folder)
+                LOGGER.error("snapshot %s of the index is torn: an older one is tried", stored.name)
+        except UnavailableError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            LOGGER.warning("no snapshot of the index can be had, it is built anew from Kafka: %s", error)
+        return None
+
+    def _put(self, folder: Path) -> list[File]:
+        """Write the files of a checkpoint that the object store doesn't have yet."""
+        there = {stored.name: stored.size for stored in self._objects.stored(self._files)}
+        files = []
+        known: dict[str, _Known] = {}
+        for path in sorted(folder.iterdir()):
+            found = known[path.name] = self._digest(path)
+            name = f"{self._files}/{found.digest}"
+            if there.get(name) != found.size and self._objects.put(path, name) != found.digest:
+                raise UnavailableError(f"{path.name} changed while it was read")
+            files.append(File(path.name, found.digest, found.size))
+        self._known = known
+        return files
+
+    def _digest(self, path: Path) -> _Known:
+        """Compute the digest of a file; a table is the same file as at the last time."""
+        is_now = path.stat()
+        known = self._known.get(path.name)
+        if known is not None and (known.inode, known.size, known.changed_ns) == (
+            is_now.st_ino,
+            is_now.st_size,
+            is_now.st_mtime_ns,
+        ):
+            return known
+        digest = sha256()
+        with path.open("rb") as file:
+            while piece := file.read(1 << 20):
+                digest.update(piece)
+        return _Known(is_now.st_ino, is_now.st_size, is_now.st_mtime_ns, digest.hexdigest())
+
+    def _read(self, stored: Stored) -> Manifest | None:
+        """Read a manifest, None if it isn't what it was."""
+        content = self._objects.read(stored.name)
+        if sha256(content).hexdigest() not in stored.name:
+            LOGGER.error("manifest %s of the index is damaged", stored.name)
+            return None
+        return msgspec.json.decode(content, type=Manifest)
+
+    def _fetch(self, manifest: Manifest, folder: Path) -> bool:
+        """Copy the files of a snapshot; tell whether all of them are what they were."""
+        there = {stored.name for stored in self._objects.stored(self._files)}
+        return all(
+            f"{self._files}/{file.digest}" in there
+            and self._objects.fetch(f"{self._files}/{file.digest}", folder / file.name) == file.digest
+            for file in manifest.files
+        )
+
+    def _tidy(self) -> None:
+        """Remove old snapshots, and the files that none has."""
+        manifests = sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name)
+        needed: set[str] = set()
+        for stored in manifests[-self._kept :]:
+            manifest = self._read(stored)
+            if manifest is not None:
+                needed |= {f"{self._files}/{file.digest}" for file in manifest.files}
+        for stored in manifests[: -self._kept]:
+            self._objects.remove(stored.name)
+        oldest = self._clock() - self._grace_s
+        self._objects.tidy(oldest)
+        for stored in self._objects.stored(self._files):
+            if stored.name not in needed and stored.written_at < oldest:
+                self._objects.remove(stored.name)
+
+
+def _settle(store: IndexStore) -> None:
+    """Let the database write to tables what it has in memory, without holding Python's lock."""
+    _wait_until_flushed(store)
+    store.db.flush(wait=False)
+    _wait_until_flushed(store)
+
+
+def _wait_until_flushed(store: IndexStore) -> None:
+    deadline = time.monotonic() + SETTLE_S
+    while store.db.property_int_value("rocksdb.num-immutable-mem-table"):
+        if time.monotonic() > deadline:
+            raise UnavailableError("the index database is too busy for a snapshot")
+        time.sleep(SETTLE_POLL_S)
+
+
+class SnapshotKeeper:
+    """Takes a snapshot every `seconds`, in a thread."""
+
+    def __init__(self, snapshots: Snapshots, store: IndexStore, seconds: float) -> None:
+        """Prepare; nothing is taken before `start` and the first interval."""
+        self._snapshots = snapshots
+        self._store = store
+        self._recurring = Recurring("index-snapshots", self._take, seconds)
+
+    def start(self) -> None:
+        """Begin."""
+        self._recurring.start()
+
+    def stop(self, timeout_s: float) -> bool:
+        """End; tell whether a snapshot that was under way is done. The store may be closed only then."""
+        return self._recurring.stop(timeout_s)
+
+    def _take(self) -> None:
+        if not self._store.damaged:
+            self._snapshots.take(self._store)

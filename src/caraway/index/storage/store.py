@@ -1,0 +1,423 @@
+"""The database of an index process: one RocksDB, held by one process."""
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from rocksdict import (
+    BlockBasedOptions,
+    Cache,
+    DbClosedError,
+    DBCompressionType,
+    Options,
+    Rdict,
+    RdictIter,
+    ReadOptions,
+    WriteBatch,
+)
+
+from caraway.errors import ConflictError, UnavailableError
+from caraway.index.storage.board import Board
+from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
+from caraway.index.storage.keys import META, after, emission_key, frontier_key, offset_key
+
+LOGGER = logging.getLogger(__name__)
+
+# What the entries look like. Another number: the database is built anew from the topics.
+FORMAT = b"2"
+FORMAT_KEY = META + b"format"
+
+# What a writer keeps for other processes that read its database (`caraway.index.storage.follower`): a number that is
+# another one after each start, RocksDB's number of the last write since, and whether nobody may read yet
+# (`begin_anew`).
+GENERATION, SEQUENCE, REFUSING = 0, 1, 2
+BOARD_NUMBERS = 3
+
+# The file that asks for the database to be built anew: reads found it damaged.
+DAMAGED = "DAMAGED"
+# The file that names the snapshot with which the database began. If it turns out damaged, later snapshots may hold the
+# same damaged table: only an older one is tried.
+RESTORED = "RESTORED"
+# While others still have the damaged database open.
+RETRY_S = 0.05
+PATIENCE_S = 10.0
+
+MEBIBYTE = 1 << 20
+CACHE_BYTES = 96 * MEBIBYTE
+# Two buffers (one filled, one flushed) of 16 MiB: 200,000 entries between flushes, 32 MiB of memory.
+WRITE_BUFFER_BYTES = 16 * MEBIBYTE
+WRITE_BUFFERS = 2
+# After a kill the log is read again: 64 MiB take less than a second.
+LOG_BYTES = 64 * MEBIBYTE
+# 10 bits a key: one of a hundred keys that aren't there costs a read.
+BLOOM_BITS = 10
+
+
+# Puts a snapshot of a format into a folder that isn't there yet, and tells its name; None if it has none. Snapshots
+# from the one of the given name on are passed over (`caraway.index.storage.snapshots`).
+Restore = Callable[[Path, bytes, str], str | None]
+
+
+class IndexStore:
+    """Entries under asset and key, and the offsets up to which they account for their topics."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        geometry: Geometry = DEFAULT_GEOMETRY,
+        cache_bytes: int = CACHE_BYTES,
+        restore: Restore | None = None,
+        shared: bool = False,
+    ) -> None:
+        """Open the database in the folder `path`, or make it.
+
+        One that is damaged, or of another format, is moved aside: the topics hold all that was in it. A new one begins
+        with the snapshot that `restore` has, else empty.
+
+        Args:
+            path: Folder of the database.
+            geometry: Shape of the tile pyramids.
+            cache_bytes: Size of the cache of blocks read, index and filters included.
+            restore: Where snapshots come from.
+            shared: Whether other processes read it (`caraway.index.storage.follower`): they are told of each write.
+
+        Raises:
+            ConflictError: Another process has it open.
+            UnavailableError: The folder can't be read or written.
+        """
+        self.path = path
+        self.geometry = geometry
+        self._found_damaged = False
+        self.format = format_of(geometry)
+        self._restore = restore
+        self._board: Board | None = None
+        self._cache = Cache(cache_bytes)
+        unlike = _began_with(path) if (path / DAMAGED).exists() else ""
+        if (path / DAMAGED).exists():
+            _move_aside(path, "it was found damaged")
+        self.db = self._open_sound(unlike)
+        self.due = _due(path)
+        self._telling = threading.Lock()
+        self._board = board_of(path) if shared else None
+        self._tell_generation()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of an entry, None if there is none."""
+        value: bytes | None = self.db.get(key)
+        return value
+
+    def get_many(self, keys: list[bytes]) -> list[bytes | None]:
+        """Return the values of several entries, None for those that aren't there."""
+        values: list[bytes | None] = self.db.get(keys) or []  # type: ignore[arg-type]
+        return values
+
+    def iterator(self) -> RdictIter:
+        """Return an iterator over all entries as they are now: later writes don't show."""
+        return self.db.iter()
+
+    def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries from `first` up to, not including, `end`, as they are now."""
+        options = ReadOptions()
+        options.set_iterate_upper_bound(end)
+        iterator = self.db.iter(options)
+        iterator.seek(first)
+        while iterator.valid():
+            yield iterator.key(), iterator.value()
+            iterator.next()
+        check_end(iterator)
+
+    def batch(self) -> WriteBatch:
+        """Return a batch to gather writes in."""
+        return WriteBatch(raw_mode=True)
+
+    def write(self, batch: WriteBatch) -> None:
+        """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
+        self.db.write(batch)
+        if self._board is not None:
+            self._tell(self._board)
+
+    def sync(self) -> None:
+        """Let all that was written survive the loss of power too."""
+        self.db.flush_wal(sync=True)
+
+    def offsets(self, asset: bytes) -> dict[int, int]:
+        """Return the next offset of each partition of the asset's topic; partitions never read are missing."""
+        prefix = offset_key(asset, 0)[:-4]
+        return {int.from_bytes(key[-4:]): int.from_bytes(value) for key, value in self.scan(prefix, after(prefix))}
+
+    def put_offset(self, batch: WriteBatch, asset: bytes, partition: int, offset: int) -> None:
+        """Add to `batch` that the asset accounts for its topic's partition up to `offset`, exclusive."""
+        batch.put(offset_key(asset, partition), offset.to_bytes(8))
+
+    def assets(self) -> set[bytes]:
+        """Return the assets that have offsets, that is, data."""
+        prefix = META + b"offset"
+        return {key[len(prefix) : -4] for key, _ in self.scan(prefix, after(prefix))}
+
+    def drop(self, asset: bytes) -> None:
+        """Forget all of an asset."""
+        batch = self.batch()
+        batch.delete_range(asset, after(asset))
+        prefix = offset_key(asset, 0)[:-4]
+        batch.delete_range(prefix, after(prefix))
+        batch.delete(frontier_key(asset))
+        batch.delete(emission_key(asset))
+        self.write(batch)
+
+    def size_bytes(self) -> int:
+        """Return how large the files are."""
+        try:
+            return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
+        except DbClosedError:
+            # It is being built anew.
+            return 0
+
+    @property
+    def damaged(self) -> bool:
+        """Whether reads, of this process or of one that shares the database, found it damaged."""
+        return self._found_damaged or (self.path / DAMAGED).exists()
+
+    def mark_damaged(self, reason: str) -> None:
+        """Ask for the database to be built anew, now (`caraway.index.storage.rebuilding`) or at the next start."""
+        if self._found_damaged:
+            return
+        self._found_damaged = True
+        LOGGER.error("the index database at %s is damaged (%s) and is to be built anew", self.path, reason)
+        (self.path / DAMAGED).write_text(reason, encoding="utf-8")
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nobody may read: what a damaged database had isn't there again."""
+        return self.due is not None
+
+    def begin_anew(self, due: Mapping[bytes, Mapping[int, int]]) -> None:
+        """Take a new database in the place of a damaged one, which is moved aside. No other thread may write meanwhile.
+
+        The new one begins with a snapshot, or empty, so reads are refused until `end_refusing`, after a start too.
+
+        Args:
+            due: How far each index was: the offsets for which it accounted.
+
+        Raises:
+            UnavailableError: The folder can't be used. It may be tried again.
+        """
+        self.due = {asset: dict(offsets) for asset, offsets in due.items()}
+        if self._board is not None:
+            self._board[REFUSING] = 1
+        with suppress(DbClosedError):
+            self.db.close()
+        try:
+            _write_due(self.path, self.due)
+            unlike = _began_with(self.path)
+            if self.path.exists():
+                self._wait_until_free()
+                _move_aside(self.path, "it was found damaged")
+            self.db = self._begin(unlike)
+        except OSError as error:
+            raise UnavailableError(f"no new index database can be made at {self.path}: {error}") from error
+        self._found_damaged = False
+        self._tell_generation()
+
+    def end_refusing(self) -> None:
+        """Let the database be read again."""
+        _due_file(self.path).unlink(missing_ok=True)
+        self.due = None
+        if self._board is not None:
+            self._board[REFUSING] = 0
+
+    def close(self) -> None:
+        """Write what is in memory to disk and let go of the folder."""
+        self.db.close()
+
+    def _tell_generation(self) -> None:
+        if self._board is not None:
+            self._board[REFUSING] = int(self.refusing)
+            # In this order: whoever sees the new number opens the database anew, and has all of it.
+            self._board[SEQUENCE] = 0
+            self._board[GENERATION] = time.time_ns()
+            self._tell(self._board)
+
+    def _tell(self, board: Board) -> None:
+        # Two threads write. Without the lock the one that wrote first might tell last.
+        with self._telling:
+            board[SEQUENCE] = self.db.latest_sequence_number()
+
+    def _open_sound(self, unlike: str) -> Rdict:
+        """Open the database; one that can't be used is moved aside and a new one made."""
+        wanted = self.format
+        db: Rdict | None = None
+        try:
+            if not self.path.exists() or not any(self.path.iterdir()):
+                return self._begin(unlike)
+            db = self._open(self.path)
+            found = db.get(FORMAT_KEY)
+        except Exception as error:
+            if not is_damage(error):
+                raise self._refused(error) from error
+            reason = str(error)
+        else:
+            if found == wanted:
+                return db
+            reason = f"its format is {found!r}, wanted is {wanted!r}"
+        if db is not None:
+            db.close()
+        unlike = _began_with(self.path)
+        _move_aside(self.path, reason)
+        return self._begin(unlike)
+
+    def _begin(self, unlike: str = "") -> Rdict:
+        """Make a new database, from a snapshot older than `unlike` if there is one."""
+        if self._restore is not None:
+            folder = self.path.with_name(f"{self.path.name}.restoring")
+            shutil.rmtree(folder, ignore_errors=True)
+            name = self._restore(folder, self.format, unlike)
+            if name is not None and self._prepared(folder, name):
+                folder.rename(self.path)
+                LOGGER.info("the index begins with snapshot %s and goes on from its offsets", name)
+            shutil.rmtree(folder, ignore_errors=True)
+        db = self._open(self.path)
+        db.put(FORMAT_KEY, self.format)
+        return db
+
+    def _wait_until_free(self) -> None:
+        """Wait until no read holds the damaged database any more: as long as one does, it may write files there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                self._open(self.path).close()
+            except Exception as error:
+                if "hold by current process" not in str(error):
+                    return
+                if time.monotonic() > deadline:
+                    raise UnavailableError(f"reads of the damaged database don't end: {error}") from error
+            else:
+                return
+            time.sleep(RETRY_S)
+
+    def _prepared(self, folder: Path, name: str) -> bool:
+        """Make a snapshot fit to be the database; tell whether it can be."""
+        try:
+            self.db = self._open(folder)
+            sound: bool = self.db.get(FORMAT_KEY) == self.format
+            # What was emitted since isn't known in it: such an index is built anew, and finds out from its topic.
+            prefix = emission_key(b"")
+            for key, _ in list(self.scan(prefix, after(prefix))):
+                self.drop(key[len(prefix) :])
+            self.db.close()
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            LOGGER.exception("snapshot %s of the index can't be used", name)
+            return False
+        (folder / RESTORED).write_text(name, encoding="utf-8")
+        return sound
+
+    def _open(self, path: Path) -> Rdict:
+        path.mkdir(parents=True, exist_ok=True)
+        return Rdict(str(path), database_options(self._cache))
+
+    def _refused(self, error: Exception) -> Exception:
+        text = str(error)
+        if "lock" in text.lower():
+            return ConflictError(f"the index database at {self.path} is in use by another process ({text})")
+        return UnavailableError(f"the index database at {self.path} can't be opened: {text}")
+
+
+def board_of(path: Path) -> Board:
+    """Return the board of the database in the folder `path`. It lies beside that, which may be moved aside."""
+    return Board(path.with_name(f"{path.name}.board"), BOARD_NUMBERS)
+
+
+def format_of(geometry: Geometry) -> bytes:
+    """Return the mark of a database with this layout and pyramids of this shape."""
+    return FORMAT + b" " + geometry.describe()
+
+
+def check_end(iterator: RdictIter) -> None:
+    """Raise if an iterator is at its end because of an entry that it couldn't read: to it, that looks like an end."""
+    if not iterator.valid():
+        iterator.status()
+
+
+def is_damage(error: Exception) -> bool:
+    """Tell whether RocksDB says that its files aren't what they should be."""
+    text = str(error)
+    gone = "No such file" in text and (".sst" in text or "MANIFEST" in text)
+    return text.startswith("Corruption") or "NotFound" in text or gone
+
+
+def _began_with(path: Path) -> str:
+    restored = path / RESTORED
+    return restored.read_text(encoding="utf-8", errors="replace") if restored.exists() else ""
+
+
+def _due_file(path: Path) -> Path:
+    """Return the file that tells how far each index must be before anybody may read. It lies beside the database."""
+    return path.with_name(f"{path.name}.due")
+
+
+def _due(path: Path) -> dict[bytes, dict[int, int]] | None:
+    file = _due_file(path)
+    if not file.exists():
+        return None
+    read = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[int, int]])
+    return {bytes.fromhex(asset): offsets for asset, offsets in read.items()}
+
+
+def _write_due(path: Path, due: Mapping[bytes, Mapping[int, int]]) -> None:
+    part = path.with_name(f"{path.name}.due.part")
+    part.write_bytes(msgspec.json.encode({asset.hex(): offsets for asset, offsets in due.items()}))
+    part.replace(_due_file(path))
+
+
+def _move_aside(path: Path, reason: str) -> None:
+    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%S')}-{time.monotonic_ns()}")
+    path.rename(aside)
+    LOGGER.error(
+        "the index database at %s can't be used (%s): moved to %s, built anew from a snapshot or Kafka",
+        path,
+        reason,
+        aside,
+    )
+
+
+def database_options(cache: Cache) -> Options:
+    """Return how a database is opened, with its blocks in `cache`."""
+    table = BlockBasedOptions()
+    table.set_block_cache(cache)
+    table.set_block_size(8 * 1024)
+    table.set_bloom_filter(BLOOM_BITS, block_based=False)
+    # Index and filters live in the cache, so that memory doesn't grow with the number of keys.
+    table.set_cache_index_and_filter_blocks(v=True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(v=True)
+    table.set_format_version(5)
+    options = Options(raw_mode=True)
+    options.set_block_based_table_factory(table)
+    options.create_if_missing(create_if_missing=True)
+    options.set_write_buffer_size(WRITE_BUFFER_BYTES)
+    options.set_max_write_buffer_number(WRITE_BUFFERS)
+    options.set_max_total_wal_size(LOG_BYTES)
+    options.set_level_compaction_dynamic_level_bytes(v=True)
+    options.set_compression_type(DBCompressionType.lz4())
+    options.set_max_background_jobs(2)
+    options.set_max_open_files(512)
+    options.set_keep_log_file_num(3)
+    options.set_max_log_file_size(4 * MEBIBYTE)
+    options.set_bytes_per_sync(MEBIBYTE)
+    return options

@@ -1,0 +1,122 @@
+"""Reading aggregates whose groupby has a window: a row for each closed bucket or session, found by begin and end."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from rocksdict import RdictIter
+
+from caraway.errors import InvalidInputError
+from caraway.graph.windows import HoppingWindow, SessionWindow
+from caraway.index.aggregates.results import results_of
+from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.keys import key_prefix
+from caraway.index.storage.spans import Span, has_frontier, last_end
+from caraway.index.windows.descent import totals_of
+from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.index.windows.lists import ListReader
+from caraway.index.windows.sessions import SECOND_US, sessions_from
+from caraway.index.windows.windows import Elsewhere, Read, finish_all, frontier_at, pick
+from caraway.plan.model import IndexPlan, RecordSchema
+from caraway.topics import RecordCodec
+
+
+class BucketReader:
+    """Reads the rows of one index by group and window."""
+
+    def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
+        """Prepare to read `columns`.
+
+        Raises:
+            InvalidInputError: A column that the dataset doesn't have, or buckets that have no begin.
+        """
+        match plan.window:
+            case HoppingWindow(length_us=int(length_us)) as window:
+                self._find: Find = partial(_find_bucket, window, length_us, shows_empty=bool(plan.aggregates))
+            case SessionWindow():
+                self._find = _find_session
+            case _:
+                raise InvalidInputError(f"{plan.dataset}: buckets without a begin can't be keys")
+        self._asset = plan.asset
+        self._has_frontier = has_frontier(plan)
+        self._shape = Shape(plan, geometry)
+        schema = plan.schema
+        self._keys = RecordCodec(
+            RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=schema.timestamp, fingerprint=0)
+        )
+        results = results_of(plan, self._shape.layout)
+        wanted = [results[name] for name in columns if name in results]
+        self._summed = [result for result in wanted if result.finish is not None]
+        self._lists = [(r, ListReader(r.spec, self._shape)) for r in wanted if r.finish is None]
+        self._needed = frozenset[int]().union(*(result.extras for result in wanted))
+        keys = {column.name: position for position, column in enumerate(plan.keys)}
+        self._columns = tuple(pick(name, plan, keys, results) for name in columns)
+
+    def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
+        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
+        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
+        return partial(self._read, iterator, frontier_us)
+
+    def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
+        """Return the columns' values as of `at_us`, and whether the window is closed and there."""
+        *group, bounds = echo = self._keys.decode_key(key)
+        values: dict[str, object] = {}
+        match bounds:
+            case [int(begin_us), int(end_us)]:
+                pass
+            case _:
+                raise InvalidInputError(f"{bounds!r} is no window; it has a begin and an end")
+        prefix = key_prefix(self._asset, self._shape.codec.encode_key(group) or b"")
+        entries = KeyEntries(self._shape, iterator, prefix)
+        span = self._find(entries, Bounds(prefix, begin_us, end_us, frontier_us)) if end_us <= at_us else None
+        if span is not None:
+            self._fill(entries, span, at_us, values)
+        return [pick(echo, values, None if span is None else end_us) for pick in self._columns], span is not None
+
+    def _fill(self, entries: KeyEntries, span: Span, at_us: int, values: dict[str, object]) -> None:
+        contents = Contents(entries, entries.root(), ())
+        for _, total in totals_of(self._shape, contents, [span], self._needed):
+            finish_all(self._summed, total, at_us, values)
+        for result, reader in self._lists:
+            values[result.name] = reader.read(contents, span)
+
+
+class Bounds(NamedTuple):
+    """A window that is asked for: of a group, by what its entries begin with, at a frontier."""
+
+    prefix: bytes
+    begin_us: int
+    end_us: int
+    frontier_us: int | None
+
+
+# Tells which times a window holds; None if there is none such, or it isn't closed yet.
+Find = Callable[[KeyEntries, Bounds], Span | None]
+
+
+def _find_bucket(
+    window: HoppingWindow, length_us: int, entries: KeyEntries, asked: Bounds, *, shows_empty: bool
+) -> Span | None:
+    end_us, frontier_us = asked.end_us, asked.frontier_us
+    if end_us - asked.begin_us != length_us or last_end(window, end_us) != end_us:
+        return None
+    if frontier_us is None or end_us > frontier_us - window.lookback_us:
+        return None
+    span = end_us - length_us, end_us - 1
+    if _has_any(entries, *span):
+        return span
+    # After a run of buckets with rows there is one that shows that nothing came any more.
+    before = shows_empty and _has_any(entries, span[0] - window.stride_us, span[1] - window.stride_us)
+    return span if before else None
+
+
+def _find_session(entries: KeyEntries, asked: Bounds) -> Span | None:
+    session = next(sessions_from(entries.iterator, asked.prefix, asked.begin_us, asked.begin_us), None)
+    if session is None or session.end_us != asked.end_us:
+        return None
+    return session.first_us, session.last_us + SECOND_US - 1
+
+
+def _has_any(entries: KeyEntries, first: int, last: int) -> bool:
+    time_us = entries.first_time(first)
+    return time_us is not None and time_us <= last

@@ -1,0 +1,169 @@
+"""The entries of one key, as one state of the database has them."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from rocksdict import RdictIter
+
+from caraway.index.aggregates.layout import Contribution, Layout
+from caraway.index.aggregates.partials import unpack
+from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, from_time, tile_key, time_of
+from caraway.index.storage.store import check_end
+from caraway.plan.model import IndexPlan
+from caraway.topics import Record, RecordCodec
+
+
+class Shape:
+    """What all keys of an index have in common."""
+
+    def __init__(self, plan: IndexPlan, geometry: Geometry) -> None:
+        self.geometry = geometry
+        self.codec = RecordCodec(plan.schema)
+        self.layout = Layout(plan, geometry.values)
+        self.total = self.layout.total
+        # After a removal the bounds of a root may be further apart than its contributions.
+        self.bounds_exact = not plan.revised
+
+
+class Entry(NamedTuple):
+    """A contribution: its place among those of equal times, and its record."""
+
+    order: bytes
+    record: Record
+
+
+class Ended(NamedTuple):
+    """A contribution that was taken back, and when."""
+
+    end_us: int
+    order: bytes
+    record: Record
+
+
+class KeyEntries:
+    """Reads the entries of a key through an iterator, which it moves."""
+
+    __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
+
+    def __init__(self, shape: Shape, iterator: RdictIter, prefix: bytes) -> None:
+        self._shape = shape
+        self.iterator = self._iterator = iterator
+        self._prefix = prefix
+
+    def root(self) -> list[Any] | None:
+        """Return the root's content, None if the key has none."""
+        iterator, root_key = self._iterator, self._prefix + ROOT
+        iterator.seek(root_key)
+        check_end(iterator)
+        if not iterator.valid() or iterator.key() != root_key:
+            return None
+        return unpack(iterator.value())
+
+    def last_time(self, time_us: int) -> int | None:
+        """Return the time of the last contribution by a time, that time included."""
+        iterator, entries = self._iterator, self._prefix + RAW
+        iterator.seek_for_prev(from_time(entries, time_us + 1))
+        check_end(iterator)
+        if not iterator.valid():
+            return None
+        key = iterator.key()
+        return time_of(key, len(entries)) if key.startswith(entries) else None
+
+    def first_time(self, time_us: int) -> int | None:
+        """Return the time of the first contribution from a time on."""
+        iterator, entries = self._iterator, self._prefix + RAW
+        iterator.seek(from_time(entries, time_us))
+        check_end(iterator)
+        if not iterator.valid():
+            return None
+        key = iterator.key()
+        return time_of(key, len(entries)) if key.startswith(entries) else None
+
+    def children(self, level: int, first: int, last: int) -> list[list[Any]]:
+        """Return the tiles of a level that hold times from `first` to `last`."""
+        iterator, shift = self._iterator, self._shape.geometry.shift(level)
+        end = tile_key(self._prefix, level, (last + SIGN) >> shift)
+        iterator.seek(tile_key(self._prefix, level, (first + SIGN) >> shift))
+        tiles = []
+        while iterator.valid() and iterator.key() <= end:
+            tiles.append(unpack(iterator.value()))
+            iterator.next()
+        check_end(iterator)
+        return tiles
+
+    def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[Contribution]]) -> None:
+        """Put the contributions from `first` to `last` into the segments between `cuts`."""
+        iterator, decode, values = self._iterator, self._shape.codec.decode_value, self._shape.layout.values
+        entries = self._prefix + RAW
+        rank = len(entries) + TIME_BYTES
+        end = from_time(entries, last + 1)
+        iterator.seek(from_time(entries, first))
+        while iterator.valid():
+            key = iterator.key()
+            if key >= end:
+                break
+            record = decode(iterator.value())
+            if record.row is not None:
+                time_us = record.time
+                segments[bisect_right(cuts, time_us) - 1].append((time_us, values(record), key[rank:]))
+            iterator.next()
+        check_end(iterator)
+
+    def ranked(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the contributions from `first` to `last`, oldest first. The iterator must not be moved meanwhile."""
+        iterator, decode = self._iterator, self._shape.codec.decode_value
+        entries = self._prefix + RAW
+        rank = len(entries) + TIME_BYTES
+        end = from_time(entries, last + 1)
+        iterator.seek(from_time(entries, first))
+        while iterator.valid() and (key := iterator.key()) < end:
+            yield Entry(key[rank:], decode(iterator.value()))
+            iterator.next()
+        check_end(iterator)
+
+    def ranked_backwards(self, first: int, last: int) -> Iterator[Entry]:
+        """Yield the contributions from `first` to `last` newest first; see `ranked`."""
+        iterator, decode = self._iterator, self._shape.codec.decode_value
+        entries = self._prefix + RAW
+        rank = len(entries) + TIME_BYTES
+        start = from_time(entries, first)
+        iterator.seek_for_prev(from_time(entries, last + 1))
+        while iterator.valid() and (key := iterator.key()) >= start:
+            yield Entry(key[rank:], decode(iterator.value()))
+            iterator.prev()
+        check_end(iterator)
+
+    def ended_after(self, time_us: int) -> Iterator[Ended]:
+        """Yield what was taken back after a time, in the order of that; see `ranked`."""
+        iterator, decode = self._iterator, self._shape.codec.decode_value
+        entries = self._prefix + ENDED
+        rank = len(entries) + TIME_BYTES
+        iterator.seek(from_time(entries, time_us + 1))
+        while iterator.valid() and (key := iterator.key()).startswith(entries):
+            yield Ended(time_of(key, len(entries)), key[rank:], decode(iterator.value()))
+            iterator.next()
+        check_end(iterator)
+
+    def ended_by(self, time_us: int) -> Iterator[Ended]:
+        """Yield what was taken back by a time, the last one first; see `ranked`."""
+        iterator, decode = self._iterator, self._shape.codec.decode_value
+        entries = self._prefix + ENDED
+        rank = len(entries) + TIME_BYTES
+        iterator.seek_for_prev(from_time(entries, time_us + 1))
+        while iterator.valid() and (key := iterator.key()).startswith(entries):
+            yield Ended(time_of(key, len(entries)), key[rank:], decode(iterator.value()))
+            iterator.prev()
+        check_end(iterator)
+
+
+class Contents(NamedTuple):
+    """What a read of a key goes by.
+
+    `root` is None if the pyramid has nothing of the spans; `ended` is what was taken back after the first one's end.
+    """
+
+    entries: KeyEntries
+    root: Sequence[Any] | None
+    ended: Sequence[Ended]

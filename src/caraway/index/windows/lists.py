@@ -1,0 +1,121 @@
+"""Lists of a column's values over a span of time: distinct, newest and oldest ones.
+
+They are read one by one in the order of time, from the end that the list begins with, and no further than needed. Tiles
+are only opened where they may have something: one without values is passed over where nulls are dropped, and of one
+that keeps its distinct values these are enough.
+"""
+
+import heapq
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from itertools import islice
+from operator import itemgetter
+from typing import Any
+
+from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.index.aggregates.columns import identity_reader, shower
+from caraway.index.aggregates.layout import keeps_values
+from caraway.index.aggregates.partials import SPLIT
+from caraway.index.aggregates.values import Position, first_positions, last_positions
+from caraway.index.storage.spans import Span
+from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.topics import Record
+
+# A value, or its identity, where it occurs.
+Found = tuple[Position, Any]
+
+_POSITION = itemgetter(0)
+
+
+class ListReader:
+    """Reads one list."""
+
+    def __init__(self, spec: AggregateSpec, shape: Shape) -> None:
+        layout = shape.layout
+        name = spec.of or ""
+        self._shape = shape
+        self._limit = spec.limit
+        self._dropnull = spec.dropnull
+        self._newest_first = spec.function is AggregateFunction.LAST_K
+        self._distinct = keeps_values(spec)
+        self._kept = layout.values_of[name] if self._distinct else None
+        self._values_spec = None if self._kept is None else layout.values_spec(self._kept)
+        self._counted = layout.plain_of.get(name) if spec.dropnull else None
+        self._pick = _picker(shape, name)
+        self._identity = identity_reader(name, layout.types[name])
+        self._show = shower(layout.types[name]) if self._distinct else _same
+
+    def read(self, contents: Contents, span: Span) -> list[object]:
+        """Return the list over a span of a key."""
+        found: Iterator[Found] = iter(())
+        if contents.root is not None:
+            found = self._walk(contents.entries, contents.root, span)
+        alive = sorted(
+            (
+                ((e.record.time, e.order), self._value(e.record))
+                for e in contents.ended
+                if e.end_us > span[1] and span[0] <= e.record.time <= span[1]
+            ),
+            key=_POSITION,
+            reverse=self._newest_first,
+        )
+        if alive:
+            found = heapq.merge(found, alive, key=_POSITION, reverse=self._newest_first)
+        values: Iterator[Any] = (value for _, value in found if value is not None or not self._dropnull)
+        if self._distinct:
+            values = map(self._show, _once(values))
+        return list(islice(values, self._limit))
+
+    def _value(self, record: Record) -> Any:  # noqa: ANN401 (any stored value)
+        value = self._pick(record)
+        return self._identity(value) if self._distinct else value
+
+    def _walk(self, entries: KeyEntries, root: Sequence[Any], span: Span) -> Iterator[Found]:
+        geometry = self._shape.geometry
+        if not self._distinct and self._counted is None:
+            return self._raw(entries, *span)
+        return self._of_tile(entries, geometry.level_of(root[1], root[2]), root, span)
+
+    def _of_tile(self, entries: KeyEntries, level: int, tile: Sequence[Any], span: Span) -> Iterator[Found]:
+        low, high, flags = tile[1:4]
+        first, last = max(low, span[0]), min(high, span[1])
+        if first > last or (self._counted is not None and not tile[4][self._counted][0][0]):
+            return
+        if self._kept is not None and self._values_spec is not None and low >= span[0] and high <= span[1]:
+            positions = last_positions if self._newest_first else first_positions
+            kept = positions(self._values_spec, tile[5][self._kept])
+            if kept is not None:
+                yield from kept
+                return
+        if not flags & SPLIT:
+            yield from self._raw(entries, first, last)
+            return
+        children = entries.children(level - 1, first, last)
+        for child in reversed(children) if self._newest_first else children:
+            yield from self._of_tile(entries, level - 1, child, span)
+
+    def _raw(self, entries: KeyEntries, first: int, last: int) -> Iterator[Found]:
+        walk = entries.ranked_backwards if self._newest_first else entries.ranked
+        for order, record in walk(first, last):
+            yield (record.time, order), self._value(record)
+
+
+def _picker(shape: Shape, name: str) -> Callable[[Record], Any]:
+    names = [column.name for column in shape.codec.schema.columns]
+    if name not in names:
+        # The time stamp, which isn't in the row.
+        return lambda record: record.time
+    place = names.index(name)
+    return lambda record: None if record.row is None else record.row[place]
+
+
+def _once(values: Iterator[Hashable]) -> Iterator[Hashable]:
+    """Yield each value where it comes first."""
+    seen: set[Hashable] = set()
+    for value in values:
+        if value not in seen:
+            seen.add(value)
+            yield value
+
+
+def _same(value: Any) -> Any:  # noqa: ANN401
+    return value

@@ -1,0 +1,190 @@
+"""The sessions of a group: runs of contributions with at most a gap between one and the next.
+
+Each session is an entry: the second of its first contribution, and that of its last. A contribution that comes changes
+the sessions beside it; one that goes needs its neighbours in time. So nothing is linear in the contributions of a
+group.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from rocksdict import RdictIter, WriteBatch
+
+from caraway.graph.windows import SessionWindow
+from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, time_of, unpack_u64
+from caraway.index.storage.store import IndexStore, check_end
+
+SECOND_US = 1_000_000
+# What the end of a session lies behind the second of its last contribution.
+END_US = 1
+
+
+class Session(NamedTuple):
+    """A session: the seconds of its first and of its last contribution, microseconds."""
+
+    first_us: int
+    last_us: int
+
+    @property
+    def end_us(self) -> int:
+        """The end of its window, exclusive."""
+        return self.last_us + END_US
+
+
+class Sessions:
+    """Keeps the sessions of one index."""
+
+    def __init__(self, window: SessionWindow, store: IndexStore) -> None:
+        self._gap_us = window.gap_us
+        self._store = store
+
+    def change(
+        self,
+        prefix: bytes,
+        added: Sequence[int],
+        removed: Sequence[int],
+        touched: Collection[bytes],
+        batch: WriteBatch,
+    ) -> list[tuple[int, int]]:
+        """Note that contributions of one group came or went.
+
+        Args:
+            prefix: What the group's entries begin with.
+            added: Times of contributions that weren't there.
+            removed: Times of contributions that were.
+            touched: Raw keys of both: what the database holds under them doesn't count.
+            batch: What the changed entries are added to.
+
+        Returns:
+            Spans of time, each from the begin to the end of a session that was or is there and isn't as it was.
+        """
+        iterator = self._store.iterator()
+        seconds = {_second(time_us) for time_us in (*added, *removed)}
+        before = sorted({s for second in seconds for s in self._beside(iterator, prefix, second)})
+        merged = self._merged(before, [_second(time_us) for time_us in added])
+        raw = _Raw(iterator, prefix + RAW, sorted(added), touched)
+        for second in {_second(time_us) for time_us in removed}:
+            self._part(merged, second, raw)
+        for session in set(before) - set(merged):
+            batch.delete(session_key(prefix, session.first_us))
+        for session in set(merged) - set(before):
+            batch.put(session_key(prefix, session.first_us), pack_u64(session.last_us + SIGN))
+        unchanged = set(before) & set(merged)
+        return [
+            (session.first_us, session.end_us)
+            for session in {*before, *merged}
+            if session not in unchanged or any(session.first_us <= s <= session.last_us for s in seconds)
+        ]
+
+    def _beside(self, iterator: RdictIter, prefix: bytes, second: int) -> Iterator[Session]:
+        """Yield the sessions that hold a second or are next to it."""
+        if (before := session_by(iterator, prefix, second)) is not None:
+            yield before
+        yield from sessions_from(iterator, prefix, second, second + self._gap_us)
+
+    def _merged(self, sessions: Sequence[Session], seconds: Sequence[int]) -> list[Session]:
+        """Return sessions after contributions came. No session that isn't given lies so near that it matters."""
+        merged: list[Session] = []
+        for part in sorted([*sessions, *(Session(second, second) for second in seconds)]):
+            if merged and part.first_us - merged[-1].last_us <= self._gap_us:
+                merged[-1] = Session(merged[-1].first_us, max(merged[-1].last_us, part.last_us))
+            else:
+                merged.append(part)
+        return merged
+
+    def _part(self, sessions: list[Session], second: int, raw: "_Raw") -> None:
+        """Take out a second, unless a contribution is left in it: its session gets shorter, falls apart or goes."""
+        place = bisect_right(sessions, second, key=_first) - 1
+        if place < 0 or sessions[place].last_us < second:
+            # Gone with another one that was removed.
+            return
+        following = raw.first_from(second)
+        if following is not None and following < second + SECOND_US:
+            return
+        first_us, last_us = sessions[place]
+        left, right = raw.last_before(second), following
+        parts = []
+        if left is not None and left >= first_us:
+            parts.append(Session(first_us, _second(left)))
+        if right is not None and _second(right) <= last_us:
+            parts.append(Session(_second(right), last_us))
+        if len(parts) > 1 and parts[1].first_us - parts[0].last_us <= self._gap_us:
+            return
+        sessions[place : place + 1] = parts
+
+
+class _Raw:
+    """The times of a group's contributions after a batch that isn't written yet."""
+
+    def __init__(self, iterator: RdictIter, entries: bytes, added: Sequence[int], touched: Collection[bytes]) -> None:
+        self._iterator = iterator
+        self._entries = entries
+        self._added = added
+        self._touched = touched
+
+    def first_from(self, time_us: int) -> int | None:
+        """Return the first time from a time on."""
+        iterator, place = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[place] if place < len(self._added) else None
+        iterator.seek(from_time(self._entries, time_us))
+        while iterator.valid() and (key := iterator.key()).startswith(self._entries):
+            if key not in self._touched:
+                kept = time_of(key, len(self._entries))
+                return kept if found is None else min(found, kept)
+            iterator.next()
+        check_end(iterator)
+        return found
+
+    def last_before(self, time_us: int) -> int | None:
+        """Return the last time before a time."""
+        iterator, place = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[place - 1] if place else None
+        iterator.seek_for_prev(from_time(self._entries, time_us))
+        while iterator.valid() and (key := iterator.key()).startswith(self._entries):
+            if key not in self._touched:
+                kept = time_of(key, len(self._entries))
+                return kept if found is None else max(found, kept)
+            iterator.prev()
+        check_end(iterator)
+        return found
+
+
+def session_key(prefix: bytes, first_us: int) -> bytes:
+    """Return where the session of a group that begins with a second is kept."""
+    return prefix + SESSION + pack_u64(first_us + SIGN)
+
+
+def session_by(iterator: RdictIter, prefix: bytes, time_us: int) -> Session | None:
+    """Return the last session that begins before a time."""
+    entries = prefix + SESSION
+    iterator.seek_for_prev(from_time(entries, time_us))
+    if iterator.valid() and iterator.key() == from_time(entries, time_us):
+        iterator.prev()
+    check_end(iterator)
+    return _session(iterator, entries) if iterator.valid() and iterator.key().startswith(entries) else None
+
+
+def sessions_from(iterator: RdictIter, prefix: bytes, first_us: int, until_us: int) -> Iterator[Session]:
+    """Yield the sessions that begin between two times, both included. The iterator must not be moved meanwhile."""
+    entries = prefix + SESSION
+    iterator.seek(from_time(entries, first_us))
+    while iterator.valid() and iterator.key().startswith(entries):
+        session = _session(iterator, entries)
+        if session.first_us > until_us:
+            break
+        yield session
+        iterator.next()
+    check_end(iterator)
+
+
+def _session(iterator: RdictIter, entries: bytes) -> Session:
+    return Session(time_of(iterator.key(), len(entries)), unpack_u64(iterator.value(), 0)[0] - SIGN)
+
+
+def _first(session: Session) -> int:
+    return session.first_us
+
+
+def _second(time_us: int) -> int:
+    return time_us // SECOND_US * SECOND_US

@@ -1,0 +1,175 @@
+"""Reading aggregates over windows out of the tile pyramid: exactly, at any time."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from rocksdict import RdictIter
+
+from caraway.errors import InvalidInputError
+from caraway.index.aggregates.partials import HAS_ENDED, Partial
+from caraway.index.aggregates.results import Result, results_of
+from caraway.index.records.frontier import newest, read_frontier
+from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
+from caraway.index.storage.spans import WINDOW_REST_US, OwnWindow, Span, has_frontier, own_windows, span_at
+from caraway.index.windows.changes import last_change
+from caraway.index.windows.descent import Descent, add_ended, totals_of
+from caraway.index.windows.entries import Contents, Ended, KeyEntries, Shape
+from caraway.index.windows.lists import ListReader
+from caraway.plan.model import IndexPlan
+
+# Reads a key at a time: the columns' values, and whether it was found.
+Read = Callable[[bytes, int], tuple[list[object], bool]]
+# Tells the frontier of an asset in the parts of the index that are in other databases.
+Elsewhere = Callable[[bytes], int | None]
+
+
+class WindowReader:
+    """Reads aggregates of one index. The windows of all sums share one descent."""
+
+    def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
+        """Prepare to read `columns`.
+
+        Raises:
+            InvalidInputError: A column that the dataset doesn't have.
+        """
+        self._asset = plan.asset
+        self._shape = Shape(plan, geometry)
+        self._has_frontier = has_frontier(plan)
+        self._needs_time = plan.schema.timestamp in columns
+        results = results_of(plan, self._shape.layout)
+        wanted = [results[name] for name in columns if name in results]
+        self._lists = [(r, _window(r), ListReader(r.spec, self._shape)) for r in wanted if r.finish is None]
+        summed: dict[OwnWindow, list[Result]] = {}
+        for result in wanted:
+            if result.finish is not None:
+                summed.setdefault(_window(result), []).append(result)
+        # The longest window comes first.
+        self._summed = [(window, summed[window]) for window in sorted(summed, key=_shortness)]
+        self._lengths = [_lived_us(window) for window, _ in self._summed]
+        self._needed = frozenset[int]().union(*(result.extras for result in wanted))
+        self._windows = own_windows(plan)
+        keys = {column.name: position for position, column in enumerate(plan.schema.keys)}
+        self._needs_key = any(name in keys for name in columns)
+        self._columns = tuple(pick(name, plan, keys, results) for name in columns)
+
+    def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
+        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
+        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
+        return partial(self._read, iterator, frontier_us)
+
+    def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
+        """Return the columns' values as of `at_us`, and whether the key had any contribution by then."""
+        echo = self._shape.codec.decode_key(key) if self._needs_key else []
+        entries = KeyEntries(self._shape, iterator, key_prefix(self._asset, key))
+        root = entries.root()
+        values: dict[str, object] = {}
+        if root is None:
+            return [pick(echo, values, None) for pick in self._columns], False
+        spans: dict[OwnWindow, Span] = {}
+        least = latest = at_us
+        if self._has_frontier:
+            # A key is there as soon as one of its windows has closed.
+            spans = {window: span_at(window, at_us, frontier_us) for window in self._windows}
+            ends = [last for _, last in spans.values()]
+            least, latest = min(ends), max(ends)
+        has_ended = root[3] & HAS_ENDED
+        ended = list(entries.ended_after(least)) if has_ended else ()
+        there = root[0] and root[1] <= latest and (self._shape.bounds_exact or entries.last_time(latest) is not None)
+        if not there and not (has_ended and _was_there(entries, ended, latest)):
+            return [pick(echo, values, None) for pick in self._columns], False
+        contents = Contents(entries, root if there else None, ended)
+        if self._has_frontier:
+            self._discrete(contents, spans, at_us, values)
+        elif self._summed:
+            self._continuous(contents, at_us, values)
+        for result, window, reader in self._lists:
+            span = spans[window] if self._has_frontier else span_at(window, at_us, None)
+            values[result.name] = reader.read(contents, span)
+        time_us = self._last_change(contents, spans, at_us) if self._needs_time else None
+        return [pick(echo, values, time_us) for pick in self._columns], True
+
+    def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
+        """Compute windows that all end now: each contains the next shorter one."""
+        firsts = [FIRST_TIME_US if d is None else max(FIRST_TIME_US, at_us - d + 1) for d in self._lengths]
+        parts = Descent(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
+        total: Partial | None = None
+        until = at_us
+        for position in range(len(parts) - 1, -1, -1):
+            if total is None:
+                total = parts[position]
+            elif parts[position].count:
+                total.merge(parts[position])
+            if contents.ended:
+                add_ended(self._shape, total, contents.ended, (firsts[position], until), at_us)
+                until = firsts[position] - 1
+            finish_all(self._summed[position][1], total, at_us, values)
+
+    def _discrete(
+        self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int, values: dict[str, object]
+    ) -> None:
+        """Compute windows each of which ends with its own last bucket."""
+        results: dict[Span, list[Result]] = {}
+        for window, of_window in self._summed:
+            results.setdefault(spans[window], []).extend(of_window)
+        filled = [span for span in results if span[0] <= span[1]]
+        if filled:
+            for span, total in totals_of(self._shape, contents, filled, self._needed):
+                finish_all(results[span], total, at_us, values)
+        for span in results.keys() - set(filled):
+            finish_all(results[span], self._shape.total(self._needed), at_us, values)
+
+    def _last_change(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int) -> int | None:
+        every = [(window, spans.get(window) or span_at(window, at_us, None)) for window in self._windows]
+        return last_change(contents.entries, every, contents.ended)
+
+
+def frontier_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
+    """Return the frontier of an asset over all parts of the index."""
+    here = read_frontier(iterator, asset)
+    return here if elsewhere is None else newest(here, elsewhere(asset))
+
+
+def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
+    """Compute results of one span."""
+    for result in results:
+        if result.finish is not None:
+            values[result.name] = result.finish(total, at_us)
+
+
+def _was_there(entries: KeyEntries, ended: Sequence[Ended], latest: int) -> bool:
+    """Tell whether a contribution that was taken back is or was in a window by a time."""
+    return any(item.record.time <= latest for item in ended) or next(entries.ended_by(latest), None) is not None
+
+
+def _window(result: Result) -> OwnWindow:
+    window = result.spec.window
+    if window is None:
+        raise TypeError(f"{result.name} has no window of its own")
+    return window
+
+
+def _lived_us(window: OwnWindow) -> int | None:
+    """Return how long a row lives in a continuous window, None: for good."""
+    return None if window.length_us is None else window.length_us + WINDOW_REST_US
+
+
+def _shortness(window: OwnWindow) -> float:
+    return float("-inf") if window.length_us is None else -window.length_us
+
+
+Pick = Callable[[list[object], dict[str, object], int | None], object]
+
+
+def pick(name: str, plan: IndexPlan, keys: dict[str, int], results: dict[str, Result]) -> Pick:
+    """Return what gives a column's value from the key asked for, the results and the time of the last change."""
+    if name in keys:
+        position = keys[name]
+        return lambda key, _values, _time: key[position]
+    if name == plan.schema.timestamp:
+        return lambda _key, _values, time_us: time_us
+    if name in results:
+        unseen = results[name].unseen
+        return lambda _key, values, _time: values.get(name, unseen)
+    known = ", ".join([*keys, *results, plan.schema.timestamp])
+    raise InvalidInputError(f"{plan.dataset} has no column {name}; it has {known}")
