@@ -185,7 +185,7 @@ class Engines:
 @pytest.fixture
 def engines(broker: Broker, postgres: str, tmp_path: Path) -> Iterator[Engines]:
     server = ServerProcess(tmp_path / "server", kafka=broker.bootstrap_servers, postgres=postgres)
-    server.start(healthy=False)
+    server.start()
     (tmp_path / "engine").mkdir()
     (tmp_path / "steps").mkdir()
     rig = Rig(tmp_path / "engine", broker.bootstrap_servers, CARAWAY_POSTGRES__URL=postgres)
