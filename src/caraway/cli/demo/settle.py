@@ -50,30 +50,31 @@ class Question:
             yield client.query([self.flights.key], self.flights.featuresets, asked, timestamps=rows["due"])
 
 
-def settle(question: Question, url: str, *, told: Told) -> Agreement:
+def settle(question: Question, url: str, *, told: Told, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
         question: What to compare.
         url: The server.
         told: Told what is waited for.
+        unchanged_seconds: How long that is.
 
     Raises:
         CarawayError: The server refuses, or was away for too long.
     """
     client = Client(url)
     try:
-        _wait(question.sample(PROBED), client, url, told)
-        return _wait(question, client, url, told)
+        _wait(question.sample(PROBED), client, url, told, unchanged_seconds)
+        return _wait(question, client, url, told, unchanged_seconds)
     finally:
         client.close()
 
 
-def _wait(question: Question, client: Client, url: str, told: Told) -> Agreement:
+def _wait(question: Question, client: Client, url: str, told: Told, unchanged_seconds: float) -> Agreement:
     started = changed_at = told_at = time.monotonic()
     last: Agreement | None = None
     while True:
-        patient = time.monotonic() - changed_at < UNCHANGED_SECONDS
+        patient = time.monotonic() - changed_at < unchanged_seconds
         agreement, missing = _ask(question, client, patient=patient)
         now = time.monotonic()
         if agreement is not None:
