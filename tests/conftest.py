@@ -6,7 +6,7 @@ import pytest
 from xdist.remote import Producer
 
 from tests.effort import register_profiles
-from tests.spread import Groups, in_order
+from tests.spread import Groups, in_order, name_apart
 
 register_profiles()
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts
@@ -16,6 +16,7 @@ os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    name_apart(items)
     in_order(items)
 
 

@@ -5,9 +5,11 @@ more than these is a group; so is each file. Groups are begun in the order of `L
 much left to do when the others have ended; those that don't stand there come last.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
@@ -73,6 +75,20 @@ def in_order(items: list[pytest.Item]) -> None:
         return (0, "") if group is None else (ranks.get(group, len(ranks) + 1), group)
 
     items.sort(key=rank)
+
+
+def name_apart(items: list[pytest.Item]) -> None:
+    """Give each test an id of its own: xdist runs one of several that have the same.
+
+    Schemathesis makes an item for each operation of a document, with the operation in its name, but not in its id.
+    """
+    times = Counter(item.nodeid for item in items)
+    for item in items:
+        if times[item.nodeid] > 1 and item.parent is not None:
+            # There is no public way.
+            item._id = coerce_node_id(f"{item.parent.nodeid}::{item.name}")
+    if twice := [nodeid for nodeid, count in Counter(item.nodeid for item in items).items() if count > 1]:
+        raise pytest.UsageError(f"several tests have the same id, of which only one would run: {twice}")
 
 
 def scope_of(nodeid: str) -> str:
