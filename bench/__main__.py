@@ -6,7 +6,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 # What they share, and the server that one of them starts.
-NO_PROGRAMS = {"__main__", "alone", "drivers", "load", "more_jobs"}
+NO_PROGRAMS = {"__main__", "alone", "drivers", "load", "more_jobs", "services"}
 
 
 def main() -> int:

@@ -15,7 +15,6 @@ import platform
 import shutil
 import statistics
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -27,16 +26,14 @@ import psutil
 from drivers import ENTITIES, TEN, Driver, Drivers
 from query import CONNECTIONS, bodies, load, load_by_python
 from rich.table import Table
+from services import services
 
 from caraway.cli.demo.http import Connection
 from caraway.cli.output import out
 from caraway.client import Client
-from caraway.config import Settings, load_settings
+from caraway.config import Settings
 from caraway.stack import ports
 from caraway.stack.alone import running
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.programs import ServerProgram
 
 WEBHOOK, ENDPOINT = "bench", "drivers"
@@ -106,35 +103,20 @@ def main() -> int:
 @contextmanager
 def serving(kafka: str, postgres: str) -> Iterator[tuple[str, int]]:
     """Start a server, and what it needs; give its address and pid."""
-    folder = Path(tempfile.mkdtemp(prefix="endurance-"))
-    try:
-        with ExitStack() as stack:
-            if not kafka:
-                port = ports.choose()
-                jars = ensure_jars(load_settings())
-                broker = EmbeddedKafka(
-                    folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker
-                )
-                stack.enter_context(running(broker, folder / "kafka.log"))
-                kafka = broker.bootstrap_servers
-            if not postgres:
-                database = EmbeddedPostgres(folder / "postgres", ports.choose())
-                stack.enter_context(running(database, folder / "postgres.log"))
-                postgres = database.url
-            port = ports.choose()
-            settings = Settings.model_validate(
-                {
-                    "data_dir": folder / "data",
-                    "kafka": {"bootstrap_servers": kafka},
-                    "postgres": {"url": postgres},
-                    "server": {"port": port},
-                }
-            )
-            url = f"http://127.0.0.1:{port}"
-            program = ServerProgram(folder / "server", settings, port, url)
-            yield url, stack.enter_context(running(program, folder / "server.log"))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with services("endurance", kafka, postgres) as (folder, kafka, postgres):  # noqa: PLR1704
+        port = ports.choose()
+        settings = Settings.model_validate(
+            {
+                "data_dir": folder / "data",
+                "kafka": {"bootstrap_servers": kafka},
+                "postgres": {"url": postgres},
+                "server": {"port": port},
+            }
+        )
+        url = f"http://127.0.0.1:{port}"
+        program = ServerProgram(folder / "server", settings, port, url)
+        with running(program, folder / "server.log") as pid:
+            yield url, pid
 
 
 def commit(url: str) -> None:

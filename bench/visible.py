@@ -11,9 +11,7 @@ import argparse
 import json
 import os
 import platform
-import shutil
 import statistics
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -24,9 +22,10 @@ import httpx
 import psycopg
 from drivers import OWNER, webhook
 from rich.table import Table
+from services import services
 
 from caraway.cli.output import out
-from caraway.config import Settings, load_settings
+from caraway.config import Settings
 from caraway.dtypes.types import DATETIME, INT
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
@@ -34,9 +33,6 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec, Metada
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
 from caraway.stack.alone import running
-from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
-from caraway.stack.postgres import EmbeddedPostgres
 from caraway.stack.programs import ServerProgram
 from caraway.state.listening import CHANNEL
 
@@ -141,39 +137,23 @@ def finds(client: httpx.Client, name: str) -> bool:
 @contextmanager
 def serving(servers: int, workers: int, kafka: str, postgres: str) -> Iterator[tuple[list[str], str]]:
     """Start servers, and what they need; give their addresses and that of the database."""
-    folder = Path(tempfile.mkdtemp(prefix="visible-"))
-    try:
-        with ExitStack() as stack:
-            if not kafka:
-                port = ports.choose()
-                jars = ensure_jars(load_settings())
-                broker = EmbeddedKafka(
-                    folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker
-                )
-                stack.enter_context(running(broker, folder / "kafka.log"))
-                kafka = broker.bootstrap_servers
-            if not postgres:
-                database = EmbeddedPostgres(folder / "postgres", ports.choose())
-                stack.enter_context(running(database, folder / "postgres.log"))
-                postgres = database.url
-            urls = []
-            for number in range(servers):
-                port = ports.choose()
-                settings = Settings.model_validate(
-                    {
-                        "data_dir": folder / f"data{number}",
-                        "kafka": {"bootstrap_servers": kafka},
-                        "postgres": {"url": postgres},
-                        "server": {"port": port, "workers": workers},
-                        "secrets": {"key_file": folder / "secret.key"},
-                    }
-                )
-                urls.append(f"http://127.0.0.1:{port}")
-                program = ServerProgram(folder / f"server{number}", settings, port, urls[-1])
-                stack.enter_context(running(program, folder / f"server{number}.log"))
-            yield urls, postgres
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    with services("visible", kafka, postgres) as (folder, kafka, postgres), ExitStack() as stack:  # noqa: PLR1704
+        urls = []
+        for number in range(servers):
+            port = ports.choose()
+            settings = Settings.model_validate(
+                {
+                    "data_dir": folder / f"data{number}",
+                    "kafka": {"bootstrap_servers": kafka},
+                    "postgres": {"url": postgres},
+                    "server": {"port": port, "workers": workers},
+                    "secrets": {"key_file": folder / "secret.key"},
+                }
+            )
+            urls.append(f"http://127.0.0.1:{port}")
+            program = ServerProgram(folder / f"server{number}", settings, port, urls[-1])
+            stack.enter_context(running(program, folder / f"server{number}.log"))
+        yield urls, postgres
 
 
 if __name__ == "__main__":

@@ -174,18 +174,12 @@ class Share:
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
         """Return of each index the erased keys: those of which entries may be left here, or all others."""
         workers = [shard.worker for shard in self._stored().values()]
-        left: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
-        gone: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
-        for found, wanted in ((left, True), (gone, False)):
-            for worker in workers:
-                for plan, erasures in worker.erasures(pending=wanted):
-                    found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
-        whole = self._whole.erasures(pending=pending)
+        whole, left = self._whole.erasures(pending=pending), _united(workers, pending=True)
         if pending:
             return [*whole, *((plan, list(erasures)) for plan, erasures in left.values())]
         divided = [
             (plan, [erasure for erasure in erasures if erasure not in left.get(asset, (plan, {}))[1]])
-            for asset, (plan, erasures) in gone.items()
+            for asset, (plan, erasures) in _united(workers, pending=False).items()
         ]
         return [*whole, *divided]
 
@@ -219,6 +213,15 @@ class Share:
         self._holder.tend()
         self._callers.keep(set(self._holder.division.addresses.values()))
         self._topics.learn({plan.topic for plan in self._plans})
+
+
+def _united(workers: Sequence[IndexWorker], *, pending: bool) -> dict[bytes, tuple[IndexPlan, dict[Erasure, None]]]:
+    """Return the erased keys of each index, of all shards together."""
+    found: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
+    for worker in workers:
+        for plan, erasures in worker.erasures(pending=pending):
+            found.setdefault(plan.asset, (plan, {}))[1].update(dict.fromkeys(erasures))
+    return found
 
 
 def _pass(mac_key: bytes) -> bytes:

@@ -1,0 +1,43 @@
+"""A broker and a Postgres for benchmarks that run servers of their own."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from caraway.config import load_settings
+from caraway.stack import ports
+from caraway.stack.alone import running
+from caraway.stack.jars import ensure_jars
+from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.postgres import EmbeddedPostgres
+
+
+@contextmanager
+def services(name: str, kafka: str, postgres: str) -> Iterator[tuple[Path, str, str]]:
+    """Start what isn't given; give a folder that is removed afterwards, the broker, and the database's address.
+
+    Args:
+        name: What the folder's name begins with.
+        kafka: A broker that runs already, "host:port", or "".
+        postgres: The address of a database that is there already, or "".
+    """
+    folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+    try:
+        with ExitStack() as stack:
+            if not kafka:
+                port = ports.choose()
+                jars = ensure_jars(load_settings())
+                broker = EmbeddedKafka(
+                    folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker
+                )
+                stack.enter_context(running(broker, folder / "kafka.log"))
+                kafka = broker.bootstrap_servers
+            if not postgres:
+                database = EmbeddedPostgres(folder / "postgres", ports.choose())
+                stack.enter_context(running(database, folder / "postgres.log"))
+                postgres = database.url
+            yield folder, kafka, postgres
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
