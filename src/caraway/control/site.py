@@ -19,6 +19,8 @@ BATCH = 50
 # A commit answers when its topics are there; whatever takes longer goes on behind it.
 CONVERGE_S = 10.0
 SWEEP_S = 60.0
+# What becomes due within this time is waited for with short pauses.
+SOON = timedelta(seconds=5)
 
 
 def nobody_indexes(asset: str) -> str:
@@ -48,6 +50,8 @@ class Site:
         self._clock = clock
         self._working = threading.Lock()
         self._swept_at: float | None = None
+        self.busy = True
+        """Whether the last look at the ledger found something that is due, or will soon be."""
 
     def converge(self) -> None:
         """Do what can be done at once.
@@ -67,7 +71,9 @@ class Site:
             UnavailableError: Postgres or Kafka doesn't answer.
         """
         with self._working:
-            work(self._ledger, self._world, limit=BATCH)
+            self.busy = self._ledger.expects(SOON)
+            if self.busy:
+                work(self._ledger, self._world, limit=BATCH)
             now = self._clock()
             if self._swept_at is None or now - self._swept_at > SWEEP_S:
                 # Not again at once if it fails: while Kafka is away, that takes long.

@@ -32,6 +32,7 @@ from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.archive import Archive
+from caraway.server.collector import keep_what_is_here
 from caraway.server.emitting import LEASE, EmissionRight
 from caraway.server.erase import Eraser
 from caraway.server.erase_archive import ErasedRows
@@ -68,6 +69,8 @@ LOG = structlog.get_logger(__name__)
 KAFKA_INTERVAL_S = 2.0
 # What waits for an index to be level is served this much later.
 LEDGER_INTERVAL_S = 0.5
+# When nothing is due, only what nobody has told us of is found by looking.
+IDLE_INTERVAL_S = 2.0
 # An index that nobody needs any more is looked for this often.
 FORGET_INTERVAL_S = 30.0
 # Another server may write rows of aggregates when this one has given no sign of life for a while.
@@ -107,12 +110,16 @@ class Deployment:
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
-        self._store = IndexStore(_index_folder(settings), restore=snapshots.restore, shared=shared is not None)
+        divided = settings.index.shards is not None
+        # Of an index that is divided only those whose rows are written for jobs are here, which have no snapshots.
+        self._store = IndexStore(
+            _index_folder(settings), restore=None if divided else snapshots.restore, shared=shared is not None
+        )
         # Else its readers do, and it needs no processes for users' functions.
         self._answers_queries = shared is None
         self.figures = generate_latest if shared is None else partial(page, shared)
         seconds = settings.server.snapshot_seconds
-        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds else None
+        self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and not divided else None
         self.keyring = open_keyring(settings.key_file)
         # A key that is missing may be put into the file at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
@@ -122,7 +129,7 @@ class Deployment:
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
-        self._share = None if settings.index.shards is None else self._shared_out(settings, member)
+        self._share = self._shared_out(settings, member) if divided else None
         self._rows = HidingReader(IndexReader(self._store), self.erased) if self._share is None else self._share.index
         self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
         self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
@@ -175,7 +182,7 @@ class Deployment:
         self._watches = {
             "postgres": Watch("postgres", self.reload, settings.server.poll_seconds),
             "kafka": Watch("kafka", self._check_kafka, KAFKA_INTERVAL_S),
-            "ledger": Watch("ledger", self._tend, LEDGER_INTERVAL_S),
+            "ledger": Watch("ledger", self._tend, self._ledger_interval_s),
         }
         self._listener = Listener(self._engine, self._look_at_once)
 
@@ -189,7 +196,6 @@ class Deployment:
             keyring=self.keyring,
             member=member,
             whole=self.index,
-            rows=IndexReader(self._store),
         )
 
     def start(self) -> None:
@@ -304,6 +310,7 @@ class Deployment:
             self._lives = make_lives(needed, self._rows, self.functions, self._lives)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+            keep_what_is_here()
 
     def _newest_secret(self, name: str) -> str:
         """Return the value of a secret of the platform's own store as it is now."""
@@ -313,7 +320,11 @@ class Deployment:
     def _look_at_once(self) -> None:
         """Learn of what was committed, whoever did it."""
         self._watches["postgres"].wake()
+        self._watches["ledger"].wake()
         self.gate.wake()
+
+    def _ledger_interval_s(self) -> float:
+        return LEDGER_INTERVAL_S if self.control.site.busy else IDLE_INTERVAL_S
 
     def _tend(self) -> None:
         """Work off the ledger, and forget the indexes that are gone."""

@@ -22,15 +22,15 @@ class Watch:
         self,
         name: str,
         check: Callable[[], None],
-        interval_s: float,
+        interval_s: float | Callable[[], float],
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; `check` raises when the part doesn't work."""
+        """Prepare; `check` raises when the part doesn't work. A function for an interval is asked after each check."""
         self._clock = clock
         self._name = name
         self._check = check
-        self._interval_s = interval_s
+        self._interval_s = interval_s if callable(interval_s) else lambda: interval_s
         self._succeeded_at: float | None = None
         self._failure = "has not been reached yet"
         self._failures = 0
@@ -53,7 +53,7 @@ class Watch:
         if self._failure or self._succeeded_at is None:
             return self._failure
         silent_for = self._clock() - self._succeeded_at
-        return f"has not answered for {silent_for:.0f} s" if silent_for > PATIENCE_S + self._interval_s else None
+        return f"has not answered for {silent_for:.0f} s" if silent_for > PATIENCE_S + self._interval_s() else None
 
     def _look(self) -> None:
         try:
@@ -72,5 +72,5 @@ class Watch:
 
     def _pause_s(self) -> float:
         if not self._failures:
-            return self._interval_s
+            return self._interval_s()
         return min(FIRST_PAUSE_S * 2.0 ** min(self._failures - 1, 10), LONGEST_PAUSE_S)

@@ -72,6 +72,16 @@ class Ledger:
         self._lease = lease
         self._patience_seconds = patience_seconds
 
+    def expects(self, within: timedelta) -> bool:
+        """Tell whether there is anything to do now or within some time: an entry, or a branch that may serve its head.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        return patiently(
+            lambda: self._expects(within), what="look into the ledger", patience_seconds=self._patience_seconds
+        )
+
     def claim(self) -> Claim | None:
         """Take an entry whose time has come and on whose asset nothing holds it up; None if there is none.
 
@@ -113,6 +123,12 @@ class Ledger:
                 return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
         return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+
+    def _expects(self, within: timedelta) -> bool:
+        due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
+        behind = sa.exists().where(branches.c.head.is_distinct_from(branches.c.serving))
+        with self._engine.connect() as connection:
+            return connection.execute(sa.select(sa.or_(due, behind))).scalar_one()
 
     def _claim(self) -> Claim | None:
         at = self._moment()

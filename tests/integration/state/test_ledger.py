@@ -122,6 +122,34 @@ def test_things_are_made_from_the_bottom_up_each_by_one(here: Deployment) -> Non
     assert kinds(here.claim_all()) == [AssetKind.INDEX]
 
 
+def test_the_ledger_expects_what_is_due_soon_and_nothing_else(here: Deployment) -> None:
+    second = timedelta(seconds=1)
+    assert not here.ledger.expects(second)
+    here.commit(FIRST)
+    assert here.ledger.expects(timedelta())
+    here.work()
+    assert not here.ledger.expects(second)
+    # The first one's topics are kept for a while.
+    here.commit(SECOND)
+    here.work()
+    assert not here.ledger.expects(second)
+    here.now = min(here.due().values()) - second
+    assert not here.ledger.expects(second - MOMENT)
+    assert here.ledger.expects(second)
+
+
+def test_a_branch_that_may_serve_its_head_is_expected(here: Deployment) -> None:
+    here.commit(FIRST)
+    here.work()
+    here.commit(SECOND)
+    while claims := here.claim_all():
+        for claim in claims:
+            here.ledger.close(claim, Outcome.DONE)
+    assert here.ledger.expects(timedelta())
+    here.ledger.promote()
+    assert not here.ledger.expects(timedelta())
+
+
 def test_who_has_lost_a_claim_has_no_say(here: Deployment) -> None:
     here.commit(Graph(datasets=(clicks(),)))
     (first,) = here.claim_all()

@@ -19,6 +19,7 @@ from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
 from caraway.server.access import Gate
 from caraway.server.access_limits import Limits
+from caraway.server.collector import keep_what_is_here
 from caraway.server.erase import erasure_by
 from caraway.server.errors import UnknownPathError, WrongMethodError
 from caraway.server.explanations import Explanations
@@ -159,6 +160,7 @@ class Reading:
                 self._lives = make_lives(needed, self._rows, self._functions, self._lives)
                 self._needed = needed
                 LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+                keep_what_is_here()
             self._seen = seen
             self._loaded.set()
 

@@ -1,0 +1,40 @@
+"""What is here to stay is left out of collections, and freed when it is not."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from caraway.server.collector import keep_what_is_here
+
+
+@pytest.fixture(autouse=True)
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+
+
+class Node:
+    """Part of a circle, which only the collector frees."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_what_is_here_is_no_longer_looked_at() -> None:
+    kept = Node()
+    keep_what_is_here()
+    assert not any(found is kept for found in gc.get_objects())
+    assert gc.get_freeze_count() > 0
+
+
+def test_what_was_kept_and_is_gone_is_freed_the_next_time() -> None:
+    node = Node()
+    keep_what_is_here()
+    seen = weakref.ref(node)
+    del node
+    gc.collect()
+    assert seen() is not None
+    keep_what_is_here()
+    assert seen() is None
