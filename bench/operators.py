@@ -1,12 +1,17 @@
 """Operators: rows a second through one job, from its topics to its output topic, a backlog read from the beginning.
 
     python bench/operators.py [--only NAME,...] [--rows 300000] [--keys 1000,...] [--jobs 1,...] [--tasks 1,...]
-                              [--mode MODE]
+                              [--mode MODE] [--loaded]
 
 Each figure is the best of some rounds, after one that warms the JVM up, and counts the rows of all inputs from the
-start of the query to the last record of its output; beside it stands the processor time of Spark's JVM, which says
-more on a machine that does something else too. Spark compiles each query anew, which takes the processors for the
-first ten seconds or so: with fewer than a million rows that is most of what is measured.
+start of the query to the last record of its output; beside it stands the processor time of Spark's JVM and of the
+Python processes that it has, which says more on a machine that does something else too. Spark compiles each query
+anew, which takes the processors for the first ten seconds or so: with fewer than a million rows that is most of what
+is measured.
+
+`--loaded` shows what a row costs when all keys are in the state already. A job first reads one row of each key (of the
+table, if the case joins one), which is a figure of its own, and stops; then so many events come, to keys in no order,
+and the job goes on where its checkpoint left it. Each case has topics of its own, which are dropped behind it.
 
 `python` is the as-of join as a user would write it for Spark in Python, between the same topics; it always runs in
 micro-batches, since nothing else can run it, and of at most as many rows (`--python-batch`) as come in a second: with
@@ -19,6 +24,7 @@ import json
 import os
 import pickle
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -33,6 +39,7 @@ from typing import Any
 from uuid import uuid4
 
 import pandas as pd
+import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
@@ -74,12 +81,13 @@ from caraway.plan.model import JobMode
 from caraway.plan.modes import mode_of
 from caraway.spark.codec import Codec
 from caraway.spark.java import jvm_process
-from caraway.spark.jobs import start_job
+from caraway.spark.jobs import Trigger, start_job
 from caraway.spark.session import SessionSettings, caraway_jar, open_session
 from caraway.stack import ports, process
 from caraway.stack.jars import ensure_jars
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics
+from caraway.topics.admin import drop_topics
 
 SECOND = 1_000_000
 DAY_US = 86_400 * SECOND
@@ -202,7 +210,7 @@ class Figure:
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of a row, in microseconds; that of Python's workers isn't in it."""
+        """Processor time of a row, in microseconds."""
         return self.cpu_seconds * SECOND / self.rows / self.jobs
 
     @property
@@ -223,6 +231,7 @@ def main() -> int:
     parser.add_argument("--python-rows", type=int, default=40_000, help="of the join in Python")
     parser.add_argument("--python-batch", type=int, default=5_000, help="the most that it reads at a time")
     parser.add_argument("--rounds", type=int, default=3, help="beside one that warms the JVM up; 0: that one counts")
+    parser.add_argument("--loaded", action="store_true", help="measure events for which all keys are there already")
     parser.add_argument("--heap", default="1500m", help="of the JVM")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
@@ -232,7 +241,11 @@ def main() -> int:
     filled: dict[tuple[int, int], dict[str, Filled]] = {}
     with environment(options.heap) as started:
         bench = replace(started, python_batch=options.python_batch)
-        for keys in map(int, options.keys.split(",")):
+        for keys, name in product(map(int, options.keys.split(",")), names if options.loaded else ()):
+            for mode in (mode for mode in modes if can_run(name, mode)):
+                figures += measure_loaded(bench, name, mode, options.rows, keys)
+                print(*figures[-2:], sep="\n", flush=True)
+        for keys in () if options.loaded else map(int, options.keys.split(",")):
             for name in names:
                 rows = options.python_rows if name == "python" else options.rows
                 if (rows, keys) not in filled:
@@ -294,6 +307,10 @@ def environment(heap: str, conf: Mapping[str, str] = MappingProxyType({})) -> It
         yield Bench(session, kafka.bootstrap_servers, folder)
 
 
+#: Of a number: key, columns and time of a row.
+MakeRow = Callable[[int], tuple[list[Any], list[Any], int]]
+
+
 @dataclass(frozen=True)
 class Filled:
     """A topic with rows."""
@@ -304,12 +321,10 @@ class Filled:
 
 def fill(bench: Bench, rows: int, keys: int, datasets: Collection[str] = tuple(SOURCES)) -> dict[str, Filled]:
     """Write inputs: a table with two versions of each key (one, if there are many), and events after them."""
-    plan = plan_graph(Graph(datasets=tuple(SOURCES.values())))
-    topics = {topic.dataset: replace(topic, name=f"{topic.name}.{keys}.{uuid4().hex[:6]}") for topic in plan.topics}
-    ensure_topics(bench.bootstrap_servers, [*(topic.name for topic in topics.values()), DEAD_LETTERS], 1)
+    topics = _topics(bench, datasets)
     versions = keys * (VERSIONS_PER_KEY if keys < MANY_KEYS else 1)
     step = 30 * DAY_US // rows
-    made: dict[str, tuple[int, Callable[[int], tuple[list[Any], list[Any], int]]]] = {
+    made: dict[str, tuple[int, MakeRow]] = {
         # Neighbours in the log are of different keys.
         "Clicks": (rows, lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], versions + i * step)),
         "Users": (versions, lambda i: ([i % keys], [i % keys, f"town {i % 50}", i % 7], i)),
@@ -322,7 +337,15 @@ def fill(bench: Bench, rows: int, keys: int, datasets: Collection[str] = tuple(S
     return {name: Filled(topics[name], made[name][0]) for name in datasets}
 
 
-def _write(servers: str, topic: TopicPlan, count: int, row: Callable[[int], tuple[list[Any], list[Any], int]]) -> None:
+def _topics(bench: Bench, datasets: Collection[str]) -> dict[str, TopicPlan]:
+    """Make topics of datasets, of names of their own."""
+    plan = plan_graph(Graph(datasets=tuple(SOURCES.values())))
+    topics = {t.dataset: replace(t, name=f"{t.name}.{uuid4().hex[:12]}") for t in plan.topics if t.dataset in datasets}
+    ensure_topics(bench.bootstrap_servers, [*(topic.name for topic in topics.values()), DEAD_LETTERS], 1)
+    return topics
+
+
+def _write(servers: str, topic: TopicPlan, count: int, row: MakeRow) -> None:
     codec = RecordCodec(topic.schema)
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
     for number in range(count):
@@ -350,30 +373,85 @@ def can_run(name: str, mode: JobMode) -> bool:
 
 
 def measure(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], jobs: int) -> tuple[float, float]:
-    """Run jobs from the beginning of their topics to the end; return seconds, and those of the JVM's processor."""
+    """Run jobs from the beginning of their topics to the end; return seconds, and those of the processor."""
     outputs = [f"out-{uuid4().hex[:12]}" for _ in range(jobs)]
     ensure_topics(bench.bootstrap_servers, outputs, 1)
     # Each event gives a record at least; of a table that is joined, which may have more rows, a version may give none.
     least = inputs[_read(name)[0]].rows
-    jvm = jvm_process(bench.session).pid
-    started, cpu_before = time.monotonic(), _cpu_seconds(jvm)
+    started, cpu_before = time.monotonic(), _cpu_seconds(bench)
     queries = [_start(bench, name, mode, inputs, output) for output in outputs]
     try:
         ended = max(_last_record(bench.bootstrap_servers, outputs, least, queries))
-        cpu_seconds = _cpu_seconds(jvm) - cpu_before
+        cpu_seconds = _cpu_seconds(bench) - cpu_before
     finally:
         for query in queries:
             query.stop()
+        _forget(bench, outputs)
     return ended - started, cpu_seconds
 
 
-def _cpu_seconds(pid: int) -> float:
-    """Return the processor time that a process has taken (proc(5): fields 14 and 15)."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int) -> list[Figure]:
+    """Let a job read a row of each key, then so many events; return the figures of both."""
+    read, events = _read(name), _read(name)[0]
+    table = next((dataset for dataset in read if SOURCES[dataset].keys), events)
+    if name == "python" or not {events, table} <= {"Clicks", "Users"}:
+        raise ValueError(f"--loaded is for clicks, and clicks that are joined with users, not for {name!r}")
+    topics = _topics(bench, read)
+    inputs = {dataset: Filled(topics[dataset], 0) for dataset in read}
+    first: dict[str, MakeRow] = {
+        "Clicks": lambda i: ([], [i, float(i % 100), f"note {i % 10}"], i * DAY_US // keys),
+        "Users": lambda i: ([i], [i, f"town {i % 50}", i % 7], i * DAY_US // keys),
+    }
+    _write(bench.bootstrap_servers, topics[table], keys, first[table])
+    output = f"out-{uuid4().hex[:12]}"
+    ensure_topics(bench.bootstrap_servers, [output], 1)
+    consumer = Consumer({"bootstrap.servers": bench.bootstrap_servers, "group.id": "bench"})
+    try:
+        started, cpu_before = time.monotonic(), _cpu_seconds(bench)
+        _start(bench, name, mode, inputs, output, trigger=Trigger.BACKLOG).awaitTermination()
+        loading = time.monotonic() - started, _cpu_seconds(bench) - cpu_before
+        there = _end_of(consumer, output)
+        # Neighbours in the log are of different keys.
+        further: MakeRow = lambda i: (  # noqa: E731
+            [],
+            [i * 7919 % keys, float(i % 100), f"note {i % 10}"],
+            DAY_US + i * DAY_US // rows,
+        )
+        _write(bench.bootstrap_servers, topics[events], rows, further)
+        started, cpu_before = time.monotonic(), _cpu_seconds(bench)
+        query = _start(bench, name, mode, inputs, output)
+        try:
+            (ended,) = _last_record(bench.bootstrap_servers, [output], there + rows, [query])
+            going_on = ended - started, _cpu_seconds(bench) - cpu_before
+        finally:
+            query.stop()
+    finally:
+        consumer.close()
+        _forget(bench, [output], [topic.name for topic in topics.values()])
+    return [
+        Figure(f"{name}, a row of each key", mode, keys, keys, 1, bench.tasks, *loading),
+        Figure(f"{name}, with all keys", mode, rows, keys, 1, bench.tasks, *going_on),
+    ]
 
 
-def _start(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> StreamingQuery:
+def _forget(bench: Bench, outputs: Sequence[str], others: Sequence[str] = ()) -> None:
+    """Remove what jobs have left: ten million keys take gigabytes."""
+    drop_topics(bench.bootstrap_servers, [*outputs, *others])
+    for output in outputs:
+        shutil.rmtree(bench.folder / "checkpoints" / output, ignore_errors=True)
+
+
+def _cpu_seconds(bench: Bench) -> float:
+    """Return the processor time of the JVM and of the Python processes below it, those that have ended included."""
+    jvm = psutil.Process(jvm_process(bench.session).pid)
+    own = jvm.cpu_times()
+    below = [process.cpu_times() for process in jvm.children(recursive=True)]
+    return own.user + own.system + sum(t.user + t.system + t.children_user + t.children_system for t in below)
+
+
+def _start(
+    bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], output: str, *, trigger: Trigger | None = None
+) -> StreamingQuery:
     checkpoint = bench.folder / "checkpoints" / output
     if name == "python":
         return start_in_python(bench, inputs, output, checkpoint)
@@ -383,6 +461,7 @@ def _start(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], ou
         bootstrap_servers=bench.bootstrap_servers,
         checkpoint=checkpoint,
         checkpoint_interval_seconds=60,
+        trigger=trigger,
         tasks=bench.tasks,
     )
 

@@ -33,13 +33,20 @@ Answers = list[dict[str, object]]
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the engines differ: `local` and `streaming` are what they say to `question`."""
+    """Where the engines differ: `local` and `streaming` are what they say to `question`.
+
+    Attributes:
+        asked: Key and time, if it is a lookup.
+        row: Of a dataset without keys, the row that one of the engines has more often.
+    """
 
     part: Part
     dataset: str
     question: str
-    local: object
-    streaming: object
+    local: Any
+    streaming: Any
+    asked: tuple[Key, int] | None = None
+    row: Any = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +58,11 @@ class Expected:
     asked: Sequence[tuple[Key, int]] = ()
     answers: Sequence[Mapping[str, object]] = ()
     rows: Mapping[Any, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How much is compared."""
+        return len(self.asked) + len(self.rows)
 
 
 def differences(traffic: Traffic) -> list[Difference]:
@@ -82,9 +94,14 @@ def differing(traffic: Traffic, expected: Expected) -> list[Difference]:
 
 def _answers(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Expected:
     asked = _questions(part, spec, engine)
+    return Expected(part, spec, asked=asked, answers=answered(spec, asked, engine))
+
+
+def answered(spec: DatasetSpec, asked: Sequence[tuple[Key, int]], engine: LocalEngine) -> Answers:
+    """Ask the in-process engine."""
     columns = compared_columns(spec)
     values, found = engine.lookup(spec.name, [key for key, _ in asked], [at_us for _, at_us in asked], columns)
-    return Expected(part, spec, asked=asked, answers=_by_question(columns, values, found))
+    return _by_question(columns, values, found)
 
 
 def _by_question(columns: Sequence[str], values: Sequence[Sequence[object]], found: Sequence[bool]) -> Answers:
@@ -98,13 +115,19 @@ def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]
     part, spec = expected.part, expected.spec
     plan = part.index(spec.name)
     encoded = [_encoded(plan, dict(zip(spec.keys, key, strict=True))) for key, _ in expected.asked]
-    columns, tolerant = compared_columns(spec), _tolerant(spec)
+    columns = compared_columns(spec)
     answers = _by_question(columns, *traffic.index.read(plan, encoded, [at_us for _, at_us in expected.asked], columns))
     return [
-        Difference(part, spec.name, f"key {key!r} at {at_us}", local, streaming)
+        Difference(part, spec.name, f"key {key!r} at {at_us}", local, streaming, asked=(key, at_us))
         for (key, at_us), local, streaming in zip(expected.asked, expected.answers, answers, strict=True)
-        if any(not equal(local[name], streaming[name], tolerant=name in tolerant) for name in local)
+        if columns_apart(spec, local, streaming)
     ]
+
+
+def columns_apart(spec: DatasetSpec, one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
+    """Name the columns in which two answers to one question differ."""
+    tolerant = _tolerant(spec)
+    return {name for name in one if not equal(one[name], other[name], tolerant=name in tolerant)}
 
 
 def _encoded(plan: IndexPlan, key: Mapping[str, object]) -> bytes:
@@ -179,20 +202,25 @@ def _tolerant(spec: DatasetSpec) -> frozenset[str]:
 
 
 def _rows(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Expected:
-    """Count all rows, in any order."""
+    return Expected(part, spec, rows=rows_of(part, spec, engine))
+
+
+def rows_of(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Counter[Any]:
+    """Count all rows, in any order: values in the order of the topic's columns, the time stamp first."""
     names = [spec.timestamp, *(column.name for column in part.topic(spec.name).schema.columns)]
-    rows = Counter(_hashable([row[name] for name in names]) for row in engine.rows(spec.name))
-    return Expected(part, spec, rows=rows)
+    return Counter(_hashable([row[name] for name in names]) for row in engine.rows(spec.name))
 
 
 def _differing_rows(traffic: Traffic, expected: Expected) -> list[Difference]:
     """Compare with what holds on the topic."""
-    part, spec, local = expected.part, expected.spec, Counter(expected.rows)
+    part, spec, local = expected.part, expected.spec, expected.rows
     held = Counter(_hashable([time_us, *row]) for time_us, row in _consolidated(traffic, part, spec.name))
-    if local == held:
-        return []
-    question = "rows (time stamp first) that the other one hasn't"
-    return [Difference(part, spec.name, question, dict(local - held), dict(held - local))]
+    counts = {row: (local.get(row, 0), held[row]) for row in [*local, *held]}
+    return [
+        Difference(part, spec.name, f"how often there is {row} (time stamp first)", here, there, row=row)
+        for row, (here, there) in counts.items()
+        if here != there
+    ]
 
 
 def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:

@@ -22,5 +22,5 @@ if __name__ == "__main__":
     for seed in chosen:
         tell("\n".join(told_case(case_of(seed))))
     with TemporaryDirectory() as folder, machinery(Path(folder)) as engines:
-        found = check_seeds(engines, chosen, tell)
+        found = check_seeds(engines, chosen, tell).differing
     tell("\n\n".join(map(told, found.values())) or "no difference")

@@ -14,7 +14,7 @@ TOGETHER = 8
 ROUNDS = 12
 
 # Which of some cases differ.
-Try = Callable[[Sequence[Case]], list[Difference]]
+Try = Callable[[Sequence[Case]], Sequence[Difference]]
 
 
 def shrink(difference: Difference, attempt: Try, tell: Callable[[str], None]) -> Difference:

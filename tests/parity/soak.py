@@ -30,11 +30,11 @@ def soak(minutes: float) -> int:
                 if time.monotonic() >= deadline:
                     break
                 seeds = SystemRandom().sample(range(10**6), BATCH)
-                found = check_seeds(engines, seeds, tell)
-                for seed, smallest in found.items():
+                checked = check_seeds(engines, seeds, tell)
+                for seed, smallest in checked.differing.items():
                     keep(seed, smallest)
                     tell(told(smallest))
-                cases, failed = cases + len(seeds), failed + len(found)
+                cases, failed = cases + checked.cases, failed + len(checked.differing)
                 tell(f"{(time.monotonic() - start) / 60:.1f} min: {cases} graphs, {failed} differ")
     return failed
 
