@@ -32,6 +32,7 @@ from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.access import Gate
 from caraway.server.access_limits import Limits
 from caraway.server.app import App
+from caraway.server.collector import keep_what_is_here
 from caraway.server.feast import FeastDoor
 from caraway.server.live import Live
 from caraway.server.queries import Queries
@@ -117,6 +118,7 @@ def serve(port: int, events: int, keys: int) -> None:
             Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         )
         sys.setswitchinterval(SWITCH_INTERVAL_S)
+        keep_what_is_here()
         server = Server(
             App(Router(routes), gate),
             address="127.0.0.1",

@@ -1,6 +1,6 @@
 """Queries: latency and requests a second on one server worker, loaded by wrk (apt-get install wrk).
 
-    python bench/query.py [--url URL] [--feast] [--seconds 5] [--events 100000] [--keys 1000]
+    python bench/query.py [--url URL [--pid PID]] [--feast] [--seconds 5] [--events 100000] [--keys 1000]
                           [--by-python] [--json FILE]
 
 Latency is that of one kept connection, requests a second those of eight. With --feast the same is asked of `feast
@@ -47,6 +47,7 @@ def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="a server that runs already")
+    parser.add_argument("--pid", type=int, default=0, help="the process of that server, to tell its memory")
     parser.add_argument("--feast", action="store_true", help="measure Feast too")
     parser.add_argument("--seconds", type=float, default=5.0, help="how long each figure is measured")
     parser.add_argument("--events", type=int, default=100_000, help="the most events in a window")
@@ -58,7 +59,9 @@ def main() -> int:
     if not options.by_python and shutil.which("wrk") is None:
         raise SystemExit("wrk makes the load: apt-get install wrk")
     with ExitStack() as running:
-        url, pid = (options.url, 0) if options.url else running.enter_context(alone(options.events, options.keys))
+        url, pid = (
+            (options.url, options.pid) if options.url else running.enter_context(alone(options.events, options.keys))
+        )
         figures = measure(f"{url}/api/v1/query", caraway_requests(options.events), options.seconds, ask)
         figures |= measure(
             f"{url}/get-online-features",
@@ -66,7 +69,7 @@ def main() -> int:
             options.seconds,
             ask,
         )
-        if pid and options.keys > ENTITIES:
+        if options.keys > ENTITIES:
             asked = {f"1 x 10 of {options.keys:,} keys": (wide_bodies(options.keys), CONNECTIONS)}
             figures |= measure(f"{url}/api/v1/query", asked, options.seconds, ask)
         memory = held(pid) if pid else None
