@@ -8,6 +8,7 @@ Once all is quiet, every server answers all, as one undivided index does.
 
 import logging
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from caraway.errors import UnavailableError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
+from caraway.index.records.places import END_SUFFIX, PUT_SUFFIX
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, ID_BYTES, PUT, VOID, position_id
 from tests.effort import examples
 from tests.unit.index.divided import LASTING, PARTITIONS, SHARDS, Server, World, partition_of_key
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
@@ -79,6 +81,8 @@ class DividedMachine(RuleBasedStateMachine):
         self.world = World(Path(self.temporary.name))
         # Every id as it was sent last, for its revisions.
         self.newest: list[Sent] = []
+        # Where rows end, by their number.
+        self.ends: dict[int, Sent] = {}
 
     def teardown(self) -> None:
         if self.world.servers:
@@ -127,12 +131,30 @@ class DividedMachine(RuleBasedStateMachine):
     def revise(self, data: st.DataObject, key: str, time: int, row: tuple[Any, ...]) -> None:
         """Say something else of a row, as those who write topics do: first its old place hears that it isn't there."""
         place = data.draw(st.integers(0, len(self.newest) - 1))
-        old = self.newest[place]
-        rev = len(self.world.topic[0]) + len(self.world.topic[1]) + len(self.world.topic[2]) + 1
-        self.world.send(Sent(old.key, old.record_id, rev.to_bytes(4), VOID, old.time, old.row))
-        new = Sent(key, old.record_id, rev.to_bytes(4), PUT, time, row)
-        self.world.send(new)
-        self.newest[place] = new
+        old, rev = self.newest[place], self.revision()
+        self.world.send(Sent(old.key, old.record_id, rev, VOID, old.time, old.row))
+        self.newest[place] = Sent(key, old.record_id, rev, PUT, time, row)
+        self.world.send(self.newest[place])
+        if (end := self.ends.get(place)) is not None:
+            self.world.send(replace(end, rev=rev, op=VOID))
+            self.end_at(place, max(end.time, time), rev)
+
+    @precondition(lambda self: self.plan.revised and self.newest)
+    @rule(data=st.data(), key=keys, time=times, row=rows)
+    def deny(self, data: st.DataObject, key: str, time: int, row: tuple[Any, ...]) -> None:
+        """Say of a row where it isn't, or with what, as jobs do after a restart: of the revision that it has now."""
+        place = data.draw(st.integers(0, len(self.newest) - 1))
+        for said in (self.newest[place], self.ends.get(place)):
+            if said is not None and said.rev:
+                self.world.send(Sent(key, said.record_id, said.rev, VOID, time, row))
+
+    def revision(self) -> bytes:
+        return (sum(map(len, self.world.topic)) + 1).to_bytes(4)
+
+    def end_at(self, place: int, time: int, rev: bytes) -> None:
+        begin = self.newest[place]
+        self.ends[place] = Sent(begin.key, begin.record_id[:-1] + END_SUFFIX, rev, DELETE, time, begin.row)
+        self.world.send(self.ends[place])
 
     @rule(name=servers, count=st.integers(0, 4))
     def go_on(self, name: str, count: int) -> None:
@@ -259,8 +281,23 @@ class RevisedVersions(DividedMachine):
 
 
 class RevisedAggregates(DividedMachine):
+    """Also of rows of a table, which end where the next one of their key begins."""
+
     plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=ALL_AGGREGATES)
     columns = COLUMNS
+
+    @rule(key=keys, time=times, row=rows)
+    def put_version(self, key: str, time: int, row: tuple[Any, ...]) -> None:
+        self.send(Sent(key, position_id(len(self.newest) + 1, 1) + PUT_SUFFIX, b"", PUT, time, row))
+
+    @precondition(lambda self: self.versions())
+    @rule(data=st.data(), lifetime=st.integers(0, 12 * SECOND))
+    def end_version(self, data: st.DataObject, lifetime: int) -> None:
+        place = data.draw(st.sampled_from(self.versions()))
+        self.end_at(place, self.newest[place].time + lifetime, self.revision())
+
+    def versions(self) -> list[int]:
+        return [place for place, sent in enumerate(self.newest) if len(sent.record_id) > ID_BYTES]
 
 
 class Buckets(DividedMachine):
