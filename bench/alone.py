@@ -29,16 +29,16 @@ from caraway.ingest import Endpoints
 from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
-from caraway.server.access import Gate
-from caraway.server.access_limits import Limits
+from caraway.server.access.gate import Gate
+from caraway.server.access.limits import Limits
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
-from caraway.server.feast import FeastDoor
+from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.queries import Queries
+from caraway.server.handlers.reads import Reads
+from caraway.server.http.routes import API, Route, Router
 from caraway.server.live import Live
-from caraway.server.queries import Queries
 from caraway.server.reading import DatasetReader
-from caraway.server.reads import Reads
-from caraway.server.routes import API, Route, Router
 from caraway.server.serving import SWITCH_INTERVAL_S
 from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id

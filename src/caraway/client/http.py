@@ -13,7 +13,7 @@ from caraway.errors import RemoteError, UnavailableError
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
-# What a server says that has nothing under a path (`caraway.server.errors`).
+# What a server says that has nothing under a path (`caraway.server.http.errors`).
 UNKNOWN_PATH = "unknown_path"
 
 FIRST_PAUSE_S = 0.1

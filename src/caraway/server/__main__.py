@@ -9,74 +9,17 @@ import uvloop
 
 from caraway.config import ConfigurationError, Settings, load_settings
 from caraway.errors import CarawayError
-from caraway.server.access_limits import Limits
-from caraway.server.admin import Admin
-from caraway.server.api import Api
 from caraway.server.app import App
-from caraway.server.branches import BranchRoutes
 from caraway.server.deployment import Deployment
-from caraway.server.erase import EraseRoutes
-from caraway.server.explanations import Explanations
-from caraway.server.feast import FeastDoor
+from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
-from caraway.server.openapi import docs, openapi
-from caraway.server.queries import Queries
-from caraway.server.reads import Reads
-from caraway.server.routes import API, Route, Router
-from caraway.server.secrets import SecretRoutes
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.server.surface import routes
 from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-
-
-def routes(deployment: Deployment) -> tuple[Route, ...]:
-    """Return all routes."""
-    queries = Queries()
-    limits = Limits(deployment)
-    branches = BranchRoutes(deployment, limits)
-    api, admin = Api(deployment, limits), Admin(deployment)
-    secrets = SecretRoutes(deployment.secrets)
-    erase = EraseRoutes(
-        deployment,
-        limits,
-        deployment.eraser,
-        log=deployment.erasures,
-        keyring=deployment.keyring,
-        needed=lambda: deployment.needed,
-    )
-    reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
-    return (
-        Route("POST", f"{API}/query", reads.query, "extract_features"),
-        Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
-        Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
-        Route("POST", f"{API}/log", api.log, "log"),
-        Route("POST", f"{API}/commit", api.commit, "sync"),
-        Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
-        Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),
-        Route("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, "erasures"),
-        Route("GET", f"{API}/secret/{{name}}", secrets.get, "get_secret"),
-        Route("POST", f"{API}/secret/{{name}}", secrets.add, "add_secret"),
-        Route("PATCH", f"{API}/secret/{{name}}", secrets.update, "update_secret"),
-        Route("DELETE", f"{API}/secret/{{name}}", secrets.delete, "delete_secret"),
-        Route("GET", f"{API}/secrets", secrets.list, "list_secrets"),
-        Route("POST", f"{API}/init", branches.init, "init_branch"),
-        Route("POST", f"{API}/delete", branches.delete, "delete_branch"),
-        Route("GET", f"{API}/branch/list", branches.list, "list_branches"),
-        Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
-        Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
-        Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
-        Route("GET", f"{API}/ledger", branches.ledger, "ledger"),
-        Route("GET", f"{API}/health", admin.health, "health"),
-        Route("GET", f"{API}/status", admin.status, "status"),
-        Route("GET", f"{API}/metrics", admin.metrics, "metrics"),
-        Route("GET", f"{API}/openapi.json", openapi, "openapi"),
-        Route("GET", f"{API}/docs", docs, "docs"),
-        Route("GET", "/metrics", admin.metrics, "metrics"),
-        Route("GET", "/", admin.root, "root"),
-    )
 
 
 def run(settings: Settings) -> None:

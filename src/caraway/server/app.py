@@ -8,12 +8,12 @@ import structlog
 
 from caraway.errors import CarawayError
 from caraway.server import metrics
-from caraway.server.access import Gate
-from caraway.server.body import read_body
-from caraway.server.encoding import encoded
-from caraway.server.errors import SlowBodyError, error_response, status_of
-from caraway.server.http import Exchange, Headers, Request, Response, Scope, json_response
-from caraway.server.routes import Router
+from caraway.server.access.gate import Gate
+from caraway.server.http.body import read_body
+from caraway.server.http.encoding import encoded
+from caraway.server.http.errors import SlowBodyError, error_response, status_of
+from caraway.server.http.messages import Exchange, Headers, Request, Response, Scope, json_response
+from caraway.server.http.routes import Router
 
 LOG = structlog.get_logger(__name__)
 

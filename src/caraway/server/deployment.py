@@ -30,19 +30,19 @@ from caraway.integrations.resolver import resolver
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.query import FunctionPool
-from caraway.server.access import Gate
-from caraway.server.archive import Archive
+from caraway.server.access.gate import Gate
 from caraway.server.collector import keep_what_is_here
-from caraway.server.emitting import LEASE, EmissionRight
-from caraway.server.erase import Eraser
-from caraway.server.erase_archive import ErasedRows
-from caraway.server.expiry import Expiry
+from caraway.server.figures import page
 from caraway.server.live import Live, live_of, make_lives
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.share import Share
-from caraway.server.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
+from caraway.server.upkeep.archive import Archive
+from caraway.server.upkeep.emitting import LEASE, EmissionRight
+from caraway.server.upkeep.erased_rows import ErasedRows
+from caraway.server.upkeep.eraser import Eraser
+from caraway.server.upkeep.expiry import Expiry
+from caraway.server.upkeep.served import SERVED, SERVED_TOPIC_CONFIG, ServedLog
 from caraway.server.watch import Watch
-from caraway.server.workers.figures import page
 from caraway.state import (
     MAIN,
     Access,

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from caraway.cli import app
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
-from caraway.server.access import NEEDS
-from caraway.server.openapi import DOCUMENT
+from caraway.server.access.gate import NEEDS
+from caraway.server.handlers.openapi import DOCUMENT
 from caraway.state import Access, AuditLog, Grant, Mode, connect
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot

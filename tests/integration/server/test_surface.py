@@ -17,9 +17,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from caraway.server.arrow import CONTENT_TYPE as ARROW
-from caraway.server.arrow import read_columns
-from caraway.server.openapi import DOCUMENT
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.arrow import read_columns
+from caraway.server.handlers.openapi import DOCUMENT
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 

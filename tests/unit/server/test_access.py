@@ -15,10 +15,10 @@ from caraway.errors import ForbiddenError, UnauthenticatedError, UnavailableErro
 from caraway.graph.specs import Graph
 from caraway.query import Catalog, QueryEngine
 from caraway.query.model import Instants
-from caraway.server import __main__ as server
-from caraway.server.access import NEEDS, RECORDED, Gate
-from caraway.server.access_limits import LimitedQueries, Tags
-from caraway.server.http import Request, Response, text_response
+from caraway.server import surface
+from caraway.server.access.gate import NEEDS, RECORDED, Gate
+from caraway.server.access.limits import LimitedQueries, Tags
+from caraway.server.http.messages import Request, Response, text_response
 from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Holder, Mode
 from caraway.state.access import digest_of
 from tests.effort import examples
@@ -39,9 +39,9 @@ class Headers:
 
 def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
-    monkeypatch.setattr(server, "Api", lambda *_: made(log=0, commit=0))
+    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0))
     parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
-    targets = {route.target for route in server.routes(parts)}
+    targets = {route.target for route in surface.routes(parts)}
     assert targets == NEEDS.keys()
     changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}
     # Whoever reads a secret could do anything with it elsewhere.

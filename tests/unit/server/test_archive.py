@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.server.archive import MAX_BYTES, MAX_ROWS, Gathered, file_name, parquet, positions, rows_of
+from caraway.server.upkeep.archive import MAX_BYTES, MAX_ROWS, Gathered, file_name, parquet, positions, rows_of
 
 RECORD = {
     "format": 1,

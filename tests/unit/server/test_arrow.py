@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from caraway.dtypes.types import DataType, optional
 from caraway.errors import InvalidInputError
 from caraway.query import cast_input
-from caraway.server import arrow, queries
-from caraway.server.arrow import CONTENT_TYPE, arrow_response, read_columns
-from caraway.server.errors import TooLargeError
+from caraway.server.handlers import arrow, queries
+from caraway.server.handlers.arrow import CONTENT_TYPE, arrow_response, read_columns
+from caraway.server.http.errors import TooLargeError
 from tests.unit.expr.polars_results import same
 from tests.unit.expr.typed_nodes import TYPES
 from tests.unit.expr.typed_values import values

@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Mapping
 import pytest
 
 from caraway.errors import InvalidInputError
-from caraway.server import body as body_module
-from caraway.server.body import read_body
-from caraway.server.errors import TooLargeError
+from caraway.server.http import body as body_module
+from caraway.server.http.body import read_body
+from caraway.server.http.errors import TooLargeError
 
 
 class Headers(dict[str, str]):

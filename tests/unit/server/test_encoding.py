@@ -5,8 +5,8 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from caraway.server.encoding import MIN_BYTES, choose, encoded
-from caraway.server.http import Response
+from caraway.server.http.encoding import MIN_BYTES, choose, encoded
+from caraway.server.http.messages import Response
 
 LARGE = Response(200, [("content-type", "text/plain")], b"ab" * MIN_BYTES)
 

@@ -13,8 +13,8 @@ from caraway.errors import UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.objects import ObjectFolder
 from caraway.plan.model import Column
-from caraway.server.archive import file_name, parquet, rows_of
-from caraway.server.erase_archive import ErasedRows, rules_of
+from caraway.server.upkeep.archive import file_name, parquet, rows_of
+from caraway.server.upkeep.erased_rows import ErasedRows, rules_of
 from caraway.topics import ErasedKeys, erasure_of
 from tests.unit.query import garden
 

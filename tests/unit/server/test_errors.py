@@ -5,7 +5,7 @@ import pytest
 
 from caraway import errors
 from caraway.errors import CarawayError, ExtractorError, InvalidInputError, RemoteError, UnavailableError
-from caraway.server.errors import WrongMethodError, error_response, status_of
+from caraway.server.http.errors import WrongMethodError, error_response, status_of
 
 
 def leaves(kind: type[CarawayError]) -> list[type[CarawayError]]:

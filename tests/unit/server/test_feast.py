@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from caraway.errors import InvalidInputError, UnknownEntityError
-from caraway.server.feast import Asked, entities_of, references_of, resolve, shown
+from caraway.server.handlers.feast import Asked, entities_of, references_of, resolve, shown
 from tests.unit.query.garden import CATALOG
 
 

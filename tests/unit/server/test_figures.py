@@ -5,7 +5,7 @@ from pathlib import Path
 from prometheus_client import Counter
 from prometheus_client.parser import text_string_to_metric_families
 
-from caraway.server.workers.figures import page, write_figures
+from caraway.server.figures import page, write_figures
 
 COUNTED = Counter("caraway_test_figures", "Counted by a test.", ["what"])
 

@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from caraway.server import __main__ as server
-from caraway.server.errors import Statuses
-from caraway.server.openapi import DOCUMENT, page
+from caraway.server import surface
+from caraway.server.handlers.openapi import DOCUMENT, page
+from caraway.server.http.errors import Statuses
 
 
 def test_every_route_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
-    monkeypatch.setattr(server, "Api", lambda *_: made(log=0, commit=0))
+    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0))
     parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
-    routes = {(route.method.lower(), route.path) for route in server.routes(parts)}
+    routes = {(route.method.lower(), route.path) for route in surface.routes(parts)}
     assert routes == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from caraway.errors import UnauthenticatedError
-from caraway.server.openapi import DOCUMENT
+from caraway.server.handlers.openapi import DOCUMENT
 from caraway.server.workers.forwarding import Forwarding
 from caraway.server.workers.reader import ReaderGate, ReaderRouter
 from caraway.state import ANYBODY, AccessList, Caller, Grant, Holder, Mode

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from caraway.server.errors import UnknownPathError, WrongMethodError
-from caraway.server.http import Request, Response, text_response
-from caraway.server.routes import Route, Router
+from caraway.server.http.errors import UnknownPathError, WrongMethodError
+from caraway.server.http.messages import Request, Response, text_response
+from caraway.server.http.routes import Route, Router
 
 
 async def handler(request: Request) -> Response:

@@ -14,7 +14,7 @@ from prometheus_client import REGISTRY
 
 from caraway.errors import UnavailableError
 from caraway.query import Batch, CompiledPlan
-from caraway.server.served import MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
+from caraway.server.upkeep.served import MAX_RECORD_BYTES, SERVED, Origin, Served, ServedLog, records
 from caraway.topics import TopicItem
 from tests.effort import examples
 from tests.unit.query.garden import DictReader, engine
@@ -92,8 +92,8 @@ def test_what_kafka_does_not_take_is_counted_as_lost(writer: Held) -> None:
 
 
 def test_what_waits_is_bounded(writer: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("caraway.server.served.MAX_ROWS_WAITING", 10)
-    monkeypatch.setattr("caraway.server.served.MAX_BYTES_WAITING", 1500)
+    monkeypatch.setattr("caraway.server.upkeep.served.MAX_ROWS_WAITING", 10)
+    monkeypatch.setattr("caraway.server.upkeep.served.MAX_BYTES_WAITING", 1500)
     log = ServedLog(writer)
     for _ in range(5):
         log.keep(PLAN, computed(4), origin("three"))

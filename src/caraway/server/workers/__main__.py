@@ -13,12 +13,12 @@ import uvloop
 
 from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
-from caraway.server.__main__ import routes
 from caraway.server.app import App
 from caraway.server.deployment import Deployment
+from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
-from caraway.server.routes import Router
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
+from caraway.server.surface import routes
 from caraway.server.workers.forwarding import Forwarder
 from caraway.server.workers.reader import ReaderRouter, Reading, changes_of
 

@@ -8,8 +8,8 @@ import httpx
 
 from caraway.errors import UnavailableError
 from caraway.index.storage.board import Board
-from caraway.server.errors import DeadlineError
-from caraway.server.http import BRANCH_HEADERS, Request, Response
+from caraway.server.http.errors import DeadlineError
+from caraway.server.http.messages import BRANCH_HEADERS, Request, Response
 
 # What the handlers look at. The body isn't compressed any more.
 PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)

@@ -17,21 +17,21 @@ from caraway.index.records.hiding import HidingReader
 from caraway.index.storage.board import Board
 from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
-from caraway.server.access import Gate
-from caraway.server.access_limits import Limits
+from caraway.server.access.gate import Gate
+from caraway.server.access.limits import Limits
 from caraway.server.collector import keep_what_is_here
-from caraway.server.erase import erasure_by
-from caraway.server.errors import UnknownPathError, WrongMethodError
-from caraway.server.explanations import Explanations
-from caraway.server.feast import FeastDoor
-from caraway.server.http import Headers, Request, Response
+from caraway.server.figures import write_figures
+from caraway.server.handlers.explanations import Explanations
+from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.queries import Queries
+from caraway.server.handlers.reads import Reads
+from caraway.server.http.errors import UnknownPathError, WrongMethodError
+from caraway.server.http.messages import Headers, Request, Response
+from caraway.server.http.routes import API, Handler, Route, Router
 from caraway.server.live import Live, live_of, make_lives
-from caraway.server.queries import Queries
-from caraway.server.reads import Reads
-from caraway.server.routes import API, Handler, Route, Router
-from caraway.server.served import ServedLog
+from caraway.server.upkeep.eraser import erasure_by
+from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
-from caraway.server.workers.figures import write_figures
 from caraway.server.workers.forwarding import Forwarder, Forwarding
 from caraway.state import (
     ANYBODY,

@@ -6,9 +6,9 @@ from importlib.metadata import version
 from typing import Any
 
 from caraway.query.explain import MAX_RUNS
-from caraway.server.arrow import CONTENT_TYPE as ARROW
-from caraway.server.http import Request, Response, json_response, text_response
-from caraway.server.routes import API
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.http.messages import Request, Response, json_response, text_response
+from caraway.server.http.routes import API
 from caraway.state.secret_book import MAX_VALUE
 
 Json = dict[str, Any]

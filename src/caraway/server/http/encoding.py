@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from caraway.server.http import Response
+from caraway.server.http.messages import Response
 
 # Below this a packet holds the answer anyhow, and compressing would only take time.
 MIN_BYTES = 1_024

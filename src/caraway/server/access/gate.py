@@ -1,6 +1,6 @@
 """The gate before all handlers: who asks, may they ask for such a thing at all, and what is written down of it.
 
-What a request may touch in particular, by tags, is checked where that is known (`caraway.server.access_limits`).
+What a request may touch in particular, by tags, is checked where that is known (`caraway.server.access.limits`).
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import Counter as Metric
 
 from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
-from caraway.server.http import Headers, Request, Response, branch_of
+from caraway.server.http.messages import Headers, Request, Response, branch_of
 from caraway.server.watch import Watch
 from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller, Mode
 from caraway.state.access import digest_of

@@ -24,7 +24,7 @@ from caraway.errors import (
     UnavailableError,
     UnknownEntityError,
 )
-from caraway.server.http import JSON_HEADERS, Response
+from caraway.server.http.messages import JSON_HEADERS, Response
 
 # A part that was restarted is back within a few seconds.
 RETRY_AFTER_S = "1"

@@ -10,7 +10,7 @@ from typing import TypeVar
 from caraway.errors import CarawayError
 from caraway.query import Answer, Batch, CompiledPlan, Instants, StoredColumns
 from caraway.server import metrics
-from caraway.server.errors import BusyError, DeadlineError, TooLargeError, status_of
+from caraway.server.http.errors import BusyError, DeadlineError, TooLargeError, status_of
 
 Table = Sequence[object] | Mapping[str, object]
 # Is told of a query that was answered.

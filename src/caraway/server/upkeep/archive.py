@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 from caraway.errors import UnavailableError
 from caraway.objects import ObjectFolder
 from caraway.server import metrics
-from caraway.server.served import SERVED
+from caraway.server.upkeep.served import SERVED
 from caraway.topics.connection import client_config, kafka_logger
 
 LOG = structlog.get_logger(__name__)
@@ -86,7 +86,7 @@ def rows_of(data: bytes, partition: int, offset: int) -> Iterator[tuple[Any, ...
     """Yield the rows of a record, in the order of `SCHEMA`.
 
     Raises:
-        ValueError: It isn't a record of `caraway.server.served`.
+        ValueError: It isn't a record of `caraway.server.upkeep.served`.
     """
     record = orjson.loads(data)
     try:

@@ -4,7 +4,7 @@ import asyncio
 
 from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.ingest.table import json_type
-from caraway.server.http import Request, Response, json_response
+from caraway.server.http.messages import Request, Response, json_response
 from caraway.state import Mode
 from caraway.state.permissions import Caller
 from caraway.state.secret_book import SecretBook, checked_value

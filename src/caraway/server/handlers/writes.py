@@ -7,9 +7,9 @@ from dataclasses import replace
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
-from caraway.server.access_limits import Limits, approval
+from caraway.server.access.limits import Limits, approval
 from caraway.server.deployment import Deployment
-from caraway.server.http import Request, Response, json_response
+from caraway.server.http.messages import Request, Response, json_response
 
 
 class Api:

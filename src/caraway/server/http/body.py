@@ -5,8 +5,8 @@ import zlib
 import pyarrow as pa
 
 from caraway.errors import InvalidInputError
-from caraway.server.errors import TooLargeError
-from caraway.server.http import ANY_HEADER, MAX_BODY_BYTES, Exchange, Headers
+from caraway.server.http.errors import TooLargeError
+from caraway.server.http.messages import ANY_HEADER, MAX_BODY_BYTES, Exchange, Headers
 
 
 async def read_body(headers: Headers, exchange: Exchange) -> bytes:

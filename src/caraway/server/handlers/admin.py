@@ -9,8 +9,8 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from caraway.errors import UnavailableError
 from caraway.server import metrics
 from caraway.server.deployment import Deployment
-from caraway.server.http import Request, Response, json_response, text_response
-from caraway.server.routes import API
+from caraway.server.http.messages import Request, Response, json_response, text_response
+from caraway.server.http.routes import API
 
 VERSION = version("caraway")
 

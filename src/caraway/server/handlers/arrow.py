@@ -9,9 +9,9 @@ from caraway.dtypes.arrow import arrow_array
 from caraway.dtypes.types import DataType
 from caraway.errors import InvalidInputError
 from caraway.query import StoredColumns
-from caraway.server.body import too_large
-from caraway.server.http import MAX_BODY_BYTES, Response
-from caraway.server.queries import check_rows
+from caraway.server.handlers.queries import check_rows
+from caraway.server.http.body import too_large
+from caraway.server.http.messages import MAX_BODY_BYTES, Response
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 

@@ -21,7 +21,7 @@ from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import AliasExtractor, DatasetSpec, Graph, LookupExtractor
 from caraway.objects import ObjectFolder
 from caraway.plan.model import Column, RecordSchema
-from caraway.server.archive import FOLDER, SCHEMA, parquet
+from caraway.server.upkeep.archive import FOLDER, SCHEMA, parquet
 from caraway.topics import ErasedKeys, RecordCodec
 
 LOG = structlog.get_logger(__name__)

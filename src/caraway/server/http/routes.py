@@ -3,8 +3,8 @@
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from caraway.server.errors import UnknownPathError, WrongMethodError
-from caraway.server.http import Request, Response
+from caraway.server.http.errors import UnknownPathError, WrongMethodError
+from caraway.server.http.messages import Request, Response
 
 API = "/api/v1"
 

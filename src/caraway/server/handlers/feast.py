@@ -11,9 +11,9 @@ from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.ingest.table import json_type
 from caraway.query import Answer, Catalog
 from caraway.query.catalog import listed
-from caraway.server.access_limits import Limits
-from caraway.server.http import Request, Response, json_response
-from caraway.server.queries import Queries
+from caraway.server.access.limits import Limits
+from caraway.server.handlers.queries import Queries
+from caraway.server.http.messages import Request, Response, json_response
 
 # What Feast shows where it knows no time.
 NO_TIME = "1970-01-01T00:00:00Z"

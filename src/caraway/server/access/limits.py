@@ -14,7 +14,7 @@ from caraway.graph.specs import Graph
 from caraway.ingest.service import endpoint_of
 from caraway.query import Answer, Catalog, CompiledPlan
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
-from caraway.server.http import Request
+from caraway.server.http.messages import Request
 from caraway.server.live import Live, Queryable, Serving
 from caraway.state.permissions import Caller, Mode
 

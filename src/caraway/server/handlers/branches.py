@@ -9,9 +9,9 @@ from caraway.control.history import differences
 from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.wire import decode_graph
 from caraway.ingest.table import json_type
-from caraway.server.access_limits import Limits, approval
+from caraway.server.access.limits import Limits, approval
 from caraway.server.deployment import Deployment
-from caraway.server.http import Request, Response, json_response
+from caraway.server.http.messages import Request, Response, json_response
 from caraway.state import MAIN, AssetState, CommitRecord, LedgerEntry, Mode
 
 # The client checks the same before it asks.

@@ -6,10 +6,10 @@ import msgspec
 
 from caraway.errors import InvalidInputError
 from caraway.query.explain import MAX_RUNS, analyze, explain
-from caraway.server.access_limits import Limits
-from caraway.server.http import Request, Response, json_response
-from caraway.server.queries import Queries, check_rows, rows_of
-from caraway.server.reads import data_of, names_of, object_of, timestamps_of
+from caraway.server.access.limits import Limits
+from caraway.server.handlers.queries import Queries, check_rows, rows_of
+from caraway.server.handlers.reads import data_of, names_of, object_of, timestamps_of
+from caraway.server.http.messages import Request, Response, json_response
 
 RUNS = 20
 

@@ -9,14 +9,14 @@ import orjson
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.ingest.table import json_type, position
 from caraway.query import CompiledPlan, StoredColumns, parse_instants
-from caraway.server.access_limits import Limits
-from caraway.server.arrow import CONTENT_TYPE as ARROW
-from caraway.server.arrow import arrow_response, read_columns
-from caraway.server.http import Request, Response, json_response, media_type
+from caraway.server.access.limits import Limits
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.arrow import arrow_response, read_columns
+from caraway.server.handlers.queries import INLINE_ROWS, Keep, Queries, check_rows, count_failure
+from caraway.server.http.messages import Request, Response, json_response, media_type
 from caraway.server.live import Live
 from caraway.server.metrics import DEFAULT_WORKFLOW
-from caraway.server.queries import INLINE_ROWS, Keep, Queries, check_rows, count_failure
-from caraway.server.served import Origin
+from caraway.server.upkeep.served import Origin
 
 JSON = "application/json"
 # The column of a body in Arrow that holds the instant of each row.

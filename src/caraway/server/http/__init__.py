@@ -1,0 +1,1 @@
+"""What HTTP needs: requests and answers, their bodies, errors and routes."""

@@ -1,0 +1,62 @@
+"""The REST surface: which handler answers which method and path."""
+
+from caraway.server.access.limits import Limits
+from caraway.server.deployment import Deployment
+from caraway.server.handlers.admin import Admin
+from caraway.server.handlers.branches import BranchRoutes
+from caraway.server.handlers.erase import EraseRoutes
+from caraway.server.handlers.explanations import Explanations
+from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.openapi import docs, openapi
+from caraway.server.handlers.queries import Queries
+from caraway.server.handlers.reads import Reads
+from caraway.server.handlers.secrets import SecretRoutes
+from caraway.server.handlers.writes import Api
+from caraway.server.http.routes import API, Route
+
+
+def routes(deployment: Deployment) -> tuple[Route, ...]:
+    """Return all routes."""
+    queries = Queries()
+    limits = Limits(deployment)
+    branches = BranchRoutes(deployment, limits)
+    api, admin = Api(deployment, limits), Admin(deployment)
+    secrets = SecretRoutes(deployment.secrets)
+    erase = EraseRoutes(
+        deployment,
+        limits,
+        deployment.eraser,
+        log=deployment.erasures,
+        keyring=deployment.keyring,
+        needed=lambda: deployment.needed,
+    )
+    reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
+    return (
+        Route("POST", f"{API}/query", reads.query, "extract_features"),
+        Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
+        Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
+        Route("POST", f"{API}/log", api.log, "log"),
+        Route("POST", f"{API}/commit", api.commit, "sync"),
+        Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
+        Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),
+        Route("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, "erasures"),
+        Route("GET", f"{API}/secret/{{name}}", secrets.get, "get_secret"),
+        Route("POST", f"{API}/secret/{{name}}", secrets.add, "add_secret"),
+        Route("PATCH", f"{API}/secret/{{name}}", secrets.update, "update_secret"),
+        Route("DELETE", f"{API}/secret/{{name}}", secrets.delete, "delete_secret"),
+        Route("GET", f"{API}/secrets", secrets.list, "list_secrets"),
+        Route("POST", f"{API}/init", branches.init, "init_branch"),
+        Route("POST", f"{API}/delete", branches.delete, "delete_branch"),
+        Route("GET", f"{API}/branch/list", branches.list, "list_branches"),
+        Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
+        Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
+        Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
+        Route("GET", f"{API}/ledger", branches.ledger, "ledger"),
+        Route("GET", f"{API}/health", admin.health, "health"),
+        Route("GET", f"{API}/status", admin.status, "status"),
+        Route("GET", f"{API}/metrics", admin.metrics, "metrics"),
+        Route("GET", f"{API}/openapi.json", openapi, "openapi"),
+        Route("GET", f"{API}/docs", docs, "docs"),
+        Route("GET", "/metrics", admin.metrics, "metrics"),
+        Route("GET", "/", admin.root, "root"),
+    )

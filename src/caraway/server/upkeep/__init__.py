@@ -1,0 +1,1 @@
+"""What a server does by itself: archiving, erasing, expiring, writing rows of aggregates."""
