@@ -124,10 +124,10 @@ SOURCES = {
 CLICKS, USERS, CARTS, BASKETS = (Input(dataset=name) for name in SOURCES)
 
 
-def _sum(of: str, days: float) -> AggregateSpec:
+def _sum(of: str, days: float, dtype: DataType = FLOAT) -> AggregateSpec:
     window = ContinuousWindow(length_us=int(days * DAY_US))
     into = f"{of}_{days}"
-    return AggregateSpec(function=AggregateFunction.SUM, into=into, of=of, window=window, default=0.0, dtype=FLOAT)
+    return AggregateSpec(function=AggregateFunction.SUM, into=into, of=of, window=window, default=None, dtype=dtype)
 
 
 def _joined(left: Operator, *fields: str, within_us: int | None = None) -> Join:
@@ -161,7 +161,7 @@ def _float(value: float) -> Literal:
 HOUR = HoppingWindow(length_us=3600 * SECOND, stride_us=3600 * SECOND)
 MINUTE = SessionWindow(gap_us=60 * SECOND)
 CASES: dict[str, Operator] = {
-    "filter, assign": _assigned(),
+    "filter and assign": _assigned(),
     "aggregate": _aggregate(),
     "union": Union(left=CLICKS, right=CLICKS),
     "explode": Explode(of=BASKETS, columns=("items",)),
@@ -180,7 +180,7 @@ CASES: dict[str, Operator] = {
     "dedup in sessions": Dedup(of=CLICKS, by=("user", "note"), window=MINUTE),
     "first": First(of=CLICKS, keys=("user",)),
     "changelog": Changelog(of=USERS, column="gone", marks_inserts=False),
-    "aggregate of a table": Aggregate(of=USERS, keys=("town",), aggregates=(_sum("level", 1.0),)),
+    "aggregate of a table": Aggregate(of=USERS, keys=("town",), aggregates=(_sum("level", 1.0, INT),)),
 }
 
 
@@ -233,13 +233,14 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3, help="beside one that warms the JVM up; 0: that one counts")
     parser.add_argument("--loaded", action="store_true", help="measure events for which all keys are there already")
     parser.add_argument("--heap", default="1500m", help="of the JVM")
+    parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
     names = options.only.split(",") if options.only else [*CASES, "python"]
     modes = [*JobMode] if options.mode == "both" else [JobMode(options.mode)]
     figures = []
     filled: dict[tuple[int, int], dict[str, Filled]] = {}
-    with environment(options.heap) as started:
+    with environment(options.heap, dict(pair.split("=", 1) for pair in options.conf)) as started:
         bench = replace(started, python_batch=options.python_batch)
         for keys, name in product(map(int, options.keys.split(",")), names if options.loaded else ()):
             for mode in (mode for mode in modes if can_run(name, mode)):

@@ -19,7 +19,7 @@ class Outcome:
 
     Attributes:
         differing: Where the engines differ: the first difference of each case that has any.
-        undefined: How many answers weren't compared, since they depend on an order that nobody defines, by seed.
+        undefined: How many answers are right only in another order of ties, which nobody defines, by seed.
         empty: Seeds of cases of which nothing else is left.
     """
 
@@ -76,7 +76,7 @@ def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str]
     """Run the cases of seeds, and make what differs small."""
     found = run_together(machinery, [case_of(seed) for seed in seeds])
     for seed, answers in found.undefined.items():
-        tell(f"seed {seed}: {answers} answers not compared, as they depend on the order of ties of a join of tables")
+        tell(f"seed {seed}: {answers} answers are right in another order of ties of a join of tables")
     smallest = {
         difference.part.case.seed: shrink(difference, lambda cases: run_together(machinery, cases).differing, tell)
         for difference in found.differing

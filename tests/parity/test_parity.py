@@ -34,7 +34,7 @@ def test_what_differed_once_is_the_same_now(engines: Machinery) -> None:
     assert not unknown, "\n\n".join(unknown)
     if differing:
         pytest.xfail("; ".join(OPEN[name] for name in differing))
-    # Both engines are right, and each in its way: what they agree in doesn't come from being asked for nothing.
+    # In the one case the engines answer differently, and each is right; in the others no order is needed.
     assert set(undefined) == {cases[TIED].seed}
 
 
