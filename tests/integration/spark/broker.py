@@ -175,5 +175,23 @@ def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
     return {identity: received for identity, received in held.items() if received.record.op != 0}
 
 
+def astray(records: Iterable[Received]) -> list[tuple[bytes, Received]]:
+    """Return what somebody who hears of one key only takes for true, although the row is elsewhere or nowhere.
+
+    So does an index that is divided by keys: a row that leaves a key must be taken back under that key.
+    """
+    known = list(records)
+    held, by_key = consolidate(known), dict[bytes, list[Received]]()
+    for received in known:
+        if received.key is not None:
+            by_key.setdefault(received.key, []).append(received)
+    return [
+        (key, received)
+        for key, of_key in by_key.items()
+        for identity, received in consolidate(of_key).items()
+        if identity not in held or (held[identity].key, _rank(held[identity])) != (key, _rank(received))
+    ]
+
+
 def _rank(received: Received) -> tuple[bytes, bool]:
     return received.record.rev or b"", received.record.op != 0

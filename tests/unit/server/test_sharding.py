@@ -1,6 +1,5 @@
 """Which server is to own which shard."""
 
-import asyncio
 from collections import Counter
 from dataclasses import replace
 
@@ -9,10 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caraway.plan.model import IndexKind, IndexPlan, TopicKind, TopicPlan
-from caraway.server.partitions.hiding import HidingIndex
 from caraway.server.partitions.sharding import assigned, is_divided
-from caraway.server.reading import Rows
-from caraway.topics import ErasedKeys
 from tests.effort import examples
 from tests.unit.index.naive import SCHEMA, index_plan
 
@@ -48,34 +44,16 @@ EVENTS = index_plan(IndexKind.AGGREGATE, revised=False)
 EMITTED = TopicPlan(dataset="D", name="d.rows", kind=TopicKind.VERSIONS, schema=SCHEMA, disorder_us=0)
 
 
-class Named:
-    """Gives a name for every read."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def read(self, *_: object) -> Rows:
-        return [[self.name]], [True]
-
-    async def read_soon(self, *_: object) -> Rows:
-        return [[f"{self.name}, later"]], [True]
-
-
 @pytest.mark.parametrize(
     ("plan", "divided"),
     [
-        (index_plan(IndexKind.VERSIONS, revised=False), True),
         (index_plan(IndexKind.VERSIONS, revised=True), True),
         (EVENTS, True),
         # Their rows may go from one group to another.
-        (index_plan(IndexKind.AGGREGATE, revised=True), False),
+        (index_plan(IndexKind.AGGREGATE, revised=True), True),
         # One server writes its rows.
         (replace(EVENTS, emits=EMITTED), False),
     ],
 )
-def test_what_may_not_be_divided_is_read_from_what_is_whole(plan: IndexPlan, divided: bool) -> None:  # noqa: FBT001
+def test_all_is_divided_but_what_one_server_writes_for_jobs(plan: IndexPlan, divided: bool) -> None:  # noqa: FBT001
     assert is_divided(plan) is divided
-    index = HidingIndex(Named("divided"), Named("whole"), ErasedKeys(dict))
-    assert index.read(plan, [b""], 0, ["k"])[0] == [["divided" if divided else "whole"]]
-    soon = asyncio.run(index.read_soon(plan, [b""], 0, ["k"]))
-    assert soon[0] == [["divided, later" if divided else "whole"]]

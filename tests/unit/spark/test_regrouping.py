@@ -3,10 +3,15 @@
 import pytest
 
 from caraway.dtypes.types import FLOAT, INT, STRING
+from caraway.expr.nodes import Ref
+from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Aggregate,
     AggregateFunction,
     AggregateSpec,
+    Assign,
+    AssignedColumn,
+    AssignFunction,
     Changelog,
     Dedup,
     First,
@@ -15,13 +20,16 @@ from caraway.graph.operators import (
     JoinKind,
     Latest,
     Operator,
+    Rename,
     Select,
+    Transform,
     Union,
 )
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan.model import Column, JobMode, JobPlan, RecordSchema, TopicKind, TopicPlan
 from caraway.spark.regrouping import regrouping_joins
 
+FUNCTION = PythonFunction(name="any", source_code="", pickled=b"")
 EVENTS, TABLE = Input(dataset="Events"), Input(dataset="Table")
 
 
@@ -46,20 +54,20 @@ def _plan(operator: Operator) -> JobPlan:
     )
 
 
-def _join(left: Operator, right: str) -> Join:
+def _join(left: Operator, right: str, field: str = "town", *, on: str = "user") -> Join:
     return Join(
         left=left,
         right=right,
         how=JoinKind.INNER,
-        left_on=("user",),
+        left_on=(on,),
         right_on=("user",),
         within_low_us=None,
         within_high_us=0,
-        fields=("town",),
+        fields=(field,),
     )
 
 
-def _counted(of: Operator) -> Aggregate:
+def _counted(of: Operator, by: str = "town") -> Aggregate:
     count = AggregateSpec(
         function=AggregateFunction.COUNT,
         into="n",
@@ -68,7 +76,16 @@ def _counted(of: Operator) -> Aggregate:
         default=None,
         dtype=INT,
     )
-    return Aggregate(of=of, keys=("town",), aggregates=(count,))
+    return Aggregate(of=of, keys=(by,), aggregates=(count,))
+
+
+def _assigned(of: Operator, column: str) -> Operator:
+    value = AssignedColumn(name=column, dtype=STRING, expr=Ref(name="user"))
+    return Assign(of=of, columns=(value,))
+
+
+def _computed(of: Operator, column: str) -> Operator:
+    return AssignFunction(of=of, column=column, dtype=STRING, function=FUNCTION)
 
 
 def _narrow(of: Operator) -> Operator:
@@ -81,19 +98,33 @@ def _narrow(of: Operator) -> Operator:
         # Other jobs read it.
         (_join(EVENTS, "A"), {"A"}),
         (Latest(of=_join(EVENTS, "A"), keys=("town",)), {"A"}),
-        # An index finds a row wherever it is.
-        (_counted(_join(EVENTS, "A")), set()),
-        (_counted(_join(_join(EVENTS, "A"), "B")), set()),
-        (_counted(_narrow(Union(left=_join(EVENTS, "A"), right=EVENTS))), set()),
+        # A divided index hears of some groups only.
+        (_counted(_join(EVENTS, "A")), {"A"}),
+        (_counted(_narrow(Union(left=_join(EVENTS, "A"), right=EVENTS))), {"A"}),
+        (_counted(Rename(of=_join(EVENTS, "A", "place"), pairs=(("place", "home"), ("home", "town")))), {"A"}),
+        (_counted(_assigned(_join(EVENTS, "A", "place"), "town")), {"A"}),
+        (_counted(_computed(_join(EVENTS, "A", "place"), "town")), {"A"}),
+        (_counted(Transform(of=_join(EVENTS, "A", "place"), function=FUNCTION)), {"A"}),
+        # The group doesn't hang on what the join brings.
+        (_counted(_join(EVENTS, "A"), "user"), set()),
+        (_counted(_assigned(_join(EVENTS, "A"), "price"), "user"), set()),
+        (_counted(_computed(_join(EVENTS, "A"), "price"), "user"), set()),
+        (_counted(Rename(of=_join(EVENTS, "A"), pairs=(("town", "home"), ("user", "town")))), set()),
+        # The second join looks for what the first one has brought, or doesn't.
+        (_counted(_join(_join(EVENTS, "A", "place"), "B", on="place")), {"A", "B"}),
+        (_counted(_join(_join(EVENTS, "A", "place"), "B")), {"B"}),
+        (_counted(_join(_join(EVENTS, "A"), "B", "place")), {"A"}),
+        # Of a table it may be another row of the same key.
+        (_counted(_join(TABLE, "A"), "user"), {"A"}),
+        (_counted(_join(Latest(of=EVENTS, keys=("user",)), "A", "place")), {"A"}),
         # Rows are looked at together.
         (_counted(Dedup(of=_narrow(_join(EVENTS, "A")), by=("town",))), {"A"}),
-        (_counted(_join(First(of=_join(EVENTS, "A"), keys=("town",)), "B")), {"A"}),
-        (_counted(_join(Dedup(of=EVENTS, by=("user",)), "B")), set()),
+        (_counted(_join(First(of=_join(EVENTS, "A"), keys=("town",)), "B"), "user"), {"A", "B"}),
+        (_counted(_join(Dedup(of=_join(EVENTS, "A"), by=("user",)), "B")), {"A", "B"}),
         (_counted(Latest(of=_join(_join(EVENTS, "A"), "B"), keys=("town",))), {"A", "B"}),
         (_counted(Changelog(of=_join(TABLE, "A"), column="new", marks_inserts=True)), {"A"}),
-        # Of two tables: the second join looks at all versions of a key.
-        (_counted(_join(_narrow(_join(TABLE, "A")), "B")), {"A"}),
-        (_counted(_join(Changelog(of=TABLE, column="new", marks_inserts=True), "B")), set()),
+        (_counted(_join(_narrow(_join(TABLE, "A")), "B")), {"A", "B"}),
+        (_counted(_join(Changelog(of=TABLE, column="new", marks_inserts=True), "B"), "user"), set()),
     ],
 )
 def test_joins_that_name_groups_and_keys_further_on(operator: Operator, expected: set[str]) -> None:

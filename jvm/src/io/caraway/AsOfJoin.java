@@ -105,9 +105,9 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       byte[] key = row.getAs(Operators.KEY);
       Version version = Operators.version(row);
       Slice ownRights = Slice.of(right, key);
-      Replay.Arrivals replayed = replay == null || version.ingested() >= lost.before() ? null : replay.of(key);
+      Replay.Arrivals replayed = replay == null ? null : replay.of(key);
       AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier, replayed);
-      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier) : null;
+      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier, replayed) : null;
       if (side == Operators.OWN) {
         boolean news = keyed && row.getBoolean(Operators.NEWS);
         if (!keyed || (!news && NeighbourState.begins(version.id()))) {

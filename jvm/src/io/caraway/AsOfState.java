@@ -49,8 +49,11 @@ final class AsOfState {
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
     byte[] rev = row.revision(row.op() == Version.VOID ? 0 : settledAt(rights, end, oldest));
+    boolean retold = replayed != null && replayed.mayBeLost(row);
     if (replayed != null) {
       replayed.left(replaced, row);
+    }
+    if (retold) {
       for (byte[] other : replayed.otherMatches(rule, rights, row, match)) {
         out.accept(new Joined(Version.VOID, row, rev, other));
       }
@@ -59,7 +62,7 @@ final class AsOfState {
       // It depends on nothing here, and must not outweigh the same revision of the row under another join key. It bears the joined row
       // that it takes back: the columns of the match may tell where that is, further on.
       boolean sent = replaced != null && replaced.op() != Version.VOID;
-      out.accept(new Joined(Version.VOID, row, rev, sent || replayed != null ? match : null));
+      out.accept(new Joined(Version.VOID, row, rev, sent || retold ? match : null));
     } else {
       boolean absent = rule.inner && match == null;
       out.accept(new Joined(absent ? Version.VOID : row.op(), row, rev, match));
@@ -84,8 +87,10 @@ final class AsOfState {
     Version previous = Version.before(rights, key);
     Version old = replaced != null && replaced.op() != Version.VOID ? replaced : previous;
     if (replayed != null) {
-      replayed.right(replaced, row);
-      takeBack(row, out);
+      replayed.right(rule, replaced, row);
+      if (replayed.mayBeLost(row)) {
+        takeBack(row, out);
+      }
     }
     correct(row.time(), offset + 1, old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
     rightFrontier.advance(row.time());
@@ -135,7 +140,7 @@ final class AsOfState {
       Version left = Version.decode(entry);
       byte[] before = match(rule, old, left.time());
       byte[] after = match(rule, now, left.time());
-      if (left.op() == Version.VOID || (before == null && after == null && (rule.inner || tooOld(old, now, left.time())))) {
+      if (left.op() == Version.VOID || (before == null && after == null && tooOld(old, now, left.time()))) {
         continue;
       }
       byte[] rev = left.revision(arrival);
@@ -143,9 +148,11 @@ final class AsOfState {
       if (!same && (before != null || !rule.inner)) {
         out.accept(new Joined(Version.VOID, left, rev, before));
       }
-      // With the same content too: the revision is that of a run in which the left row came later.
+      // With the same content too, and with none: the revision is that of a run in which the left row came later.
       if (after != null || !rule.inner) {
         out.accept(new Joined(left.op(), left, rev, after));
+      } else if (before == null) {
+        out.accept(new Joined(Version.VOID, left, rev, null));
       }
     }
   }

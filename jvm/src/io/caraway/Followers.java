@@ -34,6 +34,9 @@ record Followers(Slice versions, Slice stands) {
       for (byte[] follower : stands.furtherKeys()) {
         out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
       }
+    } else if (version.op() == Version.VOID) {
+      // That it isn't there need not be known there: a lost run may have said that it is ({@link Replay}).
+      out.accept(new News(at, version));
     }
     if (trim) {
       trim();

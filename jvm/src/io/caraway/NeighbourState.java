@@ -88,8 +88,8 @@ final class NeighbourState {
     List<Part> ownBefore = parts(replaced);
     List<Part> otherBefore = parts(other);
     boolean trim = versions.put(key, version.encode());
-    send(ownBefore, parts(version), out);
-    send(otherBefore, parts(other), out);
+    send(ownBefore, parts(version), replaced != null && replaced.op() == Version.PUT, out);
+    send(otherBefore, parts(other), true, out);
     frontier.advance(version.time());
     long bound = frontier.settledBefore(rule.horizon);
     if (trim && bound > Long.MIN_VALUE) {
@@ -173,22 +173,28 @@ final class NeighbourState {
     };
   }
 
-  /** Sends what has changed: the old place first, where an operator behind this one keeps it. */
-  private void send(List<Part> before, List<Part> after, Consumer<Part> out) {
+  /**
+   * Sends what has changed: the old place first, where an operator behind this one, or a part of a divided index, keeps it.
+   *
+   * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a lost run, at its revision
+   */
+  private void send(List<Part> before, List<Part> after, boolean held, Consumer<Part> out) {
     for (int i = 0; i < after.size(); i++) {
       Version was = before.isEmpty() ? null : before.get(i).version;
       Version now = after.get(i).version;
       boolean stood = was != null && was.op() != Version.VOID;
       boolean stands = now.op() != Version.VOID;
-      if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev())) {
+      boolean differs = was != null && !Arrays.equals(was.row(), now.row());
+      if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev()) && !differs) {
         continue;
       }
-      boolean moved = stands && (was != null && (was.time() != now.time() || !Arrays.equals(was.row(), now.row())));
-      // Of contributions nothing but the index is a reader.
-      if (stood && (!stands || (moved && rule.kind != Kind.CONTRIBUTIONS))) {
+      // An index, which alone reads contributions, finds an end by its key, whatever its time. Another row may have another key.
+      boolean later = stood && stands && rule.kind != Kind.CONTRIBUTIONS && was.time() != now.time();
+      if ((stood && !stands) || later || (differs && held)) {
         out.accept(new Part(i, new Version(Version.VOID, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
       }
-      if (stands || (!stood && !Version.isLeast(now.rev()))) {
+      // The row of a void may be another one than that which stood: one that a lost run has sent ({@link Replay}).
+      if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
         out.accept(new Part(i, now));
       }
     }

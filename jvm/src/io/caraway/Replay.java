@@ -6,8 +6,10 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.HashSet;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.Set;
 import org.apache.spark.TaskContext;
 
@@ -31,14 +33,22 @@ final class Replay {
       TaskContext task = TaskContext.get();
       // Spark's driver prepares operators, too, but no rows come to them there.
       boolean first = batch >= 0 && task != null && Long.parseLong(task.getLocalProperty("streaming.sql.batchId")) == batch;
-      return first ? new Replay() : null;
+      return first ? new Replay(before) : null;
     }
   }
 
   // Each is a record more for a left row. A right key may have had more versions in one batch, but that many matches of a row are not worth it.
   private static final int MOST = 100;
 
+  private final long before;
   private final Map<ByteBuffer, Arrivals> arrivals = new HashMap<>();
+
+  Replay(long before) {
+    this.before = before;
+  }
+
+  /** A row of a left table, and that of a right one, null if none. */
+  record Pair(Version left, byte[] right) {}
 
   Arrivals of(byte[] key) {
     ByteBuffer place = ByteBuffer.wrap(key);
@@ -52,15 +62,28 @@ final class Replay {
     private final List<Version> rights = new ArrayList<>();
     private final Set<ByteBuffer> rightKeys = new HashSet<>();
     private final List<Version> lefts = new ArrayList<>();
+    private final Map<ByteBuffer, Events> tables = new HashMap<>();
 
     private Arrivals(ByteBuffer place) {
       this.place = place;
     }
 
-    void right(Version replaced, Version row) {
-      arrivals.put(place, this);
-      rightKeys.add(ByteBuffer.wrap(row.key()));
-      rights.add(row);
+    /** Tells whether the lost run may have read a record. */
+    boolean mayBeLost(Version version) {
+      return version.ingested() < before;
+    }
+
+    /** Notes a right row, and what it replaces. Of one that the lost run can't have read, only that it wasn't there at the checkpoint. */
+    void right(AsOfState.Rule rule, Version replaced, Version row) {
+      boolean lost = mayBeLost(row);
+      // Rows of after the restart come for minutes; one that is no older than it matches no row that may have been lost.
+      if (lost || replaced != null || row.time() <= before + rule.high()) {
+        arrivals.put(place, this);
+        rightKeys.add(ByteBuffer.wrap(row.key()));
+      }
+      if (lost) {
+        rights.add(row);
+      }
       if (replaced != null) {
         rights.add(replaced);
       }
@@ -71,7 +94,7 @@ final class Replay {
         arrivals.put(place, this);
         lefts.add(replaced);
       }
-      if (row.op() == Version.VOID) {
+      if (row.op() == Version.VOID && mayBeLost(row)) {
         arrivals.put(place, this);
         lefts.add(row);
       }
@@ -103,6 +126,71 @@ final class Replay {
       return others;
     }
 
+    /** Notes what has become known of a key of a left table, and what that replaces. */
+    void event(byte[] table, Version replaced, Version event) {
+      boolean lost = mayBeLost(event);
+      if (!lost && replaced == null) {
+        return;
+      }
+      arrivals.put(place, this);
+      Events events = tables.computeIfAbsent(ByteBuffer.wrap(table), key -> new Events());
+      events.places.add(ByteBuffer.wrap(event.key()));
+      if (lost) {
+        events.add(event);
+      }
+      if (replaced != null) {
+        events.add(replaced);
+      }
+    }
+
+    /** Returns the next event of a key of a left table that was there at the checkpoint, null if none. */
+    Version keptAfter(byte[] table, Slice known, byte[] place) {
+      Events events = tables.get(ByteBuffer.wrap(table));
+      Version next = Version.after(known, place);
+      while (next != null && isNew(events, next)) {
+        next = Version.after(known, next.key());
+      }
+      return next;
+    }
+
+    /** Returns of what rows the piece of a left key at a right version may have been made, but for {@code pair}. */
+    List<Pair> otherPairs(byte[] table, Slice known, Version right, Pair pair) {
+      Events events = tables.get(ByteBuffer.wrap(table));
+      List<Version> lefts = new ArrayList<>();
+      Version atCheckpoint = Version.before(known, Version.at(right.time()));
+      while (atCheckpoint != null && isNew(events, atCheckpoint)) {
+        atCheckpoint = Version.before(known, atCheckpoint.key());
+      }
+      if (atCheckpoint != null && atCheckpoint.op() == Version.PUT) {
+        lefts.add(atCheckpoint);
+      }
+      if (events != null) {
+        events.rows.stream().filter(row -> row.time() < right.time()).forEach(lefts::add);
+      }
+      Set<ByteBuffer> rightRows = new LinkedHashSet<>();
+      rightRows.add(content(right.joined()));
+      if (rightKeys.contains(ByteBuffer.wrap(right.key()))) {
+        rights.stream().filter(row -> Arrays.equals(row.key(), right.key())).forEach(row -> rightRows.add(content(row.joined())));
+      }
+      List<Pair> others = new ArrayList<>();
+      Set<ByteBuffer> distinct = new HashSet<>();
+      for (Version left : lefts) {
+        if (distinct.add(content(left.row()))) {
+          for (ByteBuffer rightRow : rightRows) {
+            boolean same = Arrays.equals(left.row(), pair.left.row()) && Objects.equals(rightRow, content(pair.right));
+            if (!same && others.size() < MOST) {
+              others.add(new Pair(left, rightRow == null ? null : rightRow.array()));
+            }
+          }
+        }
+      }
+      return others;
+    }
+
+    private boolean isNew(Events events, Version version) {
+      return !mayBeLost(version) || (events != null && events.places.contains(ByteBuffer.wrap(version.key())));
+    }
+
     private static void add(List<byte[]> others, Set<ByteBuffer> distinct, byte[] match) {
       if (distinct.add(content(match))) {
         others.add(match);
@@ -111,6 +199,19 @@ final class Replay {
 
     private static ByteBuffer content(byte[] match) {
       return match == null ? null : ByteBuffer.wrap(match);
+    }
+  }
+
+  /** What has come of one key of a left table: places in time, and rows that may have stood there. */
+  private static final class Events {
+    private final Set<ByteBuffer> places = new HashSet<>();
+    private final List<Version> rows = new ArrayList<>();
+
+    private void add(Version version) {
+      // Of a row that isn't here nothing was made.
+      if (version.op() != Version.DELETE && version.row().length > 0) {
+        rows.add(version);
+      }
     }
   }
 }

@@ -20,26 +20,48 @@ final class TableState {
   private final Slice tables;
   private final Slice rights;
   private final Frontier leftFrontier;
+  private final Replay.Arrivals replayed;
 
-  TableState(AsOfState.Rule rule, Slice tables, Slice rights, Frontier leftFrontier) {
+  /** Makes the state of one join key; {@code replayed} is what has come to it since a restart, null when that is over. */
+  TableState(AsOfState.Rule rule, Slice tables, Slice rights, Frontier leftFrontier, Replay.Arrivals replayed) {
     this.rule = rule;
     this.tables = tables;
     this.rights = rights;
     this.leftFrontier = leftFrontier;
+    this.replayed = replayed;
   }
 
   /** Takes a begin or an end of a row of {@code table}, which is a key of the left side. */
   void left(byte[] table, Version event, Consumer<AsOfState.Joined> out) {
     Slice events = tables.of(table);
     Version replaced = event.known(events);
-    if (!event.replaces(replaced) || (event.op() == Version.VOID && Version.isLeast(event.rev()))) {
+    boolean news = event.replaces(replaced);
+    boolean isVoid = event.op() == Version.VOID;
+    if ((!news && (replayed == null || !isVoid)) || (isVoid && Version.isLeast(event.rev()))) {
       return;
     }
-    boolean trim = events.put(event.key(), event.encode());
-    Version next = Version.after(events, event.key());
-    for (SortedPages.Entry entry : rights.range(Version.at(event.time()), next == null ? null : Version.at(next.time()))) {
-      Version right = Version.decode(entry);
-      send(table, events, right, turn(right), out);
+    boolean trim = news && events.put(event.key(), event.encode());
+    if (replayed != null) {
+      replayed.event(table, replaced, event);
+    }
+    byte[] begin = Version.at(event.time());
+    byte[] end = placeOf(Version.after(events, event.key()));
+    if (news) {
+      for (SortedPages.Entry entry : rights.range(begin, end)) {
+        Version right = Version.decode(entry);
+        send(table, events, right, turn(right), out);
+      }
+    }
+    if (replayed != null) {
+      // In a lost run it may have held for longer, before the next one came.
+      Version kept = replayed.keptAfter(table, events, event.key());
+      byte[] from = news ? end : begin;
+      if (from != null) {
+        for (SortedPages.Entry entry : rights.range(from, placeOf(kept))) {
+          Version right = Version.decode(entry);
+          takeBack(table, events, right, piece(table, events, right, turn(right)), out);
+        }
+      }
     }
     leftFrontier.advance(event.time());
     long bound = AsOfState.rightBound(rule, leftFrontier);
@@ -78,11 +100,32 @@ final class TableState {
    * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
    */
   private void send(byte[] table, Slice events, Version right, Turn turn, Consumer<AsOfState.Joined> out) {
+    AsOfState.Joined piece = piece(table, events, right, turn);
+    if (piece != null) {
+      takeBack(table, events, right, piece, out);
+      out.accept(piece);
+    }
+  }
+
+  /** Says of a piece with which rows it isn't made of: a lost run may have made it of them, and whoever groups by them must hear. */
+  private void takeBack(byte[] table, Slice events, Version right, AsOfState.Joined piece, Consumer<AsOfState.Joined> out) {
+    if (replayed == null || piece == null) {
+      return;
+    }
+    Version now = piece.left();
+    for (Replay.Pair other : replayed.otherPairs(table, events, right, new Replay.Pair(now, piece.right()))) {
+      Version was = new Version(Version.VOID, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
+      out.accept(new AsOfState.Joined(Version.VOID, was, was.rev(), other.right()));
+    }
+  }
+
+  /** Returns what is known of a key from the time of a right version on, null if nothing is. */
+  private AsOfState.Joined piece(byte[] table, Slice events, Version right, Turn turn) {
     boolean isVoid = right.op() == Version.VOID;
     Stretch stretch = Stretch.of(events, Version.at(right.time() + 1), false);
     Version left = stretch.neighbour();
     if (left == null && stretch.rank().length == Stretch.NOTHING.length) {
-      return;
+      return null;
     }
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
     Stretch.write(rev, right.rev(), 0);
@@ -95,7 +138,7 @@ final class TableState {
     // A void has a row too, and what it is not joined with: they tell operators further on of which key it is.
     Version of = left != null ? left : Version.decode(events.lower(Version.at(right.time() + 1)));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
-    out.accept(new AsOfState.Joined(op, piece, piece.rev(), right.op() == Version.DELETE || right.row().length == 0 ? null : right.row()));
+    return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
   }
 
   /**
@@ -122,6 +165,11 @@ final class TableState {
     }
     boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);
     return new Turn(changes && !replaced, settled);
+  }
+
+  /** Returns the least place at the time of a version; null, which is the end, for none. */
+  private static byte[] placeOf(Version version) {
+    return version == null ? null : Version.at(version.time());
   }
 
   private static byte[] identity(byte[] table, Version right) {

@@ -105,6 +105,11 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return new Version(op, time, arrival, id, rev, row);
   }
 
+  /** Returns what a right version adds to a left row, null if nothing. */
+  byte[] joined() {
+    return op == DELETE || row.length == 0 ? null : row;
+  }
+
   /** Returns this record's revision with a suffix: how much of the other input its output has seen. */
   byte[] revision(long seen) {
     return ByteBuffer.allocate(rev.length + Long.BYTES).put(rev).putLong(seen).array();

@@ -394,7 +394,7 @@ public final class OperatorsTest {
       AsOfState state = new AsOfState(rule, Slice.of(lefts, key), Slice.of(rights, key), left, right, null);
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
-      new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), left).left(key, row, joined -> { });
+      new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), left, null).left(key, row, joined -> { });
       for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
         NeighbourState.Rule ofKind = new NeighbourState.Rule(kind, 10, horizon);
         SortedPages pages =

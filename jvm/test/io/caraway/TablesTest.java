@@ -24,6 +24,8 @@ final class TablesTest {
   private static final int KEYS = 3;
   private static final int RIGHT = 2;
   private static final int LEADING = 3;
+  // Later than all times. What comes after a restart was ingested then, all else before.
+  private static final long RESTART = 1_000;
   private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true);
 
   /**
@@ -49,30 +51,30 @@ final class TablesTest {
     for (int side = 0; side <= LEADING; side++) {
       sides.add(records(random, side, times, shape.revised && side < RIGHT));
     }
-    List<AsOfState.Joined> sent = new ArrayList<>();
+    Output sent = new Output(new ArrayList<>(), new ArrayList<>());
     Map<String, Traces.Memory> pages = new HashMap<>();
     int[] read = new int[sides.size()];
     int total = sides.stream().mapToInt(List::size).sum();
     int checkpoint = random.nextInt(total);
     for (int i = 0; i < checkpoint; i++) {
-      step(shape, pages, null, sides, read, random, sent);
+      step(shape, pages, null, sides, read, null, random, sent);
     }
     Map<String, Traces.Memory> lost = new HashMap<>();
     pages.forEach((name, memory) -> lost.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(shape, lost, null, sides, readOn, random, sent);
+      step(shape, lost, null, sides, readOn, null, random, sent);
     }
     // The first batch has at least all that was read before the crash.
-    Replay[] replays = {new Replay(), new Replay()};
+    Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
-      step(shape, pages, replays, sides, read, random, sent);
+      step(shape, pages, replays, sides, read, readOn, random, sent);
       i++;
     }
     for (; i < total; i++) {
-      step(shape, pages, null, sides, read, random, sent);
+      step(shape, pages, null, sides, read, readOn, random, sent);
     }
     List<Version> lefts = new ArrayList<>(sides.get(0));
     lefts.addAll(sides.get(1));
@@ -81,7 +83,7 @@ final class TablesTest {
     }
     Map<String, String> found = new TreeMap<>();
     Map<String, String> expected = new TreeMap<>();
-    List<Version> output = held(sent.stream().map(TablesTest::version).toList());
+    List<Version> output = held(sent.joined.stream().map(TablesTest::version).toList());
     for (byte key = 0; key < KEYS; key++) {
       for (long time = -1; time <= times; time++) {
         String place = key + "@" + time;
@@ -91,6 +93,21 @@ final class TablesTest {
       }
     }
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
+    // Whoever hears of one group only knows what is in it, and nothing that isn't.
+    List<String> astray = texts(Traces.astray(sent.contributions, TablesTest::group));
+    check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
+  }
+
+  /** What was sent: joined rows, and their contributions to an aggregate over them. */
+  private record Output(List<AsOfState.Joined> joined, List<Version> contributions) {}
+
+  /** Returns the group to which the aggregate counts a joined row: both sides tell. */
+  private static int group(Version joined) {
+    return (joined.row()[2] + joined.row()[joined.row().length - 1] & 0xff) % 3;
+  }
+
+  private static List<String> texts(List<Version> versions) {
+    return versions.stream().map(v -> String.format("%s %s@%d %s", Arrays.toString(v.id()), v.op(), v.time(), Arrays.toString(v.row()))).sorted().toList();
   }
 
   /** Records of one partition, some of them sent again, or moved to another time, key and join key, or taken back. */
@@ -123,14 +140,28 @@ final class TablesTest {
   }
 
   private static void step(
-      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, Random random,
-      List<AsOfState.Joined> sent) {
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] lost, Random random,
+      Output sent) {
     int side = random.nextInt(sides.size());
     while (read[side] == sides.get(side).size()) {
       side = (side + 1) % sides.size();
     }
     int offset = read[side]++;
-    Version version = sides.get(side).get(offset);
+    boolean later = lost != null && offset >= lost[side];
+    int known = sent.joined.size();
+    step(shape, pages, replays, side, sides.get(side).get(offset).arrived(later ? RESTART : 0), offset, sent.joined);
+    for (AsOfState.Joined joined : sent.joined.subList(known, sent.joined.size())) {
+      Version row = version(joined);
+      SortedPages counted = new SortedPages(pages.computeIfAbsent("counted", n -> new Traces.Memory()));
+      NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.CONTRIBUTIONS, 0, FOREVER);
+      NeighbourState state = new NeighbourState(rule, Slice.of(counted, new byte[] {row.row()[0]}), new Frontier(() -> 0, Traces.SETTLE_MS));
+      state.version(row, part -> sent.contributions.add(part.version()));
+      counted.flush();
+    }
+  }
+
+  private static void step(
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, int side, Version version, int offset, List<AsOfState.Joined> sent) {
     if (side == RIGHT) {
       joined(shape.rule, pages, replays, version.row()[0], (asOf, tables) -> {
         if (asOf.right(version, offset, sent::add)) {
@@ -157,7 +188,7 @@ final class TablesTest {
       });
       for (AsOfState.Joined one : led) {
         Version row = one.left();
-        left(shape, pages, replays, new Version(one.op(), row.time(), 0, row.id(), one.rev(), led(row.row(), one.right())), sent);
+        left(shape, pages, replays, new Version(one.op(), row.time(), row.ingested(), row.id(), one.rev(), led(row.row(), one.right())), sent);
       }
     }
   }
@@ -223,7 +254,7 @@ final class TablesTest {
       Replay.Arrivals replayed = replays == null ? null : replays[1].of(new byte[] {key});
       use.of(
           new AsOfState(rule, slices.get(0), slices.get(1), frontier, frontier, replayed),
-          new TableState(rule, slices.get(2), slices.get(1), frontier));
+          new TableState(rule, slices.get(2), slices.get(1), frontier, replayed));
     });
   }
 
@@ -240,7 +271,7 @@ final class TablesTest {
   private static Version version(AsOfState.Joined joined) {
     Version left = joined.left();
     byte[] row = Traces.join(left.row(), joined.right() == null ? new byte[] {-1} : joined.right());
-    return new Version(joined.op(), left.time(), 0, left.id(), joined.rev(), row);
+    return new Version(joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), row);
   }
 
   /** Returns what is known of a key at a time, as an index finds it: the newest version, null if that is a delete. */

@@ -6,6 +6,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Random;
+import java.util.function.ToIntFunction;
 
 /** Random records as a topic delivers them: late, at the same times, sent again, revised, void. */
 final class Traces {
@@ -70,6 +71,35 @@ final class Traces {
       }
     }
     return true;
+  }
+
+  /**
+   * Returns what somebody who hears of one group only takes for true, although it isn't so: the row is elsewhere, nowhere, or another one.
+   *
+   * <p>So does a part of an index that is divided by keys.
+   */
+  static List<Version> astray(List<Version> sent, ToIntFunction<Version> group) {
+    Map<String, Version> newest = newest(sent);
+    Map<Integer, List<Version>> groups = new HashMap<>();
+    sent.forEach(version -> groups.computeIfAbsent(group.applyAsInt(version), key -> new ArrayList<>()).add(version));
+    List<Version> astray = new ArrayList<>();
+    groups.forEach((key, heard) -> newest(heard).forEach((id, version) -> {
+      Version now = newest.get(id);
+      boolean here = group.applyAsInt(now) == key && now.op() == version.op() && Arrays.equals(now.rev(), version.rev());
+      if (version.op() != Version.VOID && !here) {
+        astray.add(version);
+      }
+    }));
+    return astray;
+  }
+
+  /** Returns the newest revision of each identity. */
+  private static Map<String, Version> newest(List<Version> sent) {
+    Map<String, Version> newest = new HashMap<>();
+    for (Version version : sent) {
+      newest.merge(Arrays.toString(version.id()), version, (old, candidate) -> candidate.replaces(old) ? candidate : old);
+    }
+    return newest;
   }
 
   static byte[] bytes(int number) {

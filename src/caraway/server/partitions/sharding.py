@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
 
-from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
+from caraway.plan.model import Column, IndexPlan, RecordSchema
 from caraway.topics import RecordCodec
 from caraway.topics.partitioning import partition_of
 
@@ -12,12 +12,8 @@ ToKafka = Callable[[bytes], bytes]
 
 
 def is_divided(plan: IndexPlan) -> bool:
-    """Tell whether an index is divided, or whole at each server that has it.
-
-    Whole are those whose rows are written for jobs, which one server has, and aggregates of rows that may be revised,
-    which all have: such a row may go to another group, and jobs don't always take it back under the old one.
-    """
-    return plan.emits is None and not (plan.kind is IndexKind.AGGREGATE and plan.revised)
+    """Tell whether an index is divided, or whole at the one server that writes its rows for jobs."""
+    return plan.emits is None
 
 
 def shard_of(key: bytes, partitions: int, shards: int) -> int:

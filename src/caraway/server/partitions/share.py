@@ -28,7 +28,6 @@ from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.shard import StoredShard
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.topics import Topics
-from caraway.server.reading import Index
 from caraway.state.index_owners import IndexOwners
 from caraway.topics import ErasedKeys, Erasure
 
@@ -55,11 +54,10 @@ class Share:
         keyring: Keyring,
         member: str,
         whole: IndexWorker,
-        rows: Index,
     ) -> None:
         """Prepare; nothing runs before `start`. Another process with this data folder must be known to have ended.
 
-        `whole` follows what isn't divided, which is read from `rows`.
+        `whole` follows what isn't divided.
 
         Raises:
             ConfigurationError: The index isn't to be divided.
@@ -97,8 +95,7 @@ class Share:
             clock=_clock,
         )
         self._plans: Sequence[IndexPlan] = ()
-        divided = DividedIndex(self._holder, shards, self._topics.partitions, self._callers)
-        self.index = HidingIndex(divided, rows, erased)
+        self.index = HidingIndex(DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased)
         self._recurring = Recurring("index-share", self._tend, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
