@@ -49,7 +49,8 @@ final class AsOfState {
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
     byte[] rev = row.revision(row.op() == Version.VOID ? 0 : settledAt(rights, end, oldest));
-    boolean retold = replayed != null && replayed.mayBeLost(row);
+    // What takes a row back may be new: the row was there before.
+    boolean retold = replayed != null && (replayed.mayBeLost(row) || row.op() == Version.VOID);
     if (replayed != null) {
       replayed.left(replaced, row);
     }
