@@ -1,12 +1,14 @@
 """The query server alone: its HTTP surface in one process, over an index that is filled without Kafka.
 
-    python bench/alone.py PORT EVENTS KEYS
+    python bench/alone.py PORT EVENTS KEYS [FOLDER]
 
 serves the definitions of `drivers.py` until it is ended. The driver with the number of a power of ten, from ten to
 EVENTS, has as many rides in its windows; every other one has twenty. KEYS drivers have ten numbers, if that is more
-than the usual ones.
+than the usual ones. A process of its own fills the index, so that the server holds what serving takes. It is kept in
+FOLDER, and not filled again if it is there.
 """
 
+import multiprocessing
 import os
 import socket
 import subprocess
@@ -14,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,7 @@ from caraway.topics import PUT, RecordCodec, position_id
 
 NO_DATABASE = "postgresql://127.0.0.1:1/none"
 BATCH = 4_000
+FILLED = "filled"
 SECOND = 1_000_000
 START_SECONDS = 1800.0
 # All rides lie in the hour before the server starts, which stays within the second shortest window and all longer ones.
@@ -97,12 +100,27 @@ def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object]
     writer.apply(plan, batch)
 
 
-def serve(port: int, events: int, keys: int) -> None:
+def fill_in(folder: Path, events: int, keys: int) -> None:
+    """Fill the index in a folder."""
+    with IndexStore(folder / "index") as store:
+        fill(store, plan_graph(graph()).indexes, events, keys)
+    (folder / FILLED).touch()
+
+
+def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
     """Fill an index and serve it."""
-    with tempfile.TemporaryDirectory() as folder, IndexStore(Path(folder) / "index") as store:
+    with ExitStack() as stack:
+        folder = kept or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if not (folder / FILLED).exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            filling = multiprocessing.get_context("spawn").Process(target=fill_in, args=(folder, events, keys))
+            filling.start()
+            filling.join()
+            if filling.exitcode:
+                raise SystemExit("the index can't be filled")
+        store = stack.enter_context(IndexStore(folder / "index"))
         definitions = graph()
         plan = plan_graph(definitions)
-        fill(store, plan.indexes, events, keys)
         functions = FunctionPool(processes=2, seconds=10.0)
         functions.start()
         engine = QueryEngine(
@@ -156,4 +174,5 @@ def alone(events: int, keys: int = ENTITIES) -> Iterator[tuple[str, int]]:
 
 
 if __name__ == "__main__":
-    serve(*map(int, sys.argv[1:]))
+    port, events, keys = map(int, sys.argv[1:4])
+    serve(port, events, keys, Path(sys.argv[4]) if len(sys.argv) > 4 else None)
