@@ -4,14 +4,19 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.managers import BaseManager, RemoteError
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from caraway.index import IndexReader, IndexStore, IndexWorker
-from caraway.index.feeding.worker import IndexStatus
+from caraway.index.feeding.tail import every_partition
+from caraway.index.feeding.worker import IndexStatus, merged
+from caraway.index.records.frontier import stored_frontier
+from caraway.index.windows.windows import Elsewhere
 from caraway.plan import IndexPlan
+from caraway.server.partitions.sharding import is_divided, kafka_key, shard_of
 
 #: What a call to a process raises that was killed or isn't there yet.
 AWAY = (EOFError, ConnectionError, BrokenPipeError, RemoteError)
@@ -34,14 +39,89 @@ class Index(Protocol):
 class LocalIndex:
     """An index in this process."""
 
-    def __init__(self, bootstrap_servers: str, store: IndexStore) -> None:
-        self._worker = IndexWorker(bootstrap_servers, store)
-        self._reader = IndexReader(store)
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        store: IndexStore,
+        *,
+        holds: Callable[[int], bool] = every_partition,
+        elsewhere: Elsewhere | None = None,
+    ) -> None:
+        self._worker = IndexWorker(bootstrap_servers, store, holds=holds)
+        self._reader = IndexReader(store, elsewhere=elsewhere)
         self.set_plans, self.positions, self.read = self._worker.set_plans, self._worker.positions, self._reader.read
         self._worker.start()
 
     def stop(self) -> None:
         self._worker.stop()
+
+
+class DoubleIndex:
+    """An index in this process, whole, and divided into shards as well; both must answer the same."""
+
+    def __init__(self, bootstrap_servers: str, whole: IndexStore, shards: Sequence[IndexStore]) -> None:
+        self._stores = shards
+        self._whole = LocalIndex(bootstrap_servers, whole)
+        self._shards = [
+            LocalIndex(
+                bootstrap_servers,
+                store,
+                holds=partial(self._belongs, number),
+                elsewhere=partial(self._elsewhere, number),
+            )
+            for number, store in enumerate(shards)
+        ]
+
+    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
+        self._whole.set_plans(plans)
+        for shard in self._shards:
+            shard.set_plans([plan for plan in plans if is_divided(plan)])
+
+    def positions(self) -> list[IndexStatus]:
+        """Return how far each index is where it is less far."""
+        shards = merged([status for shard in self._shards for status in shard.positions()])
+        divided = {status.asset: status for status in shards}
+        return [min(s, divided.get(s.asset, s), key=_records) for s in self._whole.positions()]
+
+    def read(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        rows = self._whole.read(plan, keys, at_us, columns)
+        if is_divided(plan):
+            divided = self._read_divided(plan, keys, at_us, columns)
+            # Text, so that NaN equals NaN, and 0.0 doesn't equal -0.0.
+            assert repr(divided) == repr(rows), f"a divided index of {plan.dataset} answers otherwise"
+        return rows
+
+    def stop(self) -> None:
+        for index in (self._whole, *self._shards):
+            index.stop()
+
+    def _read_divided(
+        self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
+    ) -> tuple[list[list[object]], list[bool]]:
+        (partitions,) = (len(s.offsets) for s in self._whole.positions() if s.asset == plan.asset.hex())
+        to_kafka = kafka_key(plan)
+        ats = [at_us] * len(keys) if isinstance(at_us, int) else at_us
+        answers: list[list[object]] = []
+        found: list[bool] = []
+        for key, at in zip(keys, ats, strict=True):
+            shard = self._shards[shard_of(to_kafka(key), partitions, len(self._shards))]
+            values, there = shard.read(plan, [key], [at], columns)
+            answers.append([value for (value,) in values])
+            found += there
+        return [[answer[place] for answer in answers] for place in range(len(columns))], found
+
+    def _belongs(self, number: int, partition: int) -> bool:
+        return partition % len(self._stores) == number
+
+    def _elsewhere(self, number: int, asset: bytes) -> int | None:
+        others = (stored_frontier(store, asset) for n, store in enumerate(self._stores) if n != number)
+        return max((at for at in others if at is not None), default=None)
+
+
+def _records(status: IndexStatus) -> int:
+    return sum(status.offsets.values())
 
 
 class _Served:

@@ -19,10 +19,12 @@ from caraway.spark.jobs import start_job
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.sessions import running_session
 from tests.parity.graphs import Case
-from tests.parity.indexing import LocalIndex
+from tests.parity.indexing import DoubleIndex
 from tests.parity.traffic import Traffic
 
 CHECKPOINT_S = 5
+# Topics have a partition or two.
+SHARDS = 2
 # Twelve jobs, on machines that are three times slower than a quiet one.
 SETTLE_S = 300.0
 POLL_S = 0.1
@@ -34,7 +36,7 @@ class Machinery:
 
     broker: Broker
     spark: SparkSession
-    index: LocalIndex
+    index: DoubleIndex
     folder: Path
 
 
@@ -43,9 +45,9 @@ def machinery(folder: Path, spark: SparkSession | None = None) -> Iterator[Machi
     """Start a broker, an index worker and a session, if none is given, and end them afterwards."""
     with ExitStack() as stack:
         broker = stack.enter_context(running_broker(folder))
-        store = stack.enter_context(IndexStore(folder / "index"))
+        stores = [stack.enter_context(IndexStore(folder / f"index-{number}")) for number in range(1 + SHARDS)]
         session = spark or stack.enter_context(running_session(folder / "spark"))
-        index = LocalIndex(broker.bootstrap_servers, store)
+        index = DoubleIndex(broker.bootstrap_servers, stores[0], stores[1:])
         stack.callback(index.stop)
         yield Machinery(broker, session, index, folder)
 
