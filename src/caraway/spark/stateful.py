@@ -108,13 +108,14 @@ def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Colum
 
 
 def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into a put where each begins and a delete where it ends.
+    """Turn the versions of a keyed stream into a record where each begins and a delete where it ends.
 
     Each stands on its own then, so that it can go to its own join key: versions of a key may have different ones.
 
     Args:
         keyed: The versions.
-        joined_at: Their join key, if each join key is to hear of all versions of a key that ever stood under it.
+        joined_at: Their join key, if each join key is to hear of all versions of a key that ever stood under it,
+            instead of ends.
         inputs: The job's inputs.
     """
     changed, columns = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)

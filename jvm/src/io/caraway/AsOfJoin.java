@@ -25,7 +25,6 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
   private final int number;
   private final AsOfState.Rule rule;
-  private final boolean keyed;
   private final boolean followed;
   private final Replay.Scope lost;
   private final long settleMs;
@@ -38,11 +37,10 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private transient Trees tables;
 
   private AsOfJoin(
-      String operator, int number, AsOfState.Rule rule, boolean keyed, boolean followed, Replay.Scope lost, long settleMs) {
+      String operator, int number, AsOfState.Rule rule, boolean followed, Replay.Scope lost, long settleMs) {
     this.operator = operator;
     this.number = number;
     this.rule = rule;
-    this.keyed = keyed;
     this.followed = followed;
     this.lost = lost;
     this.settleMs = settleMs;
@@ -70,7 +68,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     Replay.Scope lost = new Replay.Scope(batch, before);
     return Operators.grouped(in)
         .transformWithState(
-            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner), keyed, followed, lost, settleMs),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner, keyed), followed, lost, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
             Encoders.row(Operators.passengers().add("right", "binary")));
@@ -84,7 +82,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftFrontier);
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
-    tables = keyed ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
+    tables = rule.keyed() ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
     replay = lost.begin();
   }
 
@@ -92,6 +90,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
     SortedPages left = lefts.open(bucket);
     SortedPages right = rights.open(bucket);
+    boolean keyed = rule.keyed();
     SortedPages table = keyed ? tables.open(bucket) : null;
     List<Row> out = new ArrayList<>();
     Consumer<AsOfState.Joined> sink = joined -> out.add(row(joined));
@@ -107,14 +106,11 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       Slice ownRights = Slice.of(right, key);
       Replay.Arrivals replayed = replay == null ? null : replay.of(key);
       AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier, replayed);
-      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, leftFrontier, replayed) : null;
+      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, followed, leftFrontier, replayed) : null;
       if (side == Operators.OWN) {
         boolean news = keyed && row.getBoolean(Operators.NEWS);
         if (!keyed || (!news && NeighbourState.begins(version.id()))) {
           state.left(version, sink);
-        } else if (!news) {
-          // Where a row ends its key has none, if no other one begins there.
-          sink.accept(new AsOfState.Joined(version.op(), version, version.rev(), null));
         }
         if (keyed && news == followed) {
           tableState.left(row.getAs(Operators.TABLE), version, sink);

@@ -11,9 +11,15 @@ final class AsOfState {
    * @param horizon how late a record may come, in microseconds
    * @param low how much older than the left row a match may be, in microseconds; negative: any
    * @param high how much younger, in microseconds
-   * @param inner whether a left row without a match is void
+   * @param inner whether a left row without a match is left out
+   * @param keyed whether the left rows are versions of a table: what ends there must end further on, whether or not anything matches
    */
-  record Rule(long horizon, long low, long high, boolean inner) implements java.io.Serializable {}
+  record Rule(long horizon, long low, long high, boolean inner, boolean keyed) implements java.io.Serializable {
+    /** Returns what is sent for a left row that an inner join leaves out. */
+    int leftOut() {
+      return keyed ? Version.DELETE : Version.VOID;
+    }
+  }
 
   /** An output record: the left one with what it matches, {@code right} null if nothing. */
   record Joined(int op, Version left, byte[] rev, byte[] right) {}
@@ -66,7 +72,7 @@ final class AsOfState {
       out.accept(new Joined(Version.VOID, row, rev, sent || retold ? match : null));
     } else {
       boolean absent = rule.inner && match == null;
-      out.accept(new Joined(absent ? Version.VOID : row.op(), row, rev, match));
+      out.accept(new Joined(absent ? rule.leftOut() : row.op(), row, rev, match));
     }
     leftFrontier.advance(row.time());
     if (trim) {
@@ -146,14 +152,14 @@ final class AsOfState {
       }
       byte[] rev = left.revision(arrival);
       boolean same = Arrays.equals(before, after);
-      if (!same && (before != null || !rule.inner)) {
+      if (!same && (before != null || !rule.inner || rule.keyed)) {
         out.accept(new Joined(Version.VOID, left, rev, before));
       }
       // With the same content too, and with none: the revision is that of a run in which the left row came later.
       if (after != null || !rule.inner) {
         out.accept(new Joined(left.op(), left, rev, after));
-      } else if (before == null) {
-        out.accept(new Joined(Version.VOID, left, rev, null));
+      } else if (before == null || rule.keyed) {
+        out.accept(new Joined(rule.leftOut(), left, rev, null));
       }
     }
   }

@@ -18,7 +18,7 @@ final class NeighbourState {
     CONTRIBUTIONS,
     /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
     CHANGES,
-    /** The record, and a delete at the time of the next; nothing if both are the same: what the record says of its key and when. */
+    /** The record, a delete too, and what ends it at the time of the next; nothing if both are the same. */
     TABLE,
     /** The record, if the next one is of another time. */
     INSTANT,
@@ -134,7 +134,8 @@ final class NeighbourState {
     }
     boolean twofold = rule.kind.twofold();
     List<Part> parts = new ArrayList<>();
-    if (of.op() != Version.PUT) {
+    boolean put = of.op() == Version.PUT;
+    if (!put && (of.op() == Version.VOID || rule.kind != Kind.TABLE)) {
       // It depends on no other record, and must not outweigh the same revision of the row under another key.
       parts.add(part(of, Version.VOID, of.time(), BEGIN, Stretch.NOTHING));
       if (twofold) {
@@ -148,8 +149,8 @@ final class NeighbourState {
     if (rule.kind == Kind.CONTRIBUTIONS) {
       parts.add(part(of, Version.PUT, of.time(), BEGIN, Stretch.NOTHING));
     } else {
-      parts.add(part(of, stays(of, neighbour) ? Version.PUT : Version.VOID, of.time(), BEGIN, stretch.rank()));
-      ends = ends && neighbour.time() != of.time();
+      parts.add(part(of, stays(of, neighbour) ? of.op() : Version.VOID, of.time(), BEGIN, stretch.rank()));
+      ends = ends && put && neighbour.time() != of.time();
     }
     if (twofold) {
       int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
@@ -179,7 +180,9 @@ final class NeighbourState {
    * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a lost run, at its revision
    */
   private void send(List<Part> before, List<Part> after, boolean held, Consumer<Part> out) {
-    for (int i = 0; i < after.size(); i++) {
+    for (int n = 0; n < after.size(); n++) {
+      // An end of a table's row comes first: what {@link TableState} makes of both has the revision of the begin.
+      int i = rule.kind == Kind.TABLE ? after.size() - 1 - n : n;
       Version was = before.isEmpty() ? null : before.get(i).version;
       Version now = after.get(i).version;
       boolean stood = was != null && was.op() != Version.VOID;

@@ -75,7 +75,12 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
         byte[] key = row.getAs(Operators.KEY);
         Slice own = Slice.of(pages, key);
         Version version = Operators.version(row);
-        boolean news = new NeighbourState(rule, own, frontier).version(version, part -> out.add(row(part.which(), part.version(), null)));
+        boolean news = new NeighbourState(rule, own, frontier).version(version, part -> {
+          // Followers need no ends: they hear of the version that makes it.
+          if (!followed || part.which() == NeighbourState.BEGIN) {
+            out.add(row(part.which(), part.version(), null));
+          }
+        });
         if (followed) {
           Followers followers = new Followers(own, Slice.of(standing, key));
           followers.version(version, row.getAs(Operators.JOINED), news, one -> out.add(row(NeighbourState.NEWS, one.version(), one.follower())));

@@ -1,6 +1,7 @@
 package io.caraway;
 
 import java.io.ByteArrayOutputStream;
+import java.util.function.Predicate;
 
 /**
  * What lies between a record and its neighbour: the nearest one of its key, on one side, that is not void.
@@ -18,9 +19,18 @@ record Stretch(Version neighbour, byte[] rank) {
 
   /** Returns what lies on one side of a place, the place itself not included. */
   static Stretch of(Slice versions, byte[] place, boolean forward) {
+    return of(versions, place, forward, version -> true);
+  }
+
+  /** Returns what lies there of the records that count. */
+  static Stretch of(Slice versions, byte[] place, boolean forward, Predicate<Version> counts) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
     Version found = next(versions, place, forward);
     while (found != null) {
+      if (!counts.test(found)) {
+        found = next(versions, found.key(), forward);
+        continue;
+      }
       rank.write(ENTRY);
       // The nearer of two places is the greater rank.
       int flip = forward ? 0xff : 0;

@@ -12,6 +12,9 @@ import java.util.function.Consumer;
  *
  * <p>Left records are what {@link NeighbourState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
  * the join key of its row. So under one join key stands what is to be known of a key of the left table: when it was there, with which row.
+ *
+ * <p>An end may be known for a moment in one run only: it comes earlier when a version between is known. So ends have no part in ranks. A
+ * begin has its end's place in its own revision, which only grows, and comes behind its end: it alone makes something be sent.
  */
 final class TableState {
   private static final int PIECE = 2;
@@ -19,14 +22,22 @@ final class TableState {
   private final AsOfState.Rule rule;
   private final Slice tables;
   private final Slice rights;
+  private final boolean followed;
   private final Frontier leftFrontier;
   private final Replay.Arrivals replayed;
 
-  /** Makes the state of one join key; {@code replayed} is what has come to it since a restart, null when that is over. */
-  TableState(AsOfState.Rule rule, Slice tables, Slice rights, Frontier leftFrontier, Replay.Arrivals replayed) {
+  /**
+   * Makes the state of one join key.
+   *
+   * @param followed whether left records are versions as {@link Followers} tell of them, not begins and ends
+   * @param replayed what has come to the join key since a restart, null when that is over
+   */
+  TableState(
+      AsOfState.Rule rule, Slice tables, Slice rights, boolean followed, Frontier leftFrontier, Replay.Arrivals replayed) {
     this.rule = rule;
     this.tables = tables;
     this.rights = rights;
+    this.followed = followed;
     this.leftFrontier = leftFrontier;
     this.replayed = replayed;
   }
@@ -45,14 +56,14 @@ final class TableState {
       replayed.event(table, replaced, event);
     }
     byte[] begin = Version.at(event.time());
-    byte[] end = placeOf(Version.after(events, event.key()));
-    if (news) {
+    byte[] end = placeOf(Stretch.of(events, event.key(), true, this::begins).neighbour());
+    if (news && begins(event)) {
       for (SortedPages.Entry entry : rights.range(begin, end)) {
         Version right = Version.decode(entry);
         send(table, events, right, turn(right), out);
       }
     }
-    if (replayed != null) {
+    if (replayed != null && begins(event)) {
       // In a lost run it may have held for longer, before the next one came.
       Version kept = replayed.keptAfter(table, events, event.key());
       byte[] from = news ? end : begin;
@@ -89,6 +100,10 @@ final class TableState {
     }
   }
 
+  private boolean begins(Version event) {
+    return followed || NeighbourState.begins(event.id());
+  }
+
   private static List<Version> standing(List<SortedPages.Entry> entries) {
     return entries.stream().map(Version::decode).filter(version -> version.op() != Version.VOID).toList();
   }
@@ -122,21 +137,22 @@ final class TableState {
   /** Returns what is known of a key from the time of a right version on, null if nothing is. */
   private AsOfState.Joined piece(byte[] table, Slice events, Version right, Turn turn) {
     boolean isVoid = right.op() == Version.VOID;
-    Stretch stretch = Stretch.of(events, Version.at(right.time() + 1), false);
-    Version left = stretch.neighbour();
-    if (left == null && stretch.rank().length == Stretch.NOTHING.length) {
+    byte[] end = Version.at(right.time() + 1);
+    Version left = Version.before(events, end);
+    byte[] rank = Stretch.of(events, end, false, this::begins).rank();
+    if (rank.length == Stretch.NOTHING.length) {
       return null;
     }
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
     Stretch.write(rev, right.rev(), 0);
     rev.write(isVoid ? 0 : 1);
     rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(turn.settled).array());
-    rev.writeBytes(isVoid ? Stretch.NOTHING : stretch.rank());
+    rev.writeBytes(isVoid ? Stretch.NOTHING : rank);
     boolean stands = turn.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
     // A void has a row too, and what it is not joined with: they tell operators further on of which key it is.
-    Version of = left != null ? left : Version.decode(events.lower(Version.at(right.time() + 1)));
+    Version of = left != null ? left : Version.decode(events.lower(end));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
   }

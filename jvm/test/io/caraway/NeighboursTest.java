@@ -21,7 +21,7 @@ final class NeighboursTest {
   private static final long WINDOW = 3 * SECOND;
   private static final int JOIN = -1;
   private static final int RIGHT = 2;
-  private static final AsOfState.Rule RULE = new AsOfState.Rule(FOREVER, -1, 0, true);
+  private static final AsOfState.Rule RULE = new AsOfState.Rule(FOREVER, -1, 0, true, false);
 
   /**
    * Steps, each a kind by its number, or a join.
@@ -257,6 +257,9 @@ final class NeighboursTest {
       Version next = i + 1 < group.size() ? group.get(i + 1) : null;
       boolean zero = next != null && next.time() == row.time();
       if (row.op() != Version.PUT) {
+        if (kind == Kind.TABLE && !zero) {
+          out.add(named(row, Version.DELETE, row.time(), Traces.join(new byte[] {1}, row.key())));
+        }
         continue;
       }
       switch (kind) {

@@ -26,7 +26,7 @@ final class TablesTest {
   private static final int LEADING = 3;
   // Later than all times. What comes after a restart was ingested then, all else before.
   private static final long RESTART = 1_000;
-  private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true);
+  private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true, false);
 
   /**
    * What is tried.
@@ -44,7 +44,7 @@ final class TablesTest {
 
   static void run(int seed) {
     Random random = new Random(seed);
-    AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, random.nextBoolean());
+    AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, random.nextBoolean(), true);
     int times = 2 + random.nextInt(30);
     List<List<Version>> sides = new ArrayList<>();
     Shape shape = new Shape(rule, random.nextInt(3) > 0, random.nextInt(3) == 0);
@@ -96,10 +96,29 @@ final class TablesTest {
     // Whoever hears of one group only knows what is in it, and nothing that isn't.
     List<String> astray = texts(Traces.astray(sent.contributions, TablesTest::group));
     check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
+    Map<String, String> counted = new TreeMap<>();
+    List<Version> contributions = held(sent.contributions);
+    expected.keySet().forEach(place -> counted.put(place, counted(contributions, place)));
+    check(counted.equals(expected), "%s%ncounted%n%s%nexpected%n%s", shape, counted, expected);
   }
 
   /** What was sent: joined rows, and their contributions to an aggregate over them. */
   private record Output(List<AsOfState.Joined> joined, List<Version> contributions) {}
+
+  /** Returns what an aggregate counts of a key at a time: all that has begun and not ended. */
+  private static String counted(List<Version> contributions, String place) {
+    String[] at = place.split("@");
+    Map<String, String> open = new TreeMap<>();
+    for (Version version : contributions) {
+      if (version.row()[0] == Byte.parseByte(at[0]) && version.time() <= Long.parseLong(at[1])) {
+        String of = Arrays.toString(Arrays.copyOf(version.id(), version.id().length - 1));
+        boolean begins = version.op() == Version.PUT;
+        open.merge(of, begins ? version.time() + Arrays.toString(version.row()) : "", (one, other) -> "");
+      }
+    }
+    open.values().removeIf(String::isEmpty);
+    return open.isEmpty() ? "none" : String.join(" and ", open.values());
+  }
 
   /** Returns the group to which the aggregate counts a joined row: both sides tell. */
   private static int group(Version joined) {
@@ -163,7 +182,7 @@ final class TablesTest {
   private static void step(
       Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, int side, Version version, int offset, List<AsOfState.Joined> sent) {
     if (side == RIGHT) {
-      joined(shape.rule, pages, replays, version.row()[0], (asOf, tables) -> {
+      joined(shape, pages, replays, version.row()[0], (asOf, tables) -> {
         if (asOf.right(version, offset, sent::add)) {
           tables.right(version, sent::add);
         }
@@ -219,7 +238,11 @@ final class TablesTest {
     NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
     Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
     NeighbourState state = new NeighbourState(changes, Slice.of(versions, table), frontier);
-    boolean isNew = state.version(version, part -> events.add(part.version()));
+    boolean isNew = state.version(version, part -> {
+      if (!shape.followed() || part.which() == NeighbourState.BEGIN) {
+        events.add(part.version());
+      }
+    });
     if (shape.followed()) {
       byte[] at = {version.row()[1]};
       new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, isNew, news::add);
@@ -227,11 +250,9 @@ final class TablesTest {
     versions.flush();
     followers.flush();
     for (Version event : events) {
-      joined(shape.rule, pages, replays, event.row()[1], (asOf, tables) -> {
+      joined(shape, pages, replays, event.row()[1], (asOf, tables) -> {
         if (NeighbourState.begins(event.id())) {
           asOf.left(event, sent::add);
-        } else {
-          sent.add(new AsOfState.Joined(event.op(), event, event.rev(), null));
         }
         if (!shape.followed()) {
           tables.left(table, event, sent::add);
@@ -239,7 +260,7 @@ final class TablesTest {
       });
     }
     for (Followers.News one : news) {
-      joined(shape.rule, pages, replays, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
+      joined(shape, pages, replays, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
     }
   }
 
@@ -248,13 +269,13 @@ final class TablesTest {
   }
 
   private static void joined(
-      AsOfState.Rule rule, Map<String, Traces.Memory> pages, Replay[] replays, byte key, Use use) {
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, byte key, Use use) {
     opened(pages, "second", key, slices -> {
       Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
       Replay.Arrivals replayed = replays == null ? null : replays[1].of(new byte[] {key});
       use.of(
-          new AsOfState(rule, slices.get(0), slices.get(1), frontier, frontier, replayed),
-          new TableState(rule, slices.get(2), slices.get(1), frontier, replayed));
+          new AsOfState(shape.rule, slices.get(0), slices.get(1), frontier, frontier, replayed),
+          new TableState(shape.rule, slices.get(2), slices.get(1), shape.followed(), frontier, replayed));
     });
   }
 
