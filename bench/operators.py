@@ -41,6 +41,7 @@ from uuid import uuid4
 import pandas as pd
 import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from operator_cases import CASES, DAY_US, SECOND, SOURCES
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 from pyspark.sql.streaming.query import StreamingQuery
@@ -49,33 +50,8 @@ from rich.table import Table
 
 from caraway.cli.output import out
 from caraway.config import load_settings
-from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType
-from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
-from caraway.graph.connectors import WebhookConnector
-from caraway.graph.operators import (
-    Aggregate,
-    AggregateFunction,
-    AggregateSpec,
-    Assign,
-    AssignedColumn,
-    AssignFunction,
-    Changelog,
-    Dedup,
-    Explode,
-    Filter,
-    First,
-    Input,
-    Join,
-    JoinKind,
-    Latest,
-    Operator,
-    Union,
-)
 from caraway.graph.schemas import datasets_read, schema_of
-from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
-from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
-from caraway.lib.shipping import python_function
 from caraway.plan import JobPlan, TopicPlan, plan_graph
 from caraway.plan.model import JobMode
 from caraway.plan.modes import mode_of
@@ -89,8 +65,6 @@ from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics
 from caraway.topics.admin import drop_topics
 
-SECOND = 1_000_000
-DAY_US = 86_400 * SECOND
 # The output stands still for so long when a job is through.
 QUIET_SECONDS = 3.0
 PATIENCE_SECONDS = 900.0
@@ -98,90 +72,6 @@ PATIENCE_SECONDS = 900.0
 POLL_SECONDS = 0.2
 VERSIONS_PER_KEY = 2
 MANY_KEYS = 1_000_000
-
-
-def source(name: str, keys: dict[str, DataType], values: dict[str, DataType]) -> DatasetSpec:
-    """Make a dataset of a webhook."""
-    fields = (
-        *(FieldSpec(name=column, dtype=dtype, key=True) for column, dtype in keys.items()),
-        *(FieldSpec(name=column, dtype=dtype) for column, dtype in values.items()),
-        FieldSpec(name="at", dtype=DATETIME, timestamp=True),
-    )
-    connector = WebhookConnector(name="hook", endpoint=name, retention_us=14 * DAY_US)
-    origin = SourceSpec(connector=connector, disorder_us=14 * DAY_US, cdc=Cdc.UPSERT if keys else Cdc.APPEND)
-    return DatasetSpec(name=name, version=1, history_us=0, fields=fields, index=None, sources=(origin,))
-
-
-SOURCES = {
-    spec.name: spec
-    for spec in (
-        source("Clicks", {}, {"user": INT, "price": FLOAT, "note": STRING}),
-        source("Users", {"user": INT}, {"town": STRING, "level": INT}),
-        source("Carts", {"cart": INT}, {"user": INT, "total": FLOAT}),
-        source("Baskets", {}, {"user": INT, "items": ListType(of=STRING)}),
-    )
-}
-CLICKS, USERS, CARTS, BASKETS = (Input(dataset=name) for name in SOURCES)
-
-
-def _sum(of: str, days: float, dtype: DataType = FLOAT) -> AggregateSpec:
-    window = ContinuousWindow(length_us=int(days * DAY_US))
-    into = f"{of}_{days}"
-    return AggregateSpec(function=AggregateFunction.SUM, into=into, of=of, window=window, default=None, dtype=dtype)
-
-
-def _joined(left: Operator, *fields: str, within_us: int | None = None) -> Join:
-    return Join(
-        left=left,
-        right="Users",
-        how=JoinKind.LEFT,
-        left_on=("user",),
-        right_on=("user",),
-        within_low_us=within_us,
-        within_high_us=0,
-        fields=fields,
-    )
-
-
-def _assigned() -> Operator:
-    dear = Filter(of=CLICKS, predicate=Binary(op=BinaryOp.GE, left=Ref(name="price"), right=_float(0.0)))
-    double = Binary(op=BinaryOp.MUL, left=Ref(name="price"), right=_float(2.0))
-    return Assign(of=dear, columns=(AssignedColumn(name="double", dtype=FLOAT, expr=double),))
-
-
-def _aggregate() -> Operator:
-    sums = tuple(_sum("double", days) for days in (1 / 24, 1.0, 7.0, 30.0))
-    return Aggregate(of=_assigned(), keys=("user",), aggregates=sums)
-
-
-def _float(value: float) -> Literal:
-    return Literal(value=value, dtype=FLOAT)
-
-
-HOUR = HoppingWindow(length_us=3600 * SECOND, stride_us=3600 * SECOND)
-MINUTE = SessionWindow(gap_us=60 * SECOND)
-CASES: dict[str, Operator] = {
-    "filter and assign": _assigned(),
-    "aggregate": _aggregate(),
-    "union": Union(left=CLICKS, right=CLICKS),
-    "explode": Explode(of=BASKETS, columns=("items",)),
-    "latest": Latest(of=CLICKS, keys=("user",)),
-    "function": AssignFunction(
-        of=CLICKS, column="double", dtype=FLOAT, function=python_function("bench", lambda frame: frame["price"] * 2)
-    ),
-    "join": _joined(CLICKS, "town"),
-    "join within": _joined(CLICKS, "town", within_us=30 * DAY_US),
-    "two joins": _joined(
-        _joined(CLICKS, "town"),
-        "level",
-    ),
-    "join of tables": _joined(CARTS, "town"),
-    "dedup": Dedup(of=CLICKS, by=("user", "note"), window=HOUR),
-    "dedup in sessions": Dedup(of=CLICKS, by=("user", "note"), window=MINUTE),
-    "first": First(of=CLICKS, keys=("user",)),
-    "changelog": Changelog(of=USERS, column="gone", marks_inserts=False),
-    "aggregate of a table": Aggregate(of=USERS, keys=("town",), aggregates=(_sum("level", 1.0, INT),)),
-}
 
 
 @dataclass(frozen=True)
@@ -326,8 +216,7 @@ def fill(bench: Bench, rows: int, keys: int, datasets: Collection[str] = tuple(S
     versions = keys * (VERSIONS_PER_KEY if keys < MANY_KEYS else 1)
     step = 30 * DAY_US // rows
     made: dict[str, tuple[int, MakeRow]] = {
-        # Neighbours in the log are of different keys.
-        "Clicks": (rows, lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], versions + i * step)),
+        "Clicks": (rows, _click(keys, versions, step)),
         "Users": (versions, lambda i: ([i % keys], [i % keys, f"town {i % 50}", i % 7], i)),
         "Carts": (rows, lambda i: ([i % (rows // 2)], [i % (rows // 2), i * 7919 % keys, i / 8], versions + i * step)),
         "Baskets": (rows, lambda i: ([], [i * 7919 % keys, ["tea", "milk", f"item {i % 10}"]], versions + i * step)),
@@ -344,6 +233,11 @@ def _topics(bench: Bench, datasets: Collection[str]) -> dict[str, TopicPlan]:
     topics = {t.dataset: replace(t, name=f"{t.name}.{uuid4().hex[:12]}") for t in plan.topics if t.dataset in datasets}
     ensure_topics(bench.bootstrap_servers, [*(topic.name for topic in topics.values()), DEAD_LETTERS], 1)
     return topics
+
+
+def _click(keys: int, begin_us: int, step_us: int) -> MakeRow:
+    """Make events, so far apart; neighbours in the log are of different keys."""
+    return lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], begin_us + i * step_us)
 
 
 def _write(servers: str, topic: TopicPlan, count: int, row: MakeRow) -> None:
@@ -412,12 +306,7 @@ def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int)
         _start(bench, name, mode, inputs, output, trigger=Trigger.BACKLOG).awaitTermination()
         loading = time.monotonic() - started, _cpu_seconds(bench) - cpu_before
         there = _end_of(consumer, output)
-        # Neighbours in the log are of different keys.
-        further: MakeRow = lambda i: (  # noqa: E731
-            [],
-            [i * 7919 % keys, float(i % 100), f"note {i % 10}"],
-            DAY_US + i * DAY_US // rows,
-        )
+        further = _click(keys, DAY_US, DAY_US // rows)
         _write(bench.bootstrap_servers, topics[events], rows, further)
         started, cpu_before = time.monotonic(), _cpu_seconds(bench)
         query = _start(bench, name, mode, inputs, output)

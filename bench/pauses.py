@@ -24,7 +24,8 @@ from typing import Any
 from uuid import uuid4
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from operators import CASES, Bench, Filled, environment, fill, plan
+from operator_cases import CASES
+from operators import Bench, Filled, environment, fill, plan
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.table import Table
 
