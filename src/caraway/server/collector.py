@@ -11,7 +11,7 @@ def keep_what_is_here() -> None:
     """Collect now, and leave what is left out of all later collections.
 
     To be called when something large was replaced, such as the graph that is served: what has died since the last call
-    is freed, once it was left out or not. Takes as long as the full collections that it saves.
+    is freed, whether it was left out or not. Takes as long as the full collections that it saves.
     """
     gc.unfreeze()
     gc.collect()

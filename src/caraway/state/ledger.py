@@ -25,6 +25,8 @@ LEASE = timedelta(seconds=30)
 PAUSE = timedelta(milliseconds=250)
 FIRST_BACKOFF = timedelta(milliseconds=500)
 LAST_BACKOFF = timedelta(seconds=60)
+#: Of a branch that doesn't serve its head yet.
+BEHIND = branches.c.head.is_distinct_from(branches.c.serving)
 
 
 class Outcome(StrEnum):
@@ -126,7 +128,7 @@ class Ledger:
 
     def _expects(self, within: timedelta) -> bool:
         due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
-        behind = sa.exists().where(branches.c.head.is_distinct_from(branches.c.serving))
+        behind = sa.exists().where(BEHIND)
         with self._engine.connect() as connection:
             return connection.execute(sa.select(sa.or_(due, behind))).scalar_one()
 
@@ -209,7 +211,7 @@ class Ledger:
             return True
 
     def _promote(self) -> tuple[str, ...]:
-        behind = sa.select(branches.c.name, branches.c.head).where(branches.c.head.is_distinct_from(branches.c.serving))
+        behind = sa.select(branches.c.name, branches.c.head).where(BEHIND)
         unready = (
             sa.select(asset_references.c.branch)
             .join_from(asset_references, assets)
