@@ -1,14 +1,19 @@
 """How far the topics reach."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
 
 ANSWER_TIMEOUT_S = 10.0
+# What brokers say while a partition gets a leader: after it was made, and when a broker went away.
+_MOVING = frozenset(
+    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+)
 
 # Of each topic the offset of each partition.
 Offsets = Mapping[str, Mapping[int, int]]
@@ -38,14 +43,29 @@ class TopicEnds:
         wanted = set(names)
         if not wanted:
             return {}
+        patiently = Retrying(
+            retry=retry_if_exception(_is_moving),
+            stop=stop_after_delay(ANSWER_TIMEOUT_S),
+            wait=wait_exponential(multiplier=0.01, max=0.5),
+            reraise=True,
+        )
         try:
-            known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
-            asked = {TopicPartition(name, p): spec for name in wanted & known.keys() for p in known[name].partitions}
-            if not asked:
-                return {}
-            found: dict[str, dict[int, int]] = {}
-            for place, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
-                found.setdefault(place.topic, {})[place.partition] = future.result().offset
+            return patiently(self._ask_once, wanted, spec)
         except KafkaException as error:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
+
+    def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Offsets:
+        # Anew each time: a topic may be gone meanwhile.
+        known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
+        asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
+        found: dict[str, dict[int, int]] = {}
+        if asked:
+            for place, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
+                found.setdefault(place.topic, {})[place.partition] = future.result().offset
         return found
+
+
+def _is_moving(error: BaseException) -> bool:
+    return (
+        isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) and error.args[0].code() in _MOVING
+    )

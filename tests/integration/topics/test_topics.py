@@ -10,9 +10,11 @@ from collections.abc import Iterator
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.cimpl import NewTopic
 
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.topics import TopicWriter, ensure_topics
+from caraway.topics.positions import TopicEnds
 
 NOWHERE = "127.0.0.1:9"
 
@@ -73,6 +75,20 @@ def test_topics_are_made_once_and_kept_forever(kafka: str, topic: str) -> None:
     (config,) = admin.describe_configs([resource]).values()
     assert config.result()["retention.ms"].value == "-1"
     ensure_topics(kafka, [], 3)
+
+
+def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: str) -> None:
+    admin, ends = AdminClient({"bootstrap.servers": kafka}), TopicEnds(kafka)
+    for attempt in range(20):
+        names = {f"{topic}.{attempt}.{place}" for place in range(2)}
+        futures = admin.create_topics([NewTopic(name, 10, 1) for name in names])
+        # Their partitions are listed before anybody leads them: asked without patience, this fails 200 times in all.
+        deadline = time.monotonic() + 60
+        while (found := ends.ends(names)).keys() != names:
+            assert time.monotonic() < deadline, found
+        assert found == {name: dict.fromkeys(range(10), 0) for name in names}
+        for future in futures.values():
+            future.result(60)
 
 
 def test_a_broker_that_is_away_is_told(caplog: pytest.LogCaptureFixture) -> None:
