@@ -52,7 +52,8 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
             # This one holds at the horizon.
             iterator.next()
         while iterator.valid() and (superseded := iterator.key()).startswith(versions):
-            if looked >= limit:
+            # One is removed even if the look at the key was all that was left to do: else the next slice ends here too.
+            if looked > limit:
                 # What was removed by then isn't there for the next slice.
                 stopped = prefix
                 break
