@@ -133,11 +133,12 @@ Hundred = _featureset(
 @meta(owner=OWNER)
 @featureset
 class Coded:
-    """A feature that user code computes."""
+    """Features that user code computes: a function that is an expression, and one that isn't."""
 
     driver: int
     base: float = F(Drivers.f0, default=-1.0)
     doubled: float
+    capped: float
 
     @extractor
     @inputs("base")
@@ -146,6 +147,14 @@ class Coded:
         """Double it."""
         del ts
         return (base * 2).rename("doubled")
+
+    @extractor
+    @inputs("base")
+    @outputs("capped")
+    def cap(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
+        """Cap it."""
+        del ts
+        return base.clip(upper=1e6).rename("capped")
 
 
 def graph() -> Graph:

@@ -114,7 +114,8 @@ def caraway_requests(events: int) -> Requests:
         "1 x 100, 30 windows": (bodies("Hundred.driver", hundred, 1), CONNECTIONS),
         "100 x 10": (bodies("Driver.driver", ten, MANY), CONNECTIONS),
         "1 x 1": (bodies("Coded.driver", ["Coded.base"], 1), 1),
-        "1 x 1 and user code": (bodies("Coded.driver", ["Coded.base", "Coded.doubled"], 1), 1),
+        "1 x 1, and 1 traced": (bodies("Coded.driver", ["Coded.base", "Coded.doubled"], 1), 1),
+        "1 x 1, and 1 function": (bodies("Coded.driver", ["Coded.base", "Coded.capped"], 1), 1),
     }
     windows, size = [f"Hundred.{name}" for name in THIRTY if not name.endswith("forever")], 10
     while size <= events:

@@ -26,6 +26,7 @@ from caraway.dtypes.types import is_optional
 from caraway.dtypes.windows import Hopping, Session, Tumbling
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
+from caraway.expr.tracing.frames import trace_column, trace_filter
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Assign,
@@ -45,7 +46,6 @@ from caraway.graph.operators import (
 )
 from caraway.graph.schemas import Schema, join_schema, require_not_terminal, step_schema, union_schema
 from caraway.lib.shipping import python_function
-from caraway.lib.tracing import trace_column, trace_filter
 
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset

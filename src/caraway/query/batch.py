@@ -7,7 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import pandas as pd
 
 from caraway.errors import InvalidInputError
-from caraway.query.model import Instants
+from caraway.query.model import Computed, Instants
 
 
 class Columns(dict[str, list[object]]):
@@ -56,4 +56,14 @@ class LaterRun(Protocol):
 
     async def later(self, batch: Batch) -> None:
         """Add the step's columns to a batch while the event loop goes on."""
+        ...
+
+
+@runtime_checkable
+class Traceable(LaterRun, Protocol):
+    """A step of a user's function that may turn out to be expressions."""
+
+    @property
+    def expressions(self) -> tuple[Computed, ...]:
+        """Of each output its expression; none as long as the function is called."""
         ...

@@ -63,7 +63,7 @@ class CompiledPlan:
     """
 
     plan: QueryPlan
-    steps: tuple[Run, ...]
+    steps: tuple[Run | LaterRun, ...]
     stages: tuple[Stage, ...]
     outputs: tuple[tuple[str, Shown | None, bool, DataType | None], ...]
     output_names: tuple[str, ...]

@@ -8,9 +8,10 @@ from typing import assert_never
 
 from caraway.dtypes.types import DataType, type_name
 from caraway.expr.printer import print_node
+from caraway.query.batch import Traceable
 from caraway.query.executor import CompiledPlan
 from caraway.query.inputs import Table
-from caraway.query.model import AliasStep, ExpressionStep, Instants, LookupStep, PythonStep, Step
+from caraway.query.model import AliasStep, Computed, ExpressionStep, Instants, LookupStep, PythonStep, Step
 from caraway.query.rounds import added, read
 
 MAX_RUNS = 1_000
@@ -126,8 +127,10 @@ def _explained(
 ) -> QueryExplained:
     made_by: dict[str, int] = {}
     steps: list[StepExplained] = []
-    for number, (step, lap) in enumerate(zip(plan.plan.steps, took, strict=True), start=1):
+    for number, (step, run, lap) in enumerate(zip(plan.plan.steps, plan.steps, took, strict=True), start=1):
         kind, title, details = _told(step)
+        if isinstance(run, Traceable) and run.expressions:
+            details += ("computed without its function:", *map(_computed, run.expressions))
         reads, adds = read(step), added(step)
         after = tuple(sorted({made_by[name] for name in reads if name in made_by}))
         made_by |= dict.fromkeys(adds, number)
@@ -152,6 +155,10 @@ def _column(name: str, dtype: DataType | None) -> ColumnExplained:
     return ColumnExplained(name=name, type="" if dtype is None else type_name(dtype))
 
 
+def _computed(feature: Computed) -> str:
+    return f"{feature.column} = {print_node(feature.expr)}"
+
+
 def _told(step: Step) -> tuple[str, str, tuple[str, ...]]:
     """Return kind, title and details."""
     match step:
@@ -170,7 +177,7 @@ def _told(step: Step) -> tuple[str, str, tuple[str, ...]]:
             default = "" if step.default is None else f", {step.default!r} if null"
             return "alias", f"{step.output} = {step.input}{default}", ()
         case ExpressionStep():
-            details = tuple(f"{feature.column} = {print_node(feature.expr)}" for feature in step.features)
+            details = tuple(map(_computed, step.features))
             featureset = step.features[0].column.partition(".")[0]
             return "expressions", f"of {featureset}", details
         case PythonStep():

@@ -20,13 +20,14 @@ from caraway.query.channel import Channel
 from caraway.query.datasets import Found, frames, question
 from caraway.query.functions import compile_function
 from caraway.query.model import Instants, PythonStep
+from caraway.query.traced import expressions_of
 
 Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
 Call = tuple[bool, int, PythonStep | None, dict[str, list[object]], int, Instants, bool]
 
 
 def serve(end: socket.socket, memory_mb: int | None) -> None:
-    """Answer calls until the other end is closed, or memory is short."""
+    """Answer calls, and what extractors are, until the other end is closed, or memory is short."""
     # Whoever stops the server by Ctrl-C stops the server, which ends us.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_server, daemon=True).start()
@@ -42,9 +43,13 @@ def serve(end: socket.socket, memory_mb: int | None) -> None:
     redact_output()
     while True:
         try:
-            forget, number, step, columns, rows, at, past = cast("Call", channel.receive())
+            message = channel.receive()
         except EOFError:
             return
+        if isinstance(message, PythonStep):
+            channel.send(expressions_of(message))
+            continue
+        forget, number, step, columns, rows, at, past = cast("Call", message)
         if forget:
             functions.clear()
         if step is not None:

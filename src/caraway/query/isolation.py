@@ -3,6 +3,8 @@
 A pool keeps some processes that wait for work. A request takes one, sends it the columns that a function reads, answers
 its lookups, and takes the columns that it gives. What isn't done in time is killed, and a new process takes its place.
 
+After its first call a function is looked at (`caraway.expr.tracing`): a simple one is an expression, and computed here.
+
 They are forked from a server process that Python starts for this (`forkserver`): a fork of our own would copy a process
 with threads and an open database.
 """
@@ -13,7 +15,7 @@ import multiprocessing
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
@@ -21,10 +23,14 @@ from caraway.graph.runtime import SecretProvider
 from caraway.query import extractor_process
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
-from caraway.query.model import PythonStep
+from caraway.query.model import Computed, PythonStep
+from caraway.query.traced import TracedExtractor
 from caraway.query.worker import Columns, Worker
 
 MakeLookups = Callable[[PythonStep, bool], Lookups]
+
+# How long to wait for what a function is: much longer than that ever takes, unless it goes round in circles.
+TRACE_SECONDS = 1.0
 
 _NUMBERS = itertools.count()
 # How a call ends that costs its process.
@@ -60,6 +66,7 @@ class FunctionPool:
         self._memory_mb = memory_mb
         self._size = processes
         self._workers = _Workers(processes)
+        self._tracing: set[Future[None]] = set()
         # For what takes its time: processes that start and end.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="extractors")
 
@@ -72,6 +79,7 @@ class FunctionPool:
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""
+        wait(self._tracing.copy(), TRACE_SECONDS)
         for worker in self._workers.take_all():
             if worker is not None:
                 worker.end()
@@ -104,6 +112,7 @@ class FunctionPool:
             self._replace(worker)
             raise
         self._workers.give(worker)
+        self._trace_later(remote)
         return columns
 
     async def call_soon(self, remote: "_Remote", batch: Batch) -> Columns:
@@ -127,7 +136,32 @@ class FunctionPool:
             self._threads.submit(self._replace, worker)
             raise
         self._workers.give(worker)
+        self._trace_later(remote)
         return columns
+
+    def _trace_later(self, remote: "_Remote") -> None:
+        """Find out, when somebody has time, whether a function is an expression. Nobody waits for it."""
+        if not remote.asked:
+            remote.asked = True
+            tracing = self._threads.submit(self._trace, remote)
+            self._tracing.add(tracing)
+            tracing.add_done_callback(self._tracing.discard)
+
+    def _trace(self, remote: "_Remote") -> None:
+        try:
+            worker = self._workers.take(self.seconds) or self._start()
+        except (TimeoutError, CarawayError):
+            # Perhaps behind the next call.
+            remote.asked = False
+            return
+        try:
+            found = worker.trace(remote.step, TRACE_SECONDS)
+        except _FATAL:
+            self._replace(worker)
+            return
+        self._workers.give(worker)
+        if found is not None:
+            remote.traced = TracedExtractor(remote.step, found)
 
     def _start(self) -> Worker:
         """Start a process in the place of one that was taken."""
@@ -173,14 +207,19 @@ class FunctionPool:
             self._workers.give(None)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Remote:
-    """A step whose function runs elsewhere, known there under `number`."""
+    """A step whose function runs elsewhere, known there under `number`.
+
+    `traced` computes it here, if it is `asked` for and found; where that finds a fault, the function tells of it.
+    """
 
     pool: FunctionPool
     number: int
     step: PythonStep
     make_lookups: MakeLookups
+    asked: bool = False
+    traced: TracedExtractor | None = None
 
     @property
     def title(self) -> str:
@@ -189,11 +228,17 @@ class _Remote:
     def arguments(self, batch: Batch) -> tuple[int, PythonStep, Batch, Lookups]:
         return self.number, self.step, batch, self.make_lookups(self.step, batch.past)
 
+    @property
+    def expressions(self) -> tuple[Computed, ...]:
+        return () if self.traced is None else self.traced.features
+
     def __call__(self, batch: Batch) -> None:
-        batch.columns.update(self.pool.call(self, batch))
+        if self.traced is None or not self.traced.fills(batch):
+            batch.columns.update(self.pool.call(self, batch))
 
     async def later(self, batch: Batch) -> None:
-        batch.columns.update(await self.pool.call_soon(self, batch))
+        if self.traced is None or not self.traced.fills(batch):
+            batch.columns.update(await self.pool.call_soon(self, batch))
 
 
 class _Workers:

@@ -16,6 +16,7 @@ from caraway.query.channel import Channel
 from caraway.query.datasets import Found, Lookups, Question
 from caraway.query.extractor_process import serve
 from caraway.query.model import PythonStep
+from caraway.query.traced import Expressions
 
 # Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
 MAX_KNOWN = 200
@@ -82,6 +83,13 @@ class Worker:
         except StopIteration as done:
             columns: Columns = done.value
             return columns
+
+    def trace(self, step: PythonStep, seconds: float) -> Expressions | None:
+        """Find out which expressions an extractor is, None if it is none, and wait for it; raises as `call` does."""
+        deadline = time.monotonic() + seconds
+        self._channel.send(step, deadline)
+        found: Expressions | None = self._channel.receive(deadline)  # type: ignore[assignment] # what the process sends
+        return found
 
     def _talk(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups) -> Talk:
         forget = len(self._known) >= MAX_KNOWN

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,11 +20,13 @@ import pytest
 from caraway.dtypes.types import INT, STRING
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.query import CompiledPlan, DatasetLookups, FunctionPool, QueryEngine
-from caraway.query.batch import Batch
+from caraway.query.batch import Batch, LaterRun, Traceable
 from caraway.query.executor import stages
+from caraway.query.explain import explain
 from caraway.query.functions import compile_function
 from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
 from tests.unit.query.garden import CATALOG, DictReader
+from tests.unit.query.steps import by_value
 
 pytestmark = pytest.mark.slow
 
@@ -98,15 +100,8 @@ def step(function: Any) -> PythonStep:
         outputs=(("A.y", INT),),
         kept=("A.y",),
         datasets=(),
-        pickled=_by_value(function),
+        pickled=by_value(function),
     )
-
-
-def _by_value(function: Any) -> bytes:
-    """The processes don't have the tests."""
-    function.__module__ = "__main__"
-    pickled: bytes = cloudpickle.dumps(function)
-    return pickled
 
 
 def no_lookups(*_: object) -> DatasetLookups:
@@ -205,7 +200,7 @@ def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> N
         outputs=(("A.y", STRING),),
         kept=("A.y",),
         datasets=(),
-        pickled=_by_value(same),
+        pickled=by_value(same),
     )
     batch = Batch({"A.x": list(words)}, len(words), 0, past=False)
     asyncio.run(pool.compile(of, no_lookups).later(batch))
@@ -320,3 +315,69 @@ def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
     # Whoever lives on holds the other end of its output.
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def double_of_small(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    return (x * 2).rename("y")
+
+
+def hide_and_seek(cls: Any, ts: Any, x: Any) -> Any:
+    del cls, ts
+    while True:
+        try:
+            return x.clip(0, 9).rename("y")
+        except:  # noqa: E722, S112 (the worst that a user may write)
+            continue
+
+
+def eventually(check: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionPool) -> None:
+    compiled = pool.compile(step(double_of_small), no_lookups)
+    assert isinstance(compiled, Traceable)
+
+    def value(x: object) -> object:
+        batch = Batch({"A.x": [x]}, 1, 0, past=False)
+        compiled(batch)
+        return batch.columns["A.y"]
+
+    assert compiled.expressions == ()
+    assert value(2) == [4]
+    eventually(lambda: compiled.expressions != ())
+    plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
+    told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
+    assert told == ("computed without its function:", 'A.y = (col("A.x") * 2)')
+    busy = [pool.compile(step(loop_if_odd), no_lookups) for _ in range(2)]
+    with ThreadPoolExecutor(2) as threads:
+        hanging = [threads.submit(looping, Batch({"A.x": [1]}, 1, 0, past=False)) for looping in busy]
+        # Both processes are busy, and nobody waits for them.
+        begun = time.monotonic()
+        assert value(21) == [42]
+        assert asyncio.run(later(compiled, 21)) == [42]
+        assert time.monotonic() - begun < SECONDS / 2
+        assert [type(call.exception()) for call in hanging] == [ExtractorError] * 2
+    with pytest.raises(ExtractorError, match="is declared int, but row 0 is null"):
+        value(None)
+
+
+async def later(compiled: LaterRun, x: int) -> object:
+    batch = Batch({"A.x": [x]}, 1, 0, past=False)
+    await compiled.later(batch)
+    return batch.columns["A.y"]
+
+
+def test_who_hides_from_being_traced_costs_a_process_once(pool: FunctionPool) -> None:
+    compiled = pool.compile(step(hide_and_seek), no_lookups)
+    assert isinstance(compiled, Traceable)
+    for attempt in range(4):
+        batch = Batch({"A.x": [attempt * 5]}, 1, 0, past=False)
+        compiled(batch)
+        assert batch.columns["A.y"] == [min(9, attempt * 5)]
+        wait(pool._tracing.copy(), 30)
+    assert compiled.expressions == ()

@@ -1,8 +1,8 @@
-"""Simple functions of a frame as expressions: the streaming engine runs those in real-time mode, and Python not.
+"""What stands for a column while a function is called once to record what it does.
 
-A function is called once with a stand-in that records what is done to its columns. At the first thing that can't be
-recorded, or of which pandas and expressions don't make the same, nothing comes of it and the function stays a function.
-What is recorded gives, for all rows, what the function gives: a test compares them over random functions and rows.
+At the first thing that can't be recorded, or of which pandas and expressions don't make the same, nothing comes of it
+and the function stays a function. What is recorded gives, for all rows, what the function gives: tests compare them
+over random functions and rows.
 """
 
 import dis
@@ -13,8 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NoReturn
-
-import pandas as pd
 
 from caraway.dtypes.types import (
     BOOL,
@@ -52,8 +50,10 @@ INT64_END = 2**63
 MAX_NODES = 300
 # Values that a function may take from around it; exactly these types.
 CONSTANTS: Mapping[type, DataType] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
-_PLAIN = (IntType, FloatType, BoolType, StringType)
+PLAIN = (IntType, FloatType, BoolType, StringType)
 _NUMBERS = (INT, FLOAT)
+# Within `Column`, `str` is what its property is called.
+_TEXT = str
 _ORDERS = (BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
     Literal(value=None, dtype=None),
@@ -62,88 +62,84 @@ _NULL, _FALSE, _TRUE = (
 )
 
 
-def trace_filter(function: Callable[..., Any], columns: Mapping[str, DataType]) -> Node | None:
-    """Return the predicate that a function of a frame with these columns computes, None if it can't be told.
+class GaveUpError(BaseException):
+    """Something that can't be recorded. A function hardly catches it; if it does, `Recording.gave_up` tells."""
 
-    Null counts as false, as in the result of the function.
-    """
-    recorded = _recorded(function, columns)
-    if recorded is None or recorded.kind != BOOL:
+
+@dataclass(slots=True)
+class Recording:
+    """One call of a function: whether anything couldn't be recorded."""
+
+    gave_up: bool = False
+
+    def give_up(self) -> NoReturn:
+        """End the call: nothing comes of it."""
+        self.gave_up = True
+        raise GaveUpError
+
+
+def record(call: Callable[[Recording], Any]) -> object:
+    """Return what a call of a function with stand-ins gives, None if something couldn't be recorded."""
+    recording = Recording()
+    try:
+        result = call(recording)
+    except (Exception, GaveUpError):  # noqa: BLE001 (the function is a user's)
         return None
-    return FillNull(operand=recorded.node, fill=_FALSE)
+    return None if recording.gave_up else result
 
 
-def trace_column(function: Callable[..., Any], columns: Mapping[str, DataType], dtype: DataType) -> Node | None:
-    """Return the expression of a column of type `dtype` that a function computes, None if it can't be told.
+def names_used(function: Callable[..., Any]) -> Mapping[str, object] | None:
+    """Return what a function uses of its module, by name; None if there is more to it than values of the kinds below.
 
-    It may be null where `dtype` isn't optional: at such a row the function would fail, and so must the step.
+    What it calls of elsewhere may be random, or act; what it has around it besides has to be constant.
     """
+    if not isinstance(function, types.FunctionType) or function.__code__.co_flags & inspect.CO_GENERATOR:
+        return None
+    around = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    try:
+        around += [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:
+        return None
+    used: dict[str, object] = {}
+    for instruction in dis.get_instructions(function.__code__):
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
+            used[instruction.argval] = function.__globals__.get(instruction.argval)
+        elif instruction.opname in {"IMPORT_NAME", "MAKE_FUNCTION", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF"}:
+            return None
+    return used if all(map(is_constant, around)) else None
+
+
+def is_constant(value: object) -> bool:
+    """Tell whether an expression can have this value in it."""
+    return type(value) in CONSTANTS
+
+
+def declared_node(recorded: "Column", dtype: DataType) -> Node | None:
+    """Return the expression of a column of type `dtype`, None if what was recorded is of another, or too large."""
     declared = strip_optional(dtype)
-    recorded = _recorded(function, columns)
-    if recorded is None or declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
+    if declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
+        return None
+    if is_large(recorded.node):
         return None
     if recorded.kind != FLOAT:
         return recorded.node
     # A column that a function returns has no NaN: they are read as nulls.
-    return When(branches=((_is_nan(recorded.node), _NULL),), otherwise=recorded.node)
+    return When(branches=((is_nan(recorded.node), _NULL),), otherwise=recorded.node)
 
 
-class _GaveUpError(Exception):
-    """Something that can't be recorded; `_Recording.gave_up` tells of it if the function catches this."""
+def is_large(node: Node) -> bool:
+    """Tell of an expression that is too large; a column that is used twice stands in it twice."""
+    return next(islice(walk(node), MAX_NODES, None), None) is not None
 
 
-@dataclass(slots=True)
-class _Recording:
-    """One call of a function: the columns that there are, and whether anything couldn't be recorded."""
-
-    columns: Mapping[str, DataType]
-    gave_up: bool = False
-
-    def give_up(self) -> NoReturn:
-        self.gave_up = True
-        raise _GaveUpError
-
-
-def _recorded(function: Callable[..., Any], columns: Mapping[str, DataType]) -> "_Column | None":
-    if not _only_constants(function):
-        return None
-    recording = _Recording(columns)
-    try:
-        result = function(_Frame(recording))
-    except Exception:  # noqa: BLE001 (the function is a user's)
-        return None
-    if not isinstance(result, _Column) or recording.gave_up:
-        return None
-    # A column that is used twice stands in the expression twice, and so do those that it was made of.
-    return None if next(islice(walk(result.node), MAX_NODES, None), None) else result
-
-
-def _only_constants(function: Callable[..., Any]) -> bool:
-    """Tell whether a function uses nothing but its frame and constants: what it calls else may be random, or act."""
-    if not isinstance(function, types.FunctionType) or function.__code__.co_flags & inspect.CO_GENERATOR:
-        return False
-    code = function.__code__
-    used = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    try:
-        used += [cell.cell_contents for cell in function.__closure__ or ()]
-    except ValueError:
-        return False
-    for instruction in dis.get_instructions(code):
-        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}:
-            used.append(function.__globals__.get(instruction.argval))
-        elif instruction.opname in {"IMPORT_NAME", "MAKE_FUNCTION", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_DEREF"}:
-            return False
-    return all(type(value) in CONSTANTS for value in used)
-
-
-class _Silent:
+class Silent:
     """What neither a frame nor a column lets be recorded: whatever Python may ask of an object."""
 
     __slots__ = ("_recording",)
     # numpy then leaves its operators to ours, which don't know its numbers.
     __array_ufunc__ = None
 
-    def __init__(self, recording: _Recording) -> None:
+    def __init__(self, recording: Recording) -> None:
         self._recording = recording
 
     def _give_up(self, *_: object, **__: object) -> NoReturn:
@@ -155,33 +151,24 @@ class _Silent:
     __enter__ = __exit__ = __reversed__ = __copy__ = __deepcopy__ = __reduce_ex__ = _give_up
 
 
-class _Frame(_Silent):
-    """Stands for the frame."""
-
-    __slots__ = ()
-
-    def __getitem__(self, name: object) -> "_Column":
-        dtype = self._recording.columns.get(name) if isinstance(name, str) else None
-        if dtype is None or not isinstance(base_type(dtype), _PLAIN):
-            self._give_up()
-        return _Column(self._recording, Ref(name=str(name)), base_type(dtype))
-
-    def __getattr__(self, name: str) -> "_Column":
-        if hasattr(pd.DataFrame, name):
-            self._give_up()
-        return self[name]
-
-
-class _Column(_Silent):
+class Column(Silent):
     """Stands for a column: `Int64`, `Float64`, `boolean` or `string`, as a node whose type is `kind` or optional."""
 
-    __slots__ = ("kind", "node")
+    __slots__ = ("kind", "label", "node")
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, recording: _Recording, node: Node, kind: DataType) -> None:
+    def __init__(self, recording: Recording, node: Node, kind: DataType, label: object = None) -> None:
         super().__init__(recording)
         self.node = node
         self.kind = kind
+        self.label = label
+
+    @classmethod
+    def of(cls, recording: Recording, name: str, dtype: DataType) -> "Column":
+        """Stand for a column that is there; gives up on types that aren't plain."""
+        if not isinstance(base_type(dtype), PLAIN):
+            recording.give_up()
+        return cls(recording, Ref(name=name), base_type(dtype), name)
 
     def __getattr__(self, name: str) -> NoReturn:
         self._give_up()
@@ -189,54 +176,59 @@ class _Column(_Silent):
     def __getitem__(self, key: object) -> NoReturn:
         self._give_up()
 
-    def _made(self, node: Node, kind: DataType) -> "_Column":
-        return _Column(self._recording, node, kind)
+    def _made(self, node: Node, kind: DataType) -> "Column":
+        return Column(self._recording, node, kind, self.label)
 
-    def _operand(self, value: object) -> "_Column":
+    def _made_with(self, other: "Column", node: Node, kind: DataType) -> "Column":
+        # As pandas names what it makes of two series.
+        return Column(self._recording, node, kind, self.label if self.label == other.label else None)
+
+    def _operand(self, value: object) -> "Column":
         """Return what stands beside this column in an operator: another one, or a constant."""
-        if isinstance(value, _Column):
+        if isinstance(value, Column):
             return value
         kind = CONSTANTS.get(type(value))
-        if kind is None or not _is_storable(value):
+        if kind is None or not is_storable(value):
             self._give_up()
         return self._made(Literal(value=value, dtype=kind), kind)
 
-    def _arithmetic(self, op: BinaryOp, left: "_Column", right: "_Column") -> "_Column":
+    def _arithmetic(self, op: BinaryOp, left: "Column", right: "Column") -> "Column":
         if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
             self._give_up()
         floating = op is BinaryOp.DIV or FLOAT in {left.kind, right.kind}
-        return self._made(Binary(op=op, left=left.node, right=right.node), FLOAT if floating else INT)
+        made = Binary(op=op, left=left.node, right=right.node)
+        return left._made_with(right, made, FLOAT if floating else INT)  # noqa: SLF001 (of one kind)
 
-    def __add__(self, other: object) -> "_Column":
+    def __add__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.ADD, self, self._operand(other))
 
-    def __radd__(self, other: object) -> "_Column":
+    def __radd__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.ADD, self._operand(other), self)
 
-    def __sub__(self, other: object) -> "_Column":
+    def __sub__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.SUB, self, self._operand(other))
 
-    def __rsub__(self, other: object) -> "_Column":
+    def __rsub__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.SUB, self._operand(other), self)
 
-    def __mul__(self, other: object) -> "_Column":
+    def __mul__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.MUL, self, self._operand(other))
 
-    def __rmul__(self, other: object) -> "_Column":
+    def __rmul__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.MUL, self._operand(other), self)
 
-    def __truediv__(self, other: object) -> "_Column":
+    def __truediv__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.DIV, self, self._operand(other))
 
-    def __rtruediv__(self, other: object) -> "_Column":
+    def __rtruediv__(self, other: object) -> "Column":
         return self._arithmetic(BinaryOp.DIV, self._operand(other), self)
 
-    def __neg__(self) -> "_Column":
+    def __neg__(self) -> "Column":
         if self.kind not in _NUMBERS:
             self._give_up()
         return self._made(Unary(op=UnaryOp.NEGATE, operand=self.node), self.kind)
 
-    def _compared(self, op: BinaryOp, value: object) -> "_Column":
+    def _compared(self, op: BinaryOp, value: object) -> "Column":
         other = self._operand(value)
         numbers = self.kind in _NUMBERS and other.kind in _NUMBERS
         if not numbers and (self.kind != other.kind or (op in _ORDERS and self.kind == BOOL)):
@@ -246,63 +238,63 @@ class _Column(_Silent):
         if floats:
             # To pandas a NaN is less than, greater than and equal to nothing; an expression has it above all numbers.
             null = _any([IsNull(operand=side.node) for side in (self, other)])
-            unordered = _any([_is_nan(node) for node in floats])
+            unordered = _any([is_nan(node) for node in floats])
             differs = _TRUE if op is BinaryOp.NE else _FALSE
             compared = When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
-        return self._made(compared, BOOL)
+        return self._made_with(other, compared, BOOL)
 
-    def __eq__(self, other: object) -> "_Column":  # type: ignore[override]
+    def __eq__(self, other: object) -> "Column":  # type: ignore[override]
         return self._compared(BinaryOp.EQ, other)
 
-    def __ne__(self, other: object) -> "_Column":  # type: ignore[override]
+    def __ne__(self, other: object) -> "Column":  # type: ignore[override]
         return self._compared(BinaryOp.NE, other)
 
-    def __lt__(self, other: object) -> "_Column":
+    def __lt__(self, other: object) -> "Column":
         return self._compared(BinaryOp.LT, other)
 
-    def __le__(self, other: object) -> "_Column":
+    def __le__(self, other: object) -> "Column":
         return self._compared(BinaryOp.LE, other)
 
-    def __gt__(self, other: object) -> "_Column":
+    def __gt__(self, other: object) -> "Column":
         return self._compared(BinaryOp.GT, other)
 
-    def __ge__(self, other: object) -> "_Column":
+    def __ge__(self, other: object) -> "Column":
         return self._compared(BinaryOp.GE, other)
 
-    def _logical(self, op: BinaryOp, value: object) -> "_Column":
+    def _logical(self, op: BinaryOp, value: object) -> "Column":
         other = self._operand(value)
         if self.kind != BOOL or other.kind != BOOL:
             self._give_up()
-        return self._made(Binary(op=op, left=self.node, right=other.node), BOOL)
+        return self._made_with(other, Binary(op=op, left=self.node, right=other.node), BOOL)
 
     # With both sides in the other order the value is the same.
-    def __and__(self, other: object) -> "_Column":
+    def __and__(self, other: object) -> "Column":
         return self._logical(BinaryOp.AND, other)
 
     __rand__ = __and__
 
-    def __or__(self, other: object) -> "_Column":
+    def __or__(self, other: object) -> "Column":
         return self._logical(BinaryOp.OR, other)
 
     __ror__ = __or__
 
-    def __invert__(self) -> "_Column":
+    def __invert__(self) -> "Column":
         if self.kind != BOOL:
             self._give_up()
         return self._made(Unary(op=UnaryOp.NOT, operand=self.node), BOOL)
 
-    def isnull(self) -> "_Column":
+    def isnull(self) -> "Column":
         """As of a series."""
         return self._made(IsNull(operand=self.node), BOOL)
 
-    def notnull(self) -> "_Column":
+    def notnull(self) -> "Column":
         """As of a series."""
         return self._made(Unary(op=UnaryOp.NOT, operand=IsNull(operand=self.node)), BOOL)
 
     isna = isnull
     notna = notnull
 
-    def fillna(self, value: object) -> "_Column":
+    def fillna(self, value: object) -> "Column":
         """As of a series, of a constant of the column's type."""
         fill = self._operand(value)
         if not isinstance(fill.node, Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
@@ -310,52 +302,58 @@ class _Column(_Silent):
         constant = Literal(value=float(value), dtype=FLOAT) if self.kind == FLOAT else fill.node  # type: ignore[arg-type]
         return self._made(FillNull(operand=self.node, fill=constant), self.kind)
 
+    def rename(self, index: object) -> "Column":
+        """As of a series, which has a name: a text."""
+        if type(index) is not _TEXT:
+            self._give_up()
+        return Column(self._recording, self.node, self.kind, index)
+
     @property
-    def str(self) -> "_Text":
+    def str(self) -> "Text":
         """The functions of text."""
         if self.kind != STRING:
             self._give_up()
-        return _Text(self)
+        return Text(self)
 
 
-class _Text:
+class Text:
     """Stands for `Series.str`."""
 
     __slots__ = ("_column",)
 
-    def __init__(self, column: _Column) -> None:
+    def __init__(self, column: Column) -> None:
         self._column = column
 
     def __getattr__(self, name: str) -> NoReturn:
         self._column._give_up()  # noqa: SLF001 (of one kind)
 
-    def lower(self) -> _Column:
+    def lower(self) -> Column:
         """In lower case."""
         return self._called(StringFunction.LOWER, STRING)
 
-    def upper(self) -> _Column:
+    def upper(self) -> Column:
         """In upper case."""
         return self._called(StringFunction.UPPER, STRING)
 
-    def len(self) -> _Column:
+    def len(self) -> Column:
         """How many characters."""
         return self._called(StringFunction.LEN, INT)
 
-    def contains(self, pat: object, *, regex: object = True) -> _Column:
+    def contains(self, pat: object, *, regex: object = True) -> Column:
         """Whether a constant is in it; not a regular expression, which pandas takes it for by default."""
         if regex is not False:
             self._column._give_up()  # noqa: SLF001 (of one kind)
         return self._called(StringFunction.CONTAINS, BOOL, pat)
 
-    def startswith(self, pat: object) -> _Column:
+    def startswith(self, pat: object) -> Column:
         """Whether it begins with a constant."""
         return self._called(StringFunction.STARTSWITH, BOOL, pat)
 
-    def endswith(self, pat: object) -> _Column:
+    def endswith(self, pat: object) -> Column:
         """Whether it ends with a constant."""
         return self._called(StringFunction.ENDSWITH, BOOL, pat)
 
-    def _called(self, function: StringFunction, kind: DataType, *args: object) -> _Column:
+    def _called(self, function: StringFunction, kind: DataType, *args: object) -> Column:
         if any(type(arg) is not str for arg in args):
             self._column._give_up()  # noqa: SLF001 (of one kind)
         constants = tuple(Literal(value=arg, dtype=STRING) for arg in args)
@@ -364,7 +362,7 @@ class _Text:
         )
 
 
-def _is_storable(value: Any) -> bool:  # noqa: ANN401 (a constant)
+def is_storable(value: Any) -> bool:  # noqa: ANN401 (a constant)
     """Tell whether an expression has such a constant: no int beyond 64 bits, no NaN, which pandas takes for null."""
     match value:
         case bool() | str():
@@ -375,7 +373,8 @@ def _is_storable(value: Any) -> bool:  # noqa: ANN401 (a constant)
             return not math.isnan(value)
 
 
-def _is_nan(node: Node) -> Node:
+def is_nan(node: Node) -> Node:
+    """Return the expression that is true where `node` is no number."""
     return NumberCall(function=NumberFunction.IS_NAN, operand=node)
 
 

@@ -1,0 +1,100 @@
+"""Functions of series, as featuresets have them: extractors."""
+
+import types
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import pandas as pd
+
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import Node
+from caraway.expr.tracing.recording import Column, Recording, Silent, declared_node, is_constant, names_used, record
+
+Typed = tuple[str, DataType]
+
+
+def trace_extractor(
+    function: Callable[..., Any], inputs: Sequence[Typed], outputs: Sequence[Typed]
+) -> Mapping[str, Node] | None:
+    """Return the expressions of the series that an extractor gives, None if they can't be told.
+
+    Args:
+        function: It takes its featureset, the times, and a series for each of `inputs`.
+        inputs: Names of the series, which the expressions refer to, and their types.
+        outputs: Names that the series it gives must have, and their types. An expression may be null where the type
+            isn't optional: at such a row the function would fail.
+    """
+    used = names_used(function)
+    if used is None or not all(value is pd or is_constant(value) for value in used.values()):
+        return None
+
+    def call(recording: Recording) -> object:
+        stand_ins = {name: _Pandas(recording) for name, value in used.items() if value is pd}
+        if stand_ins:
+            called = types.FunctionType(
+                function.__code__,
+                {**function.__globals__, **stand_ins},
+                function.__name__,
+                function.__defaults__,
+                function.__closure__,
+            )
+            called.__kwdefaults__ = function.__kwdefaults__
+        else:
+            called = function  # type: ignore[assignment] # it is one
+        unknown = _Unknown(recording)
+        return called(unknown, unknown, *(Column.of(recording, name, dtype) for name, dtype in inputs))
+
+    found = _named(record(call))
+    nodes = {name: declared_node(found[name], dtype) for name, dtype in outputs if name in found}
+    traced = {name: node for name, node in nodes.items() if node is not None}
+    return traced if len(traced) == len(outputs) else None
+
+
+def _named(result: object) -> Mapping[object, Column]:
+    match result:
+        case Column():
+            return {result.label: result}
+        case _Frame():
+            return result.columns
+        case _:
+            return {}
+
+
+class _Unknown(Silent):
+    """Stands for what expressions have no part of: the featureset, the times."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        self._give_up()
+
+    def __getitem__(self, key: object) -> NoReturn:
+        self._give_up()
+
+
+class _Frame(_Unknown):
+    """Stands for a frame that a function makes."""
+
+    __slots__ = ("columns",)
+
+    def __init__(self, recording: Recording, columns: Mapping[object, Column]) -> None:
+        super().__init__(recording)
+        self.columns = columns
+
+
+class _Pandas(_Unknown):
+    """Stands for pandas, of which a function makes what it returns."""
+
+    __slots__ = ()
+
+    def Series(self, data: object = None, *, name: object = None) -> Column:  # noqa: N802 (as pandas has it)
+        """Name a column."""
+        if not isinstance(data, Column):
+            self._give_up()
+        return data if name is None else data.rename(name)
+
+    def DataFrame(self, data: object = None) -> _Frame:  # noqa: N802 (as pandas has it)
+        """Take columns together."""
+        if type(data) is not dict or not all(isinstance(column, Column) for column in data.values()):
+            self._give_up()
+        return _Frame(self._recording, dict(data))
