@@ -16,7 +16,7 @@ from caraway.config import Settings
 from caraway.errors import UnavailableError
 from caraway.spark.isolation import Limits
 from caraway.spark.java import jvm_of, jvm_process
-from caraway.spark.session import SessionSettings, caraway_jar, open_session
+from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
 
 log = logging.getLogger(__name__)
 
@@ -41,11 +41,13 @@ class Driver:
         """Start Spark; takes some seconds, more if another engine has the lock."""
         scratches = settings.data_dir / "spark"
         scratch = scratches / str(os.getpid())
+        jars = [*settings.spark.jars, caraway_jar()]
         session = open_session(
             SessionSettings(
                 master=settings.spark.master,
                 driver_memory=settings.spark.driver_memory,
-                jars=[*settings.spark.jars, caraway_jar()],
+                jars=jars,
+                java_options=spark_classes(settings.cache_dir, jars).options(),
                 scratch=scratch,
                 shuffle_partitions=settings.kafka.partitions,
                 functions=Limits(seconds=settings.spark.function_seconds, memory_mb=settings.spark.function_memory_mb),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from caraway.class_archives import ClassArchive
 from caraway.spark.isolation import Limits, limits_conf
 
 # What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
@@ -30,6 +31,7 @@ class SessionSettings:
         scratch: Folder for files that die with the session.
         shuffle_partitions: Tasks of a stateful operator; a checkpoint can't be read with another number.
         functions: What a user's function may take.
+        java_options: More options of the driver's JVM.
         conf: More of Spark's settings, which go before ours.
     """
 
@@ -39,6 +41,7 @@ class SessionSettings:
     scratch: Path
     shuffle_partitions: int = 1
     functions: Limits = field(default_factory=Limits)
+    java_options: Sequence[str] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -57,6 +60,11 @@ def caraway_jar() -> Path:
     if not jar.is_file():
         raise FileNotFoundError(f"{jar} is missing: `uv sync` builds it in a checkout, and a wheel has it")
     return jar
+
+
+def spark_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
+    """Name the archive of the classes of a driver with these jars."""
+    return ClassArchive.of(cache_dir, "spark", jars)
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
@@ -142,4 +150,5 @@ def _java_options(settings: SessionSettings) -> list[str]:
         f"-Dlog4j2.configurationFile={files('caraway.spark').joinpath('log4j2.properties')}",
         # RocksDB's and Snappy's native libraries are unpacked here, and stay behind when the JVM is killed.
         f"-Djava.io.tmpdir={settings.scratch}",
+        *settings.java_options,
     ]

@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
+from caraway.class_archives import ClassArchive
 from caraway.stack.errors import PartFailedError
 from caraway.stack.java import find_java
 from caraway.stack.part import Launch
@@ -50,6 +51,11 @@ PROPERTIES = {
 }
 
 
+def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
+    """Name the archive of the classes of a broker with these jars."""
+    return ClassArchive.of(cache_dir, "kafka", jars)
+
+
 class EmbeddedKafka:
     """A Kafka broker that lives in a folder.
 
@@ -64,13 +70,21 @@ class EmbeddedKafka:
     start_seconds = 90.0
 
     def __init__(
-        self, folder: Path, *, port: int, controller_port: int, jars: Sequence[Path], heap_mb: int = 384
+        self,
+        folder: Path,
+        *,
+        port: int,
+        controller_port: int,
+        jars: Sequence[Path],
+        heap_mb: int = 384,
+        java_options: Sequence[str] = (),
     ) -> None:
         self.port = port
         self._controller_port = controller_port
         self._folder = folder
         self._class_path = os.pathsep.join(map(str, jars))
         self._heap_mb = heap_mb
+        self._java_options = java_options
 
     @property
     def bootstrap_servers(self) -> str:
@@ -102,6 +116,7 @@ class EmbeddedKafka:
         return Launch(
             command=(
                 *self._java(),
+                *self._java_options,
                 *heap,
                 "-XX:+ExitOnOutOfMemoryError",
                 "-Djava.awt.headless=true",
@@ -135,7 +150,7 @@ class EmbeddedKafka:
         log = self._folder / "format.log"
         log.unlink(missing_ok=True)
         flags = ("-Xmx128m", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={LOG4J}")
-        launch = Launch(command=(*self._java(), *flags, *options), folder=self._folder)
+        launch = Launch(command=(*self._java(), *self._java_options, *flags, *options), folder=self._folder)
         try:
             code = start(launch, log, signal.SIGKILL).wait(FORMAT_SECONDS)
         except subprocess.TimeoutExpired:

@@ -19,7 +19,7 @@ from caraway.stack.errors import PartFailedError, PortInUseError
 from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.stack.logs import quote
 from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
@@ -169,6 +169,7 @@ class Stack:
                 controller_port=self._port("kafka_controller"),
                 jars=jars.broker,
                 heap_mb=kafka.heap_mb,
+                java_options=kafka_classes(settings.cache_dir, jars.broker).options(),
             )
             kafka = kafka.model_copy(update={"bootstrap_servers": embedded_kafka.bootstrap_servers})
             parts.append(embedded_kafka)

@@ -11,8 +11,17 @@ from caraway.topics.connection import client_config, kafka_logger
 
 ANSWER_TIMEOUT_S = 10.0
 # What brokers say while a partition gets a leader: after it was made, and when a broker went away.
-_MOVING = frozenset(
-    {KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.UNKNOWN_TOPIC_OR_PART}
+MOVING = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.OFFSET_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.KAFKA_STORAGE_ERROR,
+    }
 )
 
 # Of each topic the offset of each partition.
@@ -44,7 +53,7 @@ class TopicEnds:
         if not wanted:
             return {}
         patiently = Retrying(
-            retry=retry_if_exception(_is_moving),
+            retry=retry_if_exception(is_moving),
             stop=stop_after_delay(ANSWER_TIMEOUT_S),
             wait=wait_exponential(multiplier=0.01, max=0.5),
             reraise=True,
@@ -65,7 +74,8 @@ class TopicEnds:
         return found
 
 
-def _is_moving(error: BaseException) -> bool:
+def is_moving(error: BaseException) -> bool:
+    """Tell whether a partition is about to have a leader: who asks again gets an answer."""
     return (
-        isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) and error.args[0].code() in _MOVING
+        isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) and error.args[0].code() in MOVING
     )

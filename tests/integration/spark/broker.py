@@ -16,7 +16,7 @@ from caraway.config import load_settings
 from caraway.plan.model import TopicPlan
 from caraway.stack import ports, process
 from caraway.stack.jars import JarSet, ensure_jars
-from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.topics.codec import Record, RecordCodec
 from caraway.topics.identity import position_id
 
@@ -54,7 +54,12 @@ class Broker:
     def __init__(self, folder: Path) -> None:
         port = ports.choose()
         self._part = EmbeddedKafka(
-            folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars().broker, heap_mb=256
+            folder / "kafka",
+            port=port,
+            controller_port=ports.choose(avoid=[port]),
+            jars=jars().broker,
+            heap_mb=256,
+            java_options=kafka_classes(load_settings().cache_dir, jars().broker).options(),
         )
         self._log = folder / "kafka.log"
         self._process: Popen[bytes] | None = None

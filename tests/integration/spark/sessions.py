@@ -6,7 +6,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from caraway.spark.session import SessionSettings, caraway_jar, open_session
+from caraway.config import load_settings
+from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
 from tests.integration.spark.broker import jars
 
 # A slot for every task of all jobs that run at once.
@@ -16,8 +17,13 @@ SLOTS = 512
 @contextmanager
 def running_session(folder: Path) -> Iterator[SparkSession]:
     """Give a session, and end it afterwards. There is one in a process."""
+    used = [*jars().connector, caraway_jar()]
     settings = SessionSettings(
-        master=f"local[{SLOTS}]", driver_memory="1g", jars=[*jars().connector, caraway_jar()], scratch=folder
+        master=f"local[{SLOTS}]",
+        driver_memory="1g",
+        jars=used,
+        scratch=folder,
+        java_options=spark_classes(load_settings().cache_dir, used).options(),
     )
     session = open_session(settings)
     try:

@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.positions import is_moving
 
 TIMEOUT_S = 3.0
 # A topic that isn't there yet is looked for this often.
@@ -73,9 +74,12 @@ class Topics:
                 try:
                     ends[place.topic][place.partition] = answer.result().offset
                 except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                        self._forget(place.topic)
+                    elif is_moving(error):
+                        raise UnavailableError(f"partition {place.partition} of {place.topic} has no leader") from error
+                    else:
                         raise self._silent(error) from error
-                    self._forget(place.topic)
         return {topic: found for topic, found in ends.items() if topic in self._partitions}
 
     def _forget(self, topic: str) -> None:

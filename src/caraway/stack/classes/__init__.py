@@ -1,0 +1,1 @@
+"""Archives of the classes of Kafka and Spark (`caraway.class_archives`)."""

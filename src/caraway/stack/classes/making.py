@@ -1,0 +1,105 @@
+"""Making archives of classes: Kafka and Spark do for a moment what they do all day, and write down what they load."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from caraway.class_archives import ClassArchive
+from caraway.config import Settings
+from caraway.spark.session import caraway_jar, spark_classes
+from caraway.stack import ports, process
+from caraway.stack.errors import PartFailedError
+from caraway.stack.jars import JarSet
+from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.stack.part import Launch
+
+Tell = Callable[[str], None]
+
+START_SECONDS = 120.0
+# To write 150 MB of classes takes a quarter of a minute, on a busy machine much longer.
+WRITE_SECONDS = 600.0
+TRAINING_SECONDS = 900.0
+# Of a log, what stands in an error.
+TAIL_CHARACTERS = 2_000
+
+
+def make_class_archives(settings: Settings, jars: JarSet, tell: Tell) -> list[Path]:
+    """Make the archives of Kafka's and Spark's classes anew; takes some forty seconds.
+
+    Args:
+        settings: Where the archives go.
+        jars: The Java libraries.
+        tell: Hears what is done.
+
+    Raises:
+        PartFailedError: A broker or a job didn't get going, or Java wrote nothing.
+    """
+    kafka = kafka_classes(settings.cache_dir, jars.broker)
+    spark_jars = [*(settings.spark.jars or jars.connector), caraway_jar()]
+    spark = spark_classes(settings.cache_dir, spark_jars)
+    kafka.path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="caraway-classes-") as folder:
+        with _broker(Path(folder), jars, kafka) as bootstrap_servers:
+            tell("Spark runs some jobs, then writes down its classes")
+            _run_jobs(Path(folder), spark_jars, spark, bootstrap_servers)
+            _finish(spark)
+            tell("Kafka writes down its classes")
+        _finish(kafka)
+    return [kafka.path, spark.path]
+
+
+@contextmanager
+def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
+    """Run a broker that writes down its classes when it ends."""
+    port = ports.choose()
+    controller_port = ports.choose(avoid=[port])
+
+    def broker(java_options: Sequence[str] = ()) -> EmbeddedKafka:
+        return EmbeddedKafka(
+            folder / "kafka", port=port, controller_port=controller_port, jars=jars.broker, java_options=java_options
+        )
+
+    # Its folder is made by a JVM of its own, which would write an archive too.
+    broker().prepare()
+    part, log = broker(classes.options_to_make()), folder / "kafka.log"
+    running = process.start(part.launch(), log, signal.SIGTERM)
+    try:
+        deadline = time.monotonic() + START_SECONDS
+        while (reason := part.check(running.pid)) is not None:
+            if time.monotonic() > deadline:
+                raise PartFailedError(f"Kafka doesn't start ({reason}):\n{_tail(log)}")
+            time.sleep(0.05)
+        yield part.bootstrap_servers
+    finally:
+        process.stop(running, signal.SIGTERM, WRITE_SECONDS)
+
+
+def _run_jobs(folder: Path, jars: Sequence[Path], classes: ClassArchive, bootstrap_servers: str) -> None:
+    """Run jobs in a process of their own: Spark and its JVM talk a lot."""
+    program = (sys.executable, "-m", "caraway.stack.classes.training")
+    launch = Launch(command=(*program, str(classes.path), bootstrap_servers, *map(str, jars)), folder=folder)
+    log = folder / "training.log"
+    training = process.start(launch, log, signal.SIGKILL)
+    try:
+        code = training.wait(TRAINING_SECONDS)
+    except subprocess.TimeoutExpired:
+        code = None
+    finally:
+        process.kill_group(training)
+    if code != 0:
+        raise PartFailedError(f"the jobs in Spark didn't end well ({code}):\n{_tail(log)}")
+
+
+def _finish(classes: ClassArchive) -> None:
+    if not classes.unfinished.is_file():
+        raise PartFailedError(f"Java wrote no {classes.unfinished}: is there room for 200 MB?")
+    classes.unfinished.replace(classes.path)
+
+
+def _tail(log: Path) -> str:
+    return log.read_text(errors="replace").strip()[-TAIL_CHARACTERS:]
