@@ -138,7 +138,7 @@ class Coded:
     driver: int
     base: float = F(Drivers.f0, default=-1.0)
     doubled: float
-    capped: float
+    tripled: float
 
     @extractor
     @inputs("base")
@@ -150,11 +150,11 @@ class Coded:
 
     @extractor
     @inputs("base")
-    @outputs("capped")
-    def cap(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
-        """Cap it."""
+    @outputs("tripled")
+    def triple(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
+        """Triple it, by a method that isn't traced."""
         del ts
-        return base.clip(upper=1e6).rename("capped")
+        return base.mul(3).rename("tripled")
 
 
 def graph() -> Graph:

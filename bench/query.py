@@ -29,6 +29,7 @@ from alone import alone
 from drivers import ENTITIES, SEVENTY, TEN, THIRTY
 from feast.rival import VERSION, feast_server
 from load import one_by_one, post, together
+from quiet import how_quiet
 from rich.table import Table
 
 from caraway.cli.output import out
@@ -58,6 +59,7 @@ def main() -> int:
     ask = load_by_python if options.by_python else load
     if not options.by_python and shutil.which("wrk") is None:
         raise SystemExit("wrk makes the load: apt-get install wrk")
+    quiet = how_quiet()
     with ExitStack() as running:
         url, pid = (
             (options.url, options.pid) if options.url else running.enter_context(alone(options.events, options.keys))
@@ -86,6 +88,8 @@ def main() -> int:
         "connections": CONNECTIONS,
         "keys": options.keys,
         "memory_mib": memory,
+        "held_up": quiet.part,
+        "held_up_ms": quiet.worst_ms,
         "figures": figures,
         "feast_version": VERSION if options.feast else None,
         "cpus": os.cpu_count(),
@@ -95,6 +99,7 @@ def main() -> int:
     show(figures)
     if memory is not None:
         out.print(f"The server holds {memory:,.0f} MiB.")
+    out.print(str(quiet))
     print(json.dumps(report))
     if options.json:
         options.json.write_text(json.dumps(report, indent=2))
@@ -115,7 +120,7 @@ def caraway_requests(events: int) -> Requests:
         "100 x 10": (bodies("Driver.driver", ten, MANY), CONNECTIONS),
         "1 x 1": (bodies("Coded.driver", ["Coded.base"], 1), 1),
         "1 x 1, and 1 traced": (bodies("Coded.driver", ["Coded.base", "Coded.doubled"], 1), 1),
-        "1 x 1, and 1 function": (bodies("Coded.driver", ["Coded.base", "Coded.capped"], 1), 1),
+        "1 x 1, and 1 function": (bodies("Coded.driver", ["Coded.base", "Coded.tripled"], 1), 1),
     }
     windows, size = [f"Hundred.{name}" for name in THIRTY if not name.endswith("forever")], 10
     while size <= events:
