@@ -149,16 +149,18 @@ class FunctionPool:
 
     def _trace(self, remote: "_Remote") -> None:
         try:
-            worker = self._workers.take(self.seconds) or self._start()
+            # Who waits for one here keeps others from replacing those that hang.
+            worker = self._workers.take(0) or self._start()
         except (TimeoutError, CarawayError):
-            # Perhaps behind the next call.
+            # Perhaps after the next call.
             remote.asked = False
             return
         try:
             found = worker.trace(remote.step, TRACE_SECONDS)
-        except _FATAL:
+        except BaseException:
+            # It hides from being traced, or half an answer is on its way; it stays a function.
             self._replace(worker)
-            return
+            raise
         self._workers.give(worker)
         if found is not None:
             remote.traced = TracedExtractor(remote.step, found)
