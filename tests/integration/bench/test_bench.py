@@ -39,7 +39,14 @@ def test_all_can_be_imported() -> None:
 def test_queries(tmp_path: Path) -> None:
     run("query", "--by-python", "--seconds", "0.1", "--events", "10", "--json", str(tmp_path / "found"))
     found = figures(tmp_path / "found")["figures"]
-    assert {"1 x 10", "100 x 10", "1 x 1 and user code", "25 windows, 10 events", "1 x 10, as Feast"} <= found.keys()
+    assert {
+        "1 x 10",
+        "100 x 10",
+        "1 x 1, and 1 traced",
+        "1 x 1, and 1 function",
+        "25 windows, 10 events",
+        "1 x 10, as Feast",
+    } <= found.keys()
     assert all(0 < figure["p50_ms"] <= figure["p99_ms"] and not figure["errors"] for figure in found.values())
 
 

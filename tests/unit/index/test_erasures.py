@@ -174,8 +174,28 @@ def test_what_comes_later_is_left_out_and_what_was_there_goes(store: IndexStore)
     anew.apply(plan, rows)
     assert not left_of(store, plan.asset, b"ann")
     assert read(HidingReader(IndexReader(store), again), plan, "ann", "bob") == [None, "bob 2"]
-    compact(store, plan.asset)
+    assert compact(store, plan.asset, threading.Event())
     assert read(reader, plan, "bob") == ["bob 2"]
+
+
+def test_what_was_removed_is_off_the_disk_when_nobody_reads_it_any_more(store: IndexStore) -> None:
+    plan, trace, erased = version_plan(revised=False), Trace(), ErasedKeys(lambda: MAC_KEYS)
+    writer = IndexWriter(store, erased=erased)
+    writer.apply(plan, [trace.version("ann", "private", 1), trace.version("bob", "new", 1)])
+    store.db.flush()
+    held = {path for path in store.path.glob("*.sst") if b"private" in path.read_bytes()}
+    assert held
+    writer.apply(plan, [erasure(plan, "ann")[1]])
+    removed_all(store, writer, plan, erased, slices_of=10)
+    # A read from before.
+    reading = store.iterator()
+    reading.seek(plan.asset)
+    assert not compact(store, plan.asset, threading.Event(), seconds=0.2)
+    assert all(path.exists() for path in held)
+    del reading
+    assert compact(store, plan.asset, threading.Event())
+    assert not any(path.exists() for path in held)
+    assert not any(b"private" in path.read_bytes() for path in store.path.glob("*.sst"))
 
 
 def test_a_row_that_moves_to_an_erased_key_is_gone_from_the_other(store: IndexStore) -> None:

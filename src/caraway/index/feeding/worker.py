@@ -224,7 +224,8 @@ class IndexWorker:
                     return False
                 following = slices[0].next
                 if following is None:
-                    compact(self._store, plan.asset)
+                    if not compact(self._store, plan.asset, stopping):
+                        return False
                     mark_removed(self._store, plan.asset, pending)
                     return True
                 start = following

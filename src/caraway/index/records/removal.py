@@ -5,6 +5,8 @@ key is erased is noted in the same write as the offset behind the record that sa
 removed yet.
 """
 
+import threading
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -18,6 +20,9 @@ from caraway.topics import VOID, Erasure
 from caraway.topics.erasure import Hides
 
 LENGTH_BYTES = 2
+# How long reads may keep files that aren't in use any more, and how often to look.
+GONE_SECONDS = 60.0
+GONE_PAUSE_SECONDS = 0.02
 PENDING, REMOVED = b"\x00", b"\x01"
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -95,10 +100,28 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
     return Removal(removed, stopped)
 
 
-def compact(store: IndexStore, asset: bytes) -> None:
-    """Write the files of an asset anew, without what was deleted; takes its time."""
+def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds: float = GONE_SECONDS) -> bool:
+    """Write the files of an asset anew, without what was deleted, and wait until the old ones are off the disk.
+
+    RocksDB takes a file away a moment after it has written its rows anew; one that somebody still reads, when that has
+    ended.
+
+    Args:
+        store: The database.
+        asset: The index.
+        stopping: Set, it ends the wait.
+        seconds: How long to wait for reads to end.
+
+    Returns:
+        Whether they are gone.
+    """
     store.db.flush()
+    old = store.tables()
     store.db.compact_range(asset, after(asset))
+    deadline = time.monotonic() + seconds
+    while (old := old & store.unused_tables()) and time.monotonic() < deadline and not stopping.is_set():
+        stopping.wait(GONE_PAUSE_SECONDS)
+    return not old
 
 
 def _prefixes(store: IndexStore, asset: bytes, start: bytes) -> Iterator[bytes]:

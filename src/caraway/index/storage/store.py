@@ -188,6 +188,16 @@ class IndexStore:
             # It is being built anew.
             return 0
 
+    def tables(self) -> frozenset[str]:
+        """Name the files of tables that are on the disk."""
+        return frozenset(path.name for path in self.path.glob("*.sst"))
+
+    def unused_tables(self) -> frozenset[str]:
+        """Name those that hold nothing of the database: not any more, or not yet."""
+        # Looked at in this order, one that comes into use in between isn't among them.
+        tables = self.tables()
+        return tables - {str(table["name"]).lstrip("/") for table in self.db.live_files()}
+
     @property
     def damaged(self) -> bool:
         """Whether reads, of this process or of one that shares the database, found it damaged."""
