@@ -1,5 +1,6 @@
 """`python -m caraway.engine`: run the jobs of the registry in Postgres."""
 
+import faulthandler
 import logging
 import socket
 import sys
@@ -17,6 +18,8 @@ def main() -> int:
     """Run an engine with the settings of the environment; return the exit code."""
     try:
         settings = load_settings()
+        # A crash of a library tells what all threads did.
+        faulthandler.enable()
         logging.basicConfig(
             level=settings.log_level.upper(),
             format="%(asctime)s %(levelname)s %(name)s: %(message)s",

@@ -21,6 +21,8 @@ from caraway.errors import UnavailableError
 ID_DIGITS = 8
 MAC_BYTES = 32
 
+_DECODE = msgspec.json.Decoder(tuple[str, str]).decode
+
 
 @dataclass(frozen=True, slots=True)
 class Key:
@@ -74,7 +76,7 @@ class Keyring:
         if key is None:
             raise UnavailableError(f"secret {name!r} is sealed with the key {key_id}, which {self.path} hasn't got")
         try:
-            found, value = msgspec.json.decode(Fernet(key.text).decrypt(sealed), type=tuple[str, str])
+            found, value = _DECODE(Fernet(key.text).decrypt(sealed))
         except (InvalidToken, msgspec.MsgspecError):
             found, value = "", ""
         if found != name:

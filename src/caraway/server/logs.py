@@ -1,5 +1,6 @@
 """Logging: one JSON object a line on stderr, from structlog and from libraries alike."""
 
+import faulthandler
 import logging
 import sys
 
@@ -7,7 +8,8 @@ import structlog
 
 
 def configure_logging(level: str) -> None:
-    """Send everything of `level` and above to stderr as JSON."""
+    """Send everything of `level` and above to stderr as JSON; and, as text, what all threads did in a crash."""
+    faulthandler.enable()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,

@@ -32,10 +32,13 @@ class StackRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     parts: tuple[PartStatus, ...] = ()
 
 
+_DECODE = msgspec.json.Decoder(StackRecord).decode
+
+
 def read_record(path: Path) -> StackRecord | None:
     """Read a record; None if there is none or it can't be understood."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=StackRecord)
+        return _DECODE(path.read_bytes())
     except (OSError, msgspec.MsgspecError):
         return None
 

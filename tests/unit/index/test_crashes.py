@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.storage.snapshots import FILES, Snapshots
+from caraway.index.storage.store import FORMAT_KEY
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, PUT, VOID, position_id
@@ -254,3 +255,20 @@ def test_nothing_that_happens_to_the_files_makes_a_read_wrong(
             suppress_health_check=list(HealthCheck),
         ),
     )
+
+
+def test_an_index_of_which_nobody_can_tell_how_far_it_is_begins_anew(tmp_path: Path) -> None:
+    path, plan = tmp_path / "db", Versions.plan
+    sent = Sent("a", position_id(1, 1), b"", PUT, 1, (1, 0.5, "1.00"))
+    with IndexStore(path, geometry=SMALL, cache_bytes=1 << 20) as store:
+        IndexWriter(store, cached_tiles=8).apply(plan, [sent.message(7)])
+        store.db.flush()
+        (offsets,) = path.glob("*.sst")
+        # So that the mark of the format is found in another file.
+        store.db.put(FORMAT_KEY, store.format)
+        store.db.flush()
+    content = bytearray(offsets.read_bytes())
+    content[0] ^= 1
+    offsets.write_bytes(content)
+    with IndexStore(path, geometry=SMALL, cache_bytes=1 << 20) as store:
+        assert store.offsets(plan.asset) == {}

@@ -180,6 +180,8 @@ class Tail:
                 if self._topics:
                     self._step()
         except Exception as error:
+            if is_damage(error):
+                self._store.mark_damaged(str(error))
             self.failure = error
             LOGGER.exception("the index no longer follows its topics (%s)", self._name)
         finally:
@@ -328,7 +330,6 @@ class Tail:
                 break
             except Exception as error:
                 if is_damage(error):
-                    self._store.mark_damaged(str(error))
                     raise
                 if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
                     LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
@@ -361,10 +362,8 @@ class Tail:
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             except Exception as error:
-                if is_damage(error):
-                    self._store.mark_damaged(str(error))
-                    raise
-                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                # What RocksDB raises is an Exception and nothing more special.
+                if is_damage(error) or type(error) is not Exception:
                     raise
                 LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
             else:

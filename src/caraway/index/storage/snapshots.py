@@ -51,6 +51,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     files: list[File]
 
 
+_DECODE = msgspec.json.Decoder(Manifest).decode
+
+
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What a file was when its digest was computed."""
@@ -179,7 +182,7 @@ class Snapshots:
         if sha256(content).hexdigest() not in stored.name:
             LOGGER.error("manifest %s of the index is damaged", stored.name)
             return None
-        return msgspec.json.decode(content, type=Manifest)
+        return _DECODE(content)
 
     def _fetch(self, manifest: Manifest, folder: Path) -> bool:
         """Copy the files of a snapshot; tell whether all of them are what they were."""

@@ -30,6 +30,8 @@ from caraway.index.storage.keys import META, after, emission_key, frontier_key, 
 
 LOGGER = logging.getLogger(__name__)
 
+_DECODE_DUE = msgspec.json.Decoder(dict[str, dict[int, int]]).decode
+
 # What the entries look like. Another number: the database is built anew from the topics.
 FORMAT = b"2"
 FORMAT_KEY = META + b"format"
@@ -277,6 +279,8 @@ class IndexStore:
                 return self._begin(unlike)
             db = self._open(self.path)
             found = db.get(FORMAT_KEY)
+            # Who can't read how far an index is can't follow its topic. All else is found out when it is read.
+            _read_all(db, META)
         except Exception as error:
             if not is_damage(error):
                 raise self._refused(error) from error
@@ -359,6 +363,14 @@ def format_of(geometry: Geometry) -> bytes:
     return FORMAT + b" " + geometry.describe()
 
 
+def _read_all(db: Rdict, prefix: bytes) -> None:
+    iterator = db.iter()
+    iterator.seek(prefix)
+    while iterator.valid() and iterator.key().startswith(prefix):
+        iterator.next()
+    check_end(iterator)
+
+
 def check_end(iterator: RdictIter) -> None:
     """Raise if an iterator is at its end because of an entry that it couldn't read: to it, that looks like an end."""
     if not iterator.valid():
@@ -386,7 +398,7 @@ def _due(path: Path) -> dict[bytes, dict[int, int]] | None:
     file = _due_file(path)
     if not file.exists():
         return None
-    read = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[int, int]])
+    read = _DECODE_DUE(file.read_bytes())
     return {bytes.fromhex(asset): offsets for asset, offsets in read.items()}
 
 

@@ -1,0 +1,49 @@
+"""Typed decoders are made when their module is imported.
+
+What msgspec (0.22) knows of a class it finds out when that is first decoded, and meanwhile lets other threads use
+what it has by then: a server in which two threads opened snapshots for the first time died of it, amid a request.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import caraway
+
+SOURCES = sorted(Path(caraway.__file__).parent.rglob("*.py"))
+# They run in commands, which have one thread.
+ALONE = {"stack/report.py"}
+
+
+def made_too_late(text: str) -> Iterator[int]:
+    """Give the lines of a module that decode to a type without a decoder, or make one in a function."""
+    tree = ast.parse(text)
+    functions = (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
+    for function in functions:
+        for node in ast.walk(function):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Attribute)
+                and "msgspec" in ast.unparse(node.func)
+            ):
+                typed = node.func.attr == "decode" and any(keyword.arg == "type" for keyword in node.keywords)
+                if typed or node.func.attr in {"convert", "Decoder"}:
+                    yield node.lineno
+
+
+def test_typed_decoders_are_made_at_import() -> None:
+    root = Path(caraway.__file__).parent
+    found = [
+        f"{path.relative_to(root)}:{line}"
+        for path in SOURCES
+        if str(path.relative_to(root)) not in ALONE
+        for line in made_too_late(path.read_text())
+    ]
+    assert not found, "make these decoders when the module is imported"
+
+
+def test_such_a_one_would_be_found() -> None:
+    late = "def read(data):\n    return msgspec.json.decode(data, type=Manifest)\n"
+    assert [*made_too_late(late)] == [2]
+    assert [*made_too_late("decode = msgspec.json.Decoder(Manifest).decode\n")] == []
+    assert [*made_too_late("def read(data):\n    return msgspec.json.decode(data)\n")] == []
