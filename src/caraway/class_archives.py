@@ -1,4 +1,4 @@
-"""Archives of what Java's classes are after they were loaded and checked: Kafka and Spark start in half the time.
+"""Archives of what Java's classes are after they were loaded and checked: Kafka and Spark start sooner.
 
 An archive belongs to one class path and one build of Java. The JVM checks both, and does without an archive that isn't
 there, isn't whole or isn't its own; so what follows only ever saves time.

@@ -7,7 +7,6 @@ import typer
 from caraway.cli.output import out, plain_errors
 from caraway.cli.progress import shown_progress
 from caraway.config import load_settings
-from caraway.stack.classes.making import make_class_archives
 from caraway.stack.jars import ensure_jars
 
 
@@ -15,9 +14,7 @@ def jars(
     paths: Annotated[bool, typer.Option("--paths", help="Print the files that Spark needs, one a line.")] = False,
     classes: Annotated[
         bool,
-        typer.Option(
-            "--classes", help="Also let Kafka and Spark work for a moment: from then on they start twice as fast."
-        ),
+        typer.Option("--classes", help="Also let Kafka and Spark work for a moment: from then on they start sooner."),
     ] = False,
 ) -> None:
     """Fetch the Java libraries of Kafka and of Spark's connector, and check each against its SHA-256."""
@@ -30,6 +27,9 @@ def jars(
                 typer.echo(path)
             return
         if classes:
+            # It needs PySpark, for whose import no other command waits.
+            from caraway.stack.classes.making import make_class_archives  # noqa: PLC0415
+
             with shown_progress() as progress:
                 made = make_class_archives(settings, found, lambda what: progress(what, ()))
             size = sum(path.stat().st_size for path in made)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
@@ -27,6 +27,7 @@ from caraway.query.functions import compile_function
 from caraway.query.model import InputColumn, PythonStep, QueryPlan, TypedColumn
 from tests.unit.query.garden import CATALOG, DictReader
 from tests.unit.query.steps import by_value
+from tests.unit.stack.waiting import eventually
 
 pytestmark = pytest.mark.slow
 
@@ -331,13 +332,6 @@ def hide_and_seek(cls: Any, ts: Any, x: Any) -> Any:
             continue
 
 
-def eventually(check: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not check():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionPool) -> None:
     compiled = pool.compile(step(double_of_small), no_lookups)
     assert isinstance(compiled, Traceable)
@@ -349,7 +343,7 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
 
     assert compiled.expressions == ()
     assert value(2) == [4]
-    eventually(lambda: compiled.expressions != ())
+    eventually(lambda: compiled.expressions != (), limit=30)
     plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=(step(double_of_small),), outputs=())
     told = explain(CompiledPlan(plan, (compiled,), (), (), (), runs_user_code=True)).steps[0].details
     assert told == ("computed without its function:", 'A.y = (col("A.x") * 2)')
