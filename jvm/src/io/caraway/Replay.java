@@ -18,7 +18,7 @@ import org.apache.spark.TaskContext;
  *
  * <p>In a run that a crash ended, the rows since the checkpoint may have come in another order. So a left row may have been joined with any
  * of the right rows since then, or with what was there at the checkpoint, and gone to the group or key that this names. Each of these places
- * must hear that it isn't there: nobody else knows of them (docs/decisions/0018-what-a-lost-run-has-said.md).
+ * must hear that it isn't there: nobody else knows of them (docs/decisions/0018-records-of-a-failed-attempt.md).
  */
 final class Replay {
   /**
