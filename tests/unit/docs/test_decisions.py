@@ -10,7 +10,10 @@ from tests.markdown import DOCS, dead_links
 FOLDER = DOCS / "decisions"
 INDEX = FOLDER / "README.md"
 PAGES = sorted(FOLDER.glob("0*.md"))
-HEAD = re.compile(r"# (?P<number>\d+)\. (?P<title>.+)\n\n\*\*In short\.\*\* (?P<short>.+?)\n\n\*\*Status\.\*\* .+?\n\n", re.DOTALL)
+HEAD = re.compile(
+    r"# (?P<number>\d+)\. (?P<title>.+)\n\n\*\*In short\.\*\* (?P<short>.+?)\n\n\*\*Status\.\*\* .+?\n\n",
+    re.DOTALL,
+)
 # A reader who scans the page sees the answer without scrolling, so it has three lines at most.
 MOST_LINES = 3
 

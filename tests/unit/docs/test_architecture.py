@@ -1,0 +1,52 @@
+"""The map of the repository is true: what it names exists, and no package is missing from it."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.markdown import DOCS, dead_links
+
+ROOT = DOCS.parent
+MAP = DOCS / "architecture.md"
+PAGES = (MAP, DOCS / "glossary.md", ROOT / "CONTRIBUTING.md", ROOT / "README.md")
+NAMED = re.compile(r"`((?:src|jvm|proto|docs|tests)/[\w./-]+)`")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_files_that_are_named_exist(page: Path) -> None:
+    assert [name for name in NAMED.findall(page.read_text()) if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert not dead_links(page)
+
+
+def _packages_of_the_map() -> list[str]:
+    _, _, rest = MAP.read_text().partition("## Packages")
+    table, _, _ = rest.partition("\n## ")
+    return re.findall(r"^\| `src/caraway/(\w+)` \|", table, re.MULTILINE)
+
+
+def test_every_package_is_on_the_map() -> None:
+    packages = {folder.name for folder in (ROOT / "src" / "caraway").iterdir() if (folder / "__init__.py").exists()}
+    assert set(_packages_of_the_map()) == packages
+
+
+def test_packages_stand_in_the_order_of_their_layers() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(contract["layers"] for contract in contracts if contract["id"] == "layers")
+    rank = {name: depth for depth, layer in enumerate(layers) for name in re.findall(r"\w+", layer)}
+    depths = [rank[name] for name in _packages_of_the_map()]
+    assert depths == sorted(depths)
+
+
+def test_every_word_of_the_glossary_has_one_meaning() -> None:
+    tables = [line.split("|") for line in (DOCS / "glossary.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in cells[1:-1]] for cells in tables]
+    assert {len(row) for row in rows} == {4}
+    words = [word.strip() for row in rows if row[0] != "word" for word in row[0].split(",")]
+    assert len(words) > 40
+    assert len(words) == len(set(words))
