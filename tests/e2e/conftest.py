@@ -15,7 +15,8 @@ from caraway.cli.demo.replay import replay
 from caraway.cli.demo.settle import Question, settle
 from caraway.client import Client
 from caraway.config import load_settings
-from caraway.stack import PartState, PartStatus, Stack
+from caraway.stack.part import PartState, PartStatus
+from caraway.stack.stack import Stack
 
 HERE = Path(__file__).parent
 DAYS = 6

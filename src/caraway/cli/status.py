@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from caraway.cli.colours import COLOURS
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.progress import COLOURS
 from caraway.config import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import PartReport, StackReport, report_stack

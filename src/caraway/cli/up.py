@@ -17,12 +17,12 @@ import typer
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.progress import shown_progress
 from caraway.config import Settings, load_settings
-from caraway.stack import PartState, PartStatus, Stack
 from caraway.stack.errors import PartFailedError
 from caraway.stack.folder import DataFolder
 from caraway.stack.logs import quote
+from caraway.stack.part import PartState, PartStatus
 from caraway.stack.record import StackRecord, read_record
-from caraway.stack.stack import Progress
+from caraway.stack.stack import Progress, Stack
 
 POLL_SECONDS = 0.1
 

@@ -1,4 +1,4 @@
-"""`caraway log`, `caraway diff` and `caraway rollback`: the history of a branch."""
+"""`caraway history`, `caraway diff` and `caraway rollback`: the history of a branch."""
 
 from typing import Annotated
 
@@ -11,7 +11,7 @@ from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption,
 MARKS = (("added", "+", "green"), ("removed", "-", "red"), ("changed", "~", "yellow"))
 
 
-def log(
+def history(
     *,
     branch: BranchOption = "main",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many commits.")] = 20,
