@@ -4,6 +4,7 @@ from caraway.server.access.limits import Limits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.admin import Admin
 from caraway.server.handlers.branches import BranchRoutes
+from caraway.server.handlers.definitions import Definitions
 from caraway.server.handlers.erase import EraseRoutes
 from caraway.server.handlers.explanations import Explanations
 from caraway.server.handlers.feast import FeastDoor
@@ -31,6 +32,7 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         needed=lambda: deployment.needed,
     )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
+    definitions = Definitions(deployment, deployment.index_positions)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features"),
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
@@ -51,6 +53,8 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
         Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
         Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
+        Route("GET", f"{API}/datasets", definitions.datasets, "list_datasets"),
+        Route("GET", f"{API}/definition/{{name}}", definitions.definition, "describe"),
         Route("GET", f"{API}/ledger", branches.ledger, "ledger"),
         Route("GET", f"{API}/health", admin.health, "health"),
         Route("GET", f"{API}/status", admin.status, "status"),

@@ -67,6 +67,8 @@ NEEDS: Mapping[str, Need | None] = {
     "roll_back": Need(Mode.WRITE_DEFINITION),
     "branch_log": Need(Mode.READ_DEFINITION),
     "branch_diff": Need(Mode.READ_DEFINITION, anywhere=True),
+    "list_datasets": Need(Mode.READ_DEFINITION),
+    "describe": Need(Mode.READ_DEFINITION),
     "list_branches": Need(Mode.READ_DEFINITION, anywhere=True),
     "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
     "status": Need(Mode.READ_DEFINITION, anywhere=True),

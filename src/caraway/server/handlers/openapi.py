@@ -224,6 +224,18 @@ def _branches() -> Json:
         f"{API}/branch/rollback": {
             "post": _operation("rollBack", "Commit again what the branch held at a commit", commit, answer)
         },
+        f"{API}/datasets": {"get": _operation("listDatasets", "The datasets of the branch", None, answer)},
+        f"{API}/definition/{{name}}": {
+            "get": _operation(
+                "describe",
+                "What a name stands for, where it comes from and who uses it",
+                None,
+                answer,
+                parameters=[
+                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+            )
+        },
         f"{API}/ledger": {
             "get": _operation(
                 "ledger",
