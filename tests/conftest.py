@@ -27,7 +27,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups 
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_settings_from_outside() -> None:
-    """Take away the settings of whoever runs the tests; the cache may stay where it is."""
+def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Remove the settings of the user who runs the tests, and the list of their stacks; the cache stays."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
     for name in [name for name in os.environ if name.startswith("CARAWAY_") and name != "CARAWAY_CACHE_DIR"]:
         del os.environ[name]

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.errors import InvalidInputError
 
 # As many as a request may have.
@@ -31,7 +31,7 @@ def erase(
     status: Annotated[bool, typer.Option("--status", help="Show what was erased, and where it is gone.")] = False,
     branch: BranchOption = "main",
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -39,16 +39,16 @@ def erase(
     with plain_errors():
         if status:
             path = f"/dataset/{dataset}/erasures"
-            _show(ask("GET", path, server=server_url(url, data), token=token, branch=branch), as_json=as_json)
+            _show(ask("GET", path, server=server_of(url, token, data), branch=branch), as_json=as_json)
             return
         rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
         if not rows:
             raise InvalidInputError("give the keys: --key column=value, or --file")
-        server, answers = server_url(url, data), []
+        server, answers = server_of(url, token, data), []
         for start in range(0, len(rows), AT_ONCE):
             body = {"erase_keys": rows[start : start + AT_ONCE]}
             path = f"/dataset/{dataset}/erase"
-            answers.append(ask("POST", path, server=server, token=token, branch=branch, body=body))
+            answers.append(ask("POST", path, server=server, branch=branch, body=body))
         if as_json:
             show_json({"requests": answers})
             return

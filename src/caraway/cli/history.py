@@ -6,7 +6,7 @@ import typer
 from rich.text import Text
 
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 
 MARKS = (("added", "+", "green"), ("removed", "-", "red"), ("changed", "~", "yellow"))
 
@@ -16,14 +16,14 @@ def history(
     branch: BranchOption = "main",
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many commits.")] = 20,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the commits of a branch, newest first."""
     with plain_errors():
-        server = server_url(url, data)
-        answer = ask("GET", "/branch/log", server=server, token=token, branch=branch, params={"limit": str(limit)})
+        server = server_of(url, token, data)
+        answer = ask("GET", "/branch/log", server=server, branch=branch, params={"limit": str(limit)})
         if as_json:
             show_json(answer)
             return
@@ -39,15 +39,15 @@ def diff(
     before: Annotated[str, typer.Argument(help="A commit.", metavar="A")],
     after: Annotated[str, typer.Argument(help="Another one.", metavar="B")],
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what differs between two commits; exit code 0 only if nothing does."""
     with plain_errors():
-        server = server_url(url, data)
+        server = server_of(url, token, data)
         params = {"from": before, "to": after}
-        answer = ask("GET", "/branch/diff", server=server, token=token, branch="main", params=params)
+        answer = ask("GET", "/branch/diff", server=server, branch="main", params=params)
         if as_json:
             show_json(answer)
         else:
@@ -63,16 +63,16 @@ def rollback(
     branch: BranchOption = "main",
     preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Commit again what a branch held at an earlier commit; what is still there of it is used again."""
     with plain_errors():
-        server = server_url(url, data)
+        server = server_of(url, token, data)
         params = {"preview": str(preview).lower()}
         body = {"commit_id": commit}
-        answer = ask("POST", "/branch/rollback", server=server, token=token, branch=branch, params=params, body=body)
+        answer = ask("POST", "/branch/rollback", server=server, branch=branch, params=params, body=body)
         if as_json:
             show_json(answer)
         else:

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from caraway.cli.database import DatabaseOption, opened, operator
 from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.config import load_settings
 from caraway.integrations.keyring import open_keyring
 from caraway.state import Act, AuditLog, SecretStore
@@ -22,11 +22,11 @@ NameArgument = Annotated[str, typer.Argument(help="Its name.", metavar="NAME")]
 
 @secrets.command("list")
 def list_secrets(
-    url: UrlOption = None, token: TokenOption = "", data: DataOption = None, as_json: JsonOption = False
+    url: UrlOption = None, token: TokenOption = None, data: DataOption = None, as_json: JsonOption = False
 ) -> None:
     """Show which secrets there are, without their values."""
     with plain_errors():
-        answer = ask("GET", "/secrets", server=server_url(url, data), token=token, branch="main")
+        answer = ask("GET", "/secrets", server=server_of(url, token, data), branch="main")
         if as_json:
             show_json(answer)
             return
@@ -37,21 +37,19 @@ def list_secrets(
 
 
 @secrets.command("set")
-def set_secret(name: NameArgument, url: UrlOption = None, token: TokenOption = "", data: DataOption = None) -> None:
+def set_secret(name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
     """Keep a secret, or change it. Its value is read from the standard input, or asked for."""
     with plain_errors():
         value = checked_value(_value(checked_name(name)))
-        ask("PATCH", f"/secret/{name}", server=server_url(url, data), token=token, branch="main", body={"value": value})
+        ask("PATCH", f"/secret/{name}", server=server_of(url, token, data), branch="main", body={"value": value})
         err.print(f"kept secret {name}", markup=False)
 
 
 @secrets.command("delete")
-def delete(name: NameArgument, url: UrlOption = None, token: TokenOption = "", data: DataOption = None) -> None:
+def delete(name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
     """Forget a secret."""
     with plain_errors():
-        ask(
-            "DELETE", f"/secret/{checked_name(name)}", server=server_url(url, data), token=token, branch="main", body={}
-        )
+        ask("DELETE", f"/secret/{checked_name(name)}", server=server_of(url, token, data), branch="main", body={})
         err.print(f"forgot secret {name}", markup=False)
 
 

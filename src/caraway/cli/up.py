@@ -30,10 +30,17 @@ POLL_SECONDS = 0.1
 def up(
     data: DataOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; `caraway down` ends it.")] = False,
+    no_tokens: Annotated[
+        bool,
+        typer.Option("--no-tokens", help="Let everybody who reaches the server do everything, run code included."),
+    ] = False,
 ) -> None:
     """Start Postgres, Kafka, the engine and the server, and keep them running until Ctrl-C."""
     with plain_errors():
         settings = load_settings(data)
+        if no_tokens:
+            server = settings.server.model_copy(update={"tokens": False})
+            settings = settings.model_copy(update={"server": server})
         began = time.monotonic()
         if detach:
             _start_detached(settings)

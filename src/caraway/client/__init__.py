@@ -6,6 +6,7 @@ from caraway.deferred import deferred
 
 if TYPE_CHECKING:
     from caraway.client.client import Client
+    from caraway.client.discovery import ServerAddress, find_server
     from caraway.client.response import V1_API, Response
 else:
     __getattr__, __dir__ = deferred(
@@ -13,8 +14,10 @@ else:
         {
             "Client": "caraway.client.client:Client",
             "Response": "caraway.client.response:Response",
+            "ServerAddress": "caraway.client.discovery:ServerAddress",
             "V1_API": "caraway.client.response:V1_API",
+            "find_server": "caraway.client.discovery:find_server",
         },
     )
 
-__all__ = ["V1_API", "Client", "Response"]
+__all__ = ["V1_API", "Client", "Response", "ServerAddress", "find_server"]

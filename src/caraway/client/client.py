@@ -21,6 +21,7 @@ from caraway.client.arguments import (
     require_columns,
     require_message,
 )
+from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.frames import column_values, columns_of, instants, row_frame, rows_of, typed_column, untyped_column
 from caraway.client.offline import offline_body
 from caraway.client.response import BRANCH_HEADER, Response
@@ -49,24 +50,36 @@ class Client:
     """A user's way to a Caraway server.
 
     Args:
-        url: Where the server is, such as "http://localhost:8400".
-        token: Who the user is; empty if the server asks for none.
+        url: The server, such as "http://127.0.0.1:8100". Without it the one of the environment or of the stack that
+            runs on this machine; see `caraway.client.discovery.find_server`.
+        token: The token to show to the server. Without it the one of the environment, or that of the stack on this
+            machine if `url` is its address; with an empty one requests carry none.
         branch: The branch to work on; main by default.
         connection: The connection to use in place of one to `url`.
+
+    Raises:
+        InvalidInputError: Several stacks run on this machine, and nothing says which one is meant.
+        UnavailableError: CARAWAY_DATA_DIR names a folder in which no stack runs.
     """
 
     def __init__(
-        self, url: str, token: str = "", branch: str | None = None, *, connection: "Connection | None" = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        *,
+        connection: "Connection | None" = None,
     ) -> None:
-        self.url = url
-        self.token = token
+        address = find_server(url, token) if connection is None else ServerAddress(url or "", token or "")
+        self.url = address.url
+        self.token = address.token
         self._branch = branch or MAIN_BRANCH
         self._queue = Queue()
         if connection is None:
             # httpx takes longer to import than all of Caraway's definitions, and most uses of them need no client.
             from caraway.client.http import Connection  # noqa: PLC0415
 
-            connection = Connection(url, token)
+            connection = Connection(address.url, address.token)
         self._connection = connection
 
     def __enter__(self) -> Self:

@@ -117,7 +117,12 @@ class ServerSettings(_Section):
         port: Port to listen on; None or 0 chooses a free one and remembers it.
         workers: Processes that answer queries on the port. With more than one, a further one writes the index and does
             all that changes something.
-        tokens: Whether requests need a token (`caraway tokens create`); without, everybody may do everything.
+        tokens: Whether requests need a token (`caraway tokens create`). Without tokens everybody who reaches the server
+            may do everything, which includes running code on it.
+        admin_token_file: A file with a token whose holder may do everything, for as long as the file holds it. The
+            stack fills this in for the server that it starts.
+        allow_network_without_tokens: Whether a server without tokens may listen on an address that other machines
+            reach.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
@@ -130,7 +135,9 @@ class ServerSettings(_Section):
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port | None = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    tokens: bool = False
+    tokens: bool = True
+    admin_token_file: FolderPath | None = None
+    allow_network_without_tokens: bool = False
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024

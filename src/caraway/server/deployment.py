@@ -162,7 +162,11 @@ class Deployment:
             needed=lambda: self.needed,
         )
         self.state = StateReader(self._engine)
-        self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)
+        self.gate = Gate(
+            AuditLog(self._engine),
+            Access(self._engine, by="server") if settings.server.tokens else None,
+            admin_token_file=settings.server.admin_token_file,
+        )
         self.control = Control.connect(
             self.postgres_url,
             self.bootstrap_servers,

@@ -96,7 +96,11 @@ class Reading:
         self._plans = Plans(StateReader(self._engine))
         self._erasures = ErasureLog(self._engine)
         self._erasures_known = 0
-        self.gate = ReaderGate(AuditLog(self._engine), Access(self._engine, by="server") if shared.tokens else None)
+        self.gate = ReaderGate(
+            AuditLog(self._engine),
+            Access(self._engine, by="server") if shared.tokens else None,
+            admin_token_file=shared.admin_token_file,
+        )
         self._changes = changes_of(folder)
         self._seen = self._changes[0]
         self._reloading = threading.Lock()
