@@ -34,8 +34,9 @@ def shortened(text: str, limit: int = SHOWN_CHARACTERS) -> str:
 
 
 def quoted(value: object) -> str:
-    """Return a value as messages show it: Python's form of it, with as much left out of the middle as is too long."""
-    return _QUOTES.repr(value)
+    """Return a value as messages show it: Python's form of it, as far as it isn't too long."""
+    text = _QUOTES.repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 class _Quotes(reprlib.Repr):
