@@ -28,14 +28,22 @@ def erase(
     file: Annotated[
         Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Show what was erased, and where it is gone.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show what was erased, where it is removed and where not.")
+    ] = False,
     branch: BranchOption = "main",
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase keys from a dataset: what there is of them, and what ever comes. It can't be undone."""
+    """Erase keys from a dataset: rows of them are served no more, those that come later included. It can't be undone.
+
+    Clear text of the rows stays in some places, which the answer lists: on the dataset's topic until the topic is
+    removed, in datasets that are computed from this one and in those that this one is computed from (such as streams of
+    events without keys), in dead letters, for a week on the topic of served features, in snapshots of the index until
+    newer ones replace them, in backups and where the rows came from.
+    """
     with plain_errors():
         if status:
             path = f"/dataset/{dataset}/erasures"
@@ -52,7 +60,11 @@ def erase(
         if as_json:
             show_json({"requests": answers})
             return
-        err.print(f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` tells", markup=False)
+        err.print(
+            f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` shows where they are removed",
+            markup=False,
+        )
+        _show_remaining(answers[-1])
 
 
 def _of_options(parts: Sequence[str]) -> list[dict[str, Any]]:
@@ -86,3 +98,14 @@ def _show(answer: Any, *, as_json: bool) -> None:  # noqa: ANN401 (any JSON)
         told = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
         table.add_row(*map(escape, told), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
     out.print(table if table.row_count else "Nothing was erased.")
+    _show_remaining(answer)
+
+
+def _show_remaining(answer: dict[str, Any]) -> None:
+    """Print the places that keep clear text; an older server doesn't list them."""
+    if not (places := answer.get("remaining")):
+        return
+    table = Table("clear text stays in", "which is", "until", box=None, header_style="dim")
+    for place in places:
+        table.add_row(*(escape(place[name]) for name in ("where", "what", "until")))
+    err.print(table)
