@@ -12,8 +12,9 @@ from caraway.server.http.errors import Statuses
 
 def test_every_route_is_documented(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
-    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0))
-    parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
+    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
+    names = "secrets eraser erasures keyring needed index_positions bootstrap_servers erased replays"
+    parts = made(served=made(keep=0), **dict.fromkeys(names.split(), 0))
     routes = {(route.method.lower(), route.path) for route in surface.routes(parts)}
     assert routes == {(method, path) for path, methods in DOCUMENT["paths"].items() for method in methods}
 
