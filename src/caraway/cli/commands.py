@@ -17,6 +17,7 @@ SECTIONS = (
     Section(
         "Definitions",
         (
+            Listed("init", "caraway.cli.init:init", "Make a project with definitions, a test and CI."),
             Listed("commit", "caraway.cli.commit:commit", "Commit the definitions of a module to a branch."),
             Listed("preview", "caraway.cli.commit:preview", "Show what a commit would do."),
             Listed(
@@ -31,7 +32,15 @@ SECTIONS = (
     ),
     Section(
         "Data",
-        (Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),),
+        (
+            Listed("datasets", "caraway.cli.describe:datasets", "List the datasets of a branch."),
+            Listed("describe", "caraway.cli.describe:describe", "Show a definition and who uses it."),
+            Listed("log", "caraway.cli.log:log", "Send rows to an endpoint of a webhook."),
+            Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
+            Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
+            Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),
+            Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
+        ),
     ),
     Section(
         "Access",

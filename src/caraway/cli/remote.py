@@ -1,15 +1,17 @@
 """What the commands that talk to a server share: which server, which branch, how an answer is shown."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from caraway.cli.connection import send
 from caraway.client.discovery import ServerAddress, find_server
-from caraway.client.http import Connection
-from caraway.client.response import BRANCH_HEADER
+from caraway.client.response import BRANCH_HEADER, refusal
+
+OK = 200
 
 UrlOption = Annotated[
     str | None,
@@ -41,18 +43,20 @@ def ask(
     branch: str,
     params: Mapping[str, str] | None = None,
     body: object = None,
+    headers: Mapping[str, str] | None = None,
+    accepted: Collection[int] = (),
 ) -> Any:  # noqa: ANN401 (any JSON)
-    """Make a request and return the JSON of the answer.
+    """Make a request and return the JSON of the answer; statuses in `accepted` are answers, too, if they have counts.
 
     Raises:
         RemoteError: The server refused.
         UnavailableError: It doesn't answer.
     """
-    connection = Connection(server.url, server.token)
-    try:
-        return connection.request(method, path, {BRANCH_HEADER: branch}, params=params, body=body).json()
-    finally:
-        connection.close()
+    sent = {BRANCH_HEADER: branch, **(headers or {})}
+    response = send(method, path, server, headers=sent, params=params, body=body)
+    if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
+        raise refusal(response, f"{method} {path}")
+    return response.json()
 
 
 def show_json(answer: object) -> None:

@@ -52,6 +52,7 @@ from caraway.state import (
     Ledger,
     Needed,
     Plans,
+    Replays,
     SecretStore,
     StateReader,
     connect,
@@ -254,6 +255,11 @@ class Deployment:
     def needed(self) -> Needed | None:
         """All that the branches need; None before the graph was read."""
         return self._needed
+
+    @property
+    def replays(self) -> Replays:
+        """What knows which dead letters were sent again."""
+        return Replays(self._engine)
 
     @property
     def live(self) -> Live | None:

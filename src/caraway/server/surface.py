@@ -4,6 +4,7 @@ from caraway.server.access.limits import Limits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.admin import Admin
 from caraway.server.handlers.branches import BranchRoutes
+from caraway.server.handlers.dead_letters import DeadLetterRoutes
 from caraway.server.handlers.definitions import Definitions
 from caraway.server.handlers.erase import EraseRoutes
 from caraway.server.handlers.explanations import Explanations
@@ -32,6 +33,14 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         needed=lambda: deployment.needed,
     )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
+    letters = DeadLetterRoutes(
+        deployment,
+        limits,
+        api.ingest,
+        bootstrap_servers=deployment.bootstrap_servers,
+        erased=deployment.erased,
+        replays=deployment.replays,
+    )
     definitions = Definitions(deployment, deployment.index_positions)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features"),
@@ -53,6 +62,9 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
         Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
         Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
+        Route("GET", f"{API}/dead_letters", letters.list, "dead_letters"),
+        Route("GET", f"{API}/dead_letters/{{name}}", letters.show, "dead_letter"),
+        Route("POST", f"{API}/dead_letters/{{name}}/replay", letters.replay, "replay"),
         Route("GET", f"{API}/datasets", definitions.datasets, "list_datasets"),
         Route("GET", f"{API}/definition/{{name}}", definitions.definition, "describe"),
         Route("GET", f"{API}/ledger", branches.ledger, "ledger"),

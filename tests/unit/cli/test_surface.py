@@ -23,6 +23,7 @@ WITHOUT_JSON = {
     "up",
     "down",
     "jars",
+    "init",
     "demo",
     "branch create",
     "branch clone",

@@ -73,6 +73,9 @@ NEEDS: Mapping[str, Need | None] = {
     "roll_back": Need(Mode.WRITE_DEFINITION),
     "branch_log": Need(Mode.READ_DEFINITION),
     "branch_diff": Need(Mode.READ_DEFINITION, anywhere=True),
+    "dead_letters": Need(Mode.READ_DATA),
+    "dead_letter": Need(Mode.READ_DATA),
+    "replay": Need(Mode.WRITE_DATA),
     "list_datasets": Need(Mode.READ_DEFINITION),
     "describe": Need(Mode.READ_DEFINITION),
     "list_branches": Need(Mode.READ_DEFINITION, anywhere=True),
@@ -93,6 +96,7 @@ RECORDED = frozenset(
         "delete_branch",
         "roll_back",
         "erase",
+        "replay",
         "get_secret",
         "add_secret",
         "update_secret",
@@ -257,7 +261,7 @@ def _about(path: str) -> str:
     """Return what a path names: of `/api/v1/secret/NAME` it is `secret/NAME`; nothing of one without a name in it."""
     _, _, about = path.partition("/v1/")
     kind, _, rest = about.partition("/")
-    return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret"} else ""
+    return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret", "dead_letters"} else ""
 
 
 def _writable(text: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from caraway.query.explain import MAX_RUNS
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.dead_letters import MAX_SHOWN
 from caraway.server.http.messages import Request, Response, json_response, text_response
 from caraway.server.http.routes import API
 from caraway.state.secret_book import MAX_VALUE
@@ -181,6 +182,7 @@ def document() -> Json:
             },
             **_branches(),
             **_privacy(),
+            **_dead_letters(),
             f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
             f"{API}/status": {
                 "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
@@ -270,6 +272,37 @@ def _privacy() -> Json:
             "delete": _operation("deleteSecret", "Forget a secret", nothing, answer, parameters=named),
         },
         f"{API}/secrets": {"get": _operation("listSecrets", "Which secrets there are", None, answer)},
+    }
+
+
+def _dead_letters() -> Json:
+    """Describe dead letters."""
+    named = [
+        {
+            "name": "name",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+            "description": "Id of a dead letter, such as 0-17.",
+        }
+    ]
+    asked = [
+        {"name": "dataset", "in": "query", "schema": {"type": "string"}, "description": "Only those of a dataset."},
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_SHOWN}},
+        {"name": "before", "in": "query", "schema": {"type": "string"}, "description": "`next` of an earlier answer."},
+    ]
+    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    answer = {"type": "object"}
+    return {
+        f"{API}/dead_letters": {
+            "get": _operation("deadLetters", "Rows that were refused or failed", None, answer, parameters=asked)
+        },
+        f"{API}/dead_letters/{{name}}": {
+            "get": _operation("deadLetter", "A dead letter with its row", None, answer, parameters=named)
+        },
+        f"{API}/dead_letters/{{name}}/replay": {
+            "post": _operation("replay", "Send the row of a dead letter again, once", nothing, answer, parameters=named)
+        },
     }
 
 
