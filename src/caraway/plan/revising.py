@@ -1,4 +1,4 @@
-"""Which steps may take back what they have sent (docs/records.md)."""
+"""Which steps may take back what they have sent (docs/revisions.md)."""
 
 from collections.abc import Mapping
 

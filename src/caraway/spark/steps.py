@@ -1,4 +1,4 @@
-"""Operator trees to streams (docs/records.md says what each step does with op, id and rev)."""
+"""Operator trees to streams (docs/revisions.md says what each step does with op, id and rev)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -3,7 +3,7 @@ package io.caraway;
 import java.util.Arrays;
 import java.util.function.Consumer;
 
-/** The as-of join of the rows of one join key (docs/records.md): both sides in order of time, and what follows from each arrival. */
+/** The as-of join of the rows of one join key (docs/revisions.md): both sides in order of time, and what follows from each arrival. */
 final class AsOfState {
   /**
    * What to join.

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /**
  * The join keys under which a key of a table has stood, in any revision: each of them hears of all versions of that key.
  *
- * <p>So what is known under a join key is the whole timeline of the key, and its rank grows with it (docs/records.md). A join key that heard
+ * <p>So what is known under a join key is the whole timeline of the key, and its rank grows with it (docs/revisions.md). A join key that heard
  * only of what stands there could, in a run that a crash ended, have seen something nearer that the next run never tells it of.
  *
  * @param versions those of the key, as {@link NeighbourState} keeps them

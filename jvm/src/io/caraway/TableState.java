@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * A join of two tables at the places where the right side changes (docs/records.md); where the left side does, {@link AsOfState} joins.
+ * A join of two tables at the places where the right side changes (docs/revisions.md); where the left side does, {@link AsOfState} joins.
  *
  * <p>Left records are what {@link NeighbourState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
  * the join key of its row. So under one join key stands what is to be known of a key of the left table: when it was there, with which row.

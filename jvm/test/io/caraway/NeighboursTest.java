@@ -75,7 +75,7 @@ final class NeighboursTest {
     while (last > 0 && steps[last - 1] != Kind.CHANGES.ordinal()) {
       last--;
     }
-    // Ends of changes move in time, which another order of their groups would do otherwise: no crash is tried then (docs/records.md, limits).
+    // Ends of changes move in time, which another order of their groups would do otherwise: no crash is tried then (docs/revisions.md, limits).
     boolean joined = Arrays.stream(steps, 0, last).anyMatch(step -> step == JOIN);
     boolean moves = joined || random.nextBoolean();
     Chain chain = new Chain(steps, table && random.nextBoolean(), random.nextInt(3) > 0, moves, joined ? 0 : last);

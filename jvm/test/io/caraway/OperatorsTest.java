@@ -423,7 +423,7 @@ public final class OperatorsTest {
     check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");
   }
 
-  /** Of each id the record that replaces all others (docs/records.md). */
+  /** Of each id the record that replaces all others (docs/revisions.md). */
   private static List<Version> newest(List<Version> versions) {
     Map<String, Version> held = new HashMap<>();
     for (Version version : versions) {

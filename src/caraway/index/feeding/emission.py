@@ -3,7 +3,7 @@
 After each batch the index holds which groups are stale over which spans of time, and how far the frontier got. The rows
 that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write with the
 note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets nothing, and
-what is sent again is the same record (docs/records.md, section 2, Emission).
+what is sent again is the same record (docs/index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

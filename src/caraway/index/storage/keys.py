@@ -1,4 +1,4 @@
-"""The keys of the index: bytes whose order is the order of what they stand for (docs/records.md, section 2)."""
+"""The keys of the index: bytes whose order is the order of what they stand for (docs/index_layout.md)."""
 
 import struct
 
