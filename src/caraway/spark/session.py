@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from caraway.class_archives import ClassArchive
+from caraway.spark.gateway import start_gateway
 from caraway.spark.isolation import Limits, limits_conf
+from caraway.spark.java import has_jvm
 
 # What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
 # rest.
@@ -68,7 +71,12 @@ def spark_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Start a JVM and a session in it; takes some seconds."""
+    """Start a JVM, or take the one that this process has, and a session in it; takes some seconds.
+
+    Raises:
+        JavaMissingError: There is no Java that Spark runs on.
+        UnavailableError: The JVM ended, or took too long.
+    """
     settings.scratch.mkdir(parents=True, exist_ok=True)
     # Workers must run this very interpreter; glibc would give each of the many threads an arena of its own.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -76,10 +84,12 @@ def open_session(settings: SessionSettings) -> SparkSession:
     if settings.local:
         # Spark would look up the machine's name otherwise, and listen on all addresses.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.appName("caraway").master(settings.master)
-    for key, value in spark_conf(settings).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    conf = {"spark.app.name": "caraway", "spark.master": settings.master, **spark_conf(settings)}
+    if not has_jvm():
+        gateway = start_gateway(conf, settings.scratch)
+        # Spark takes the settings that it has from this context.
+        SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
 
 def spark_conf(settings: SessionSettings) -> Mapping[str, str]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from caraway.class_archives import ClassArchive
+from caraway.java.runtime import find_java
 from caraway.stack.errors import PartFailedError
-from caraway.stack.java import find_java
 from caraway.stack.part import Launch
 from caraway.stack.probe import check_kafka
 from caraway.stack.process import start

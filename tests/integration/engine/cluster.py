@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyspark
 
+from caraway.java.runtime import find_java
 from caraway.stack import ports
-from caraway.stack.java import find_java
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JARS = SPARK_HOME / "jars" / "*"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyspark
 
+from caraway.java.runtime import find_java
 from caraway.spark.session import caraway_jar
-from caraway.stack.java import find_java
 
 PROGRAM = Path(__file__).with_name("LocalFilesLaws.java")
 JARS = Path(pyspark.__file__).parent / "jars"

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from caraway.stack.errors import JarsError
-from caraway.stack.jars.lock import Jar, ivy_module
-from caraway.stack.java import find_java
+from caraway.java.errors import JarsError
+from caraway.java.lock import Jar, ivy_module
+from caraway.java.runtime import find_java, is_packaged
+from caraway.java.trust import trust_options
 
 # Repositories answer with an error now and then; what has arrived is kept between the attempts.
 ATTEMPTS = 3
@@ -18,7 +19,7 @@ FETCHED = re.compile(r"\s+\[SUCCESSFUL \] \S+?#(?P<name>[^;]+);")
 
 
 def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: Callable[[int, int, str], None]) -> Path:
-    """Fetch jars into a folder below `scratch` and give that folder; nothing is checked yet.
+    """Fetch jars into a folder below `scratch` and return that folder; nothing is checked yet.
 
     Raises:
         JarsError: Some can't be had; the text names them.
@@ -26,7 +27,10 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
     """
     module, output = scratch / "ivy.xml", scratch / "lib"
     module.write_text(ivy_module(jars))
-    command: list[str | Path] = [find_java(), "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
+    java = find_java()
+    # An installed Java has been told what to trust by whoever looks after this machine.
+    trust = trust_options(scratch) if is_packaged(java) else []
+    command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
     command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]
     command += ["-retrieve", f"{output}/[artifact]-[revision].[ext]"]
     said: list[str] = []
@@ -46,7 +50,7 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
 
 
 def pyspark_jars() -> Path:
-    """Give the folder of the jars that PySpark ships.
+    """Return the folder of the jars that PySpark ships.
 
     Raises:
         JarsError: PySpark isn't installed.

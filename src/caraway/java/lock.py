@@ -18,7 +18,7 @@ class Jar:
         organisation: Its Maven group.
         name: Its Maven artifact.
         revision: Its version.
-        uses: What needs it: "broker", "connector" or both.
+        uses: What needs it: "broker", "connector" (one jar may serve both) or "compiler".
         sha256: Digest of its bytes, in hexadecimal.
     """
 
@@ -35,7 +35,7 @@ class Jar:
 
 
 def read_lock() -> tuple[Jar, ...]:
-    """Give the locked jars, in the order of the lock file."""
+    """Return the locked jars, in the order of the lock file."""
     digests = {name: digest for digest, name in map(str.split, DIGESTS.read_text().splitlines())}
     dependencies = ET.parse(LOCK).iterfind("dependencies/dependency")  # noqa: S314 (our own file)
     return tuple(

@@ -6,46 +6,37 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-from caraway.config import Settings
-from caraway.stack.errors import JarsError
-from caraway.stack.jars.ivy import fetch
-from caraway.stack.jars.lock import DIGESTS, MAVEN_CENTRAL, Jar, read_lock
+from caraway.java.errors import JarsError
+from caraway.java.ivy import fetch
+from caraway.java.lock import MAVEN_CENTRAL, Jar
 
 # Told: jars done, jars wanted, what is being done.
 Progress = Callable[[int, int, str], None]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JarSet:
-    """Files on this machine, checked.
+def verified(
+    folder: Path, jars: tuple[Jar, ...], ivy_settings: Path | None = None, on_progress: Progress | None = None
+) -> tuple[Path, ...]:
+    """Return the files of `jars` in `folder`; fetch and check those that aren't there.
 
-    Attributes:
-        broker: Class path of the Kafka broker.
-        connector: What Spark needs for its Kafka source and sink.
-    """
-
-    broker: tuple[Path, ...]
-    connector: tuple[Path, ...]
-
-
-def ensure_jars(settings: Settings, on_progress: Progress | None = None) -> JarSet:
-    """Give the jars; fetch and check those that aren't there.
+    Args:
+        folder: Where they are kept.
+        jars: Jars of the lock.
+        ivy_settings: Names the repositories; None: Maven Central.
+        on_progress: Called with what happens.
 
     Raises:
         JarsError: One can't be fetched or differs from its digest; the text names it.
         JavaMissingError: Something must be fetched, and there is no Java to do it.
     """
-    folder = settings.cache_dir / "jars"
-    jars = read_lock()
     if not _is_verified(folder, jars):
         with _locked(folder):
             # Somebody else may have done it while we waited for the lock.
             if not _is_verified(folder, jars):
-                _complete(folder, jars, settings.jars.ivy_settings or MAVEN_CENTRAL, on_progress or _silent)
-    return JarSet(broker=_files(folder, jars, "broker"), connector=_files(folder, jars, "connector"))
+                _complete(folder, jars, ivy_settings or MAVEN_CENTRAL, on_progress or _silent)
+    return tuple(folder / jar.file_name for jar in jars)
 
 
 def _complete(folder: Path, jars: tuple[Jar, ...], ivy_settings: Path, on_progress: Progress) -> None:
@@ -58,7 +49,7 @@ def _complete(folder: Path, jars: tuple[Jar, ...], ivy_settings: Path, on_progre
                 raise JarsError(_refusal(wrong, fetched, ivy_settings))
             for jar in missing:
                 (fetched / jar.file_name).replace(folder / jar.file_name)
-    _stamp(folder).write_text(json.dumps(_states(folder, jars)))
+    _stamp(folder, jars).write_text(json.dumps(_states(folder, jars)))
 
 
 def _refusal(wrong: list[Jar], fetched: Path, ivy_settings: Path) -> str:
@@ -73,22 +64,19 @@ def _refusal(wrong: list[Jar], fetched: Path, ivy_settings: Path) -> str:
 def _is_verified(folder: Path, jars: tuple[Jar, ...]) -> bool:
     # To hash 45 MB at every start would cost a good tenth of a second: sizes and dates tell enough.
     try:
-        return bool(json.loads(_stamp(folder).read_text()) == _states(folder, jars))
+        return bool(json.loads(_stamp(folder, jars).read_text()) == _states(folder, jars))
     except (OSError, ValueError):
         return False
 
 
-def _stamp(folder: Path) -> Path:
-    return folder / f"verified-{hashlib.sha256(DIGESTS.read_bytes()).hexdigest()[:12]}.json"
+def _stamp(folder: Path, jars: tuple[Jar, ...]) -> Path:
+    digests = "\n".join(f"{jar.sha256}  {jar.file_name}" for jar in jars)
+    return folder / f"verified-{hashlib.sha256(digests.encode()).hexdigest()[:12]}.json"
 
 
 def _states(folder: Path, jars: tuple[Jar, ...]) -> dict[str, list[int]]:
     stats = {jar.file_name: (folder / jar.file_name).stat() for jar in jars}
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in stats.items()}
-
-
-def _files(folder: Path, jars: tuple[Jar, ...], use: str) -> tuple[Path, ...]:
-    return tuple(folder / jar.file_name for jar in jars if use in jar.uses)
 
 
 def _digest(path: Path) -> str | None:

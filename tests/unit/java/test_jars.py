@@ -1,15 +1,15 @@
 import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from caraway.config import Settings
-from caraway.stack.errors import JarsError, JavaMissingError
-from caraway.stack.jars import Jar, cache, ensure_jars, ivy, read_lock
-from caraway.stack.jars.lock import ivy_module
-from caraway.stack.java import find_java, java_version
+from caraway.java import cache, ivy
+from caraway.java.errors import JarsError
+from caraway.java.lock import Jar, ivy_module, read_lock
+from caraway.stack import jars as stack_jars
+from caraway.stack.jars import ensure_jars
 
 CONTENT = {"one-1.jar": b"first", "two-2.jar": b"second"}
 Progress = Callable[[int, int, str], None]
@@ -43,7 +43,7 @@ class Repository:
 def repository(monkeypatch: pytest.MonkeyPatch) -> Repository:
     repository = Repository()
     monkeypatch.setattr(cache, "fetch", repository.fetch)
-    monkeypatch.setattr(cache, "read_lock", lambda: LOCK)
+    monkeypatch.setattr(stack_jars, "read_lock", lambda: LOCK)
     return repository
 
 
@@ -55,7 +55,7 @@ def settings(tmp_path: Path) -> Settings:
 def test_the_lock_knows_a_digest_for_each_jar() -> None:
     jars = read_lock()
     assert len(jars) == len({jar.file_name for jar in jars})
-    assert all(len(jar.sha256) == 64 and jar.uses <= {"broker", "connector"} for jar in jars)
+    assert all(len(jar.sha256) == 64 and jar.uses <= {"broker", "connector", "compiler"} for jar in jars)
     assert {jar.name for jar in jars if "connector" in jar.uses} >= {"spark-sql-kafka-0-10_2.13", "kafka-clients"}
 
 
@@ -101,33 +101,3 @@ def test_a_jar_that_cannot_be_had_is_named(tmp_path: Path, monkeypatch: pytest.M
     with pytest.raises(JarsError, match="org:two:2") as caught:
         ivy.fetch(LOCK, tmp_path, tmp_path / "settings.xml", lambda done, wanted, what: None)
     assert "CARAWAY_JARS__IVY_SETTINGS" in str(caught.value)
-
-
-def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("JAVA_HOME", raising=False)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissingError, match="sudo apt-get install openjdk-17-jdk-headless"):
-        find_java()
-
-
-def test_java_that_is_too_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("")
-    java.chmod(0o755)
-    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="1.8.0_392"\n')
-    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(JavaMissingError, match="is Java 8"):
-        find_java()
-    (tmp_path / "release").write_text('JAVA_VERSION="21.0.1"\n')
-    assert find_java() == java
-
-
-def test_java_without_a_release_file_is_asked(tmp_path: Path) -> None:
-    java = tmp_path / "bin" / "java"
-    java.parent.mkdir()
-    java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.9\" 2023-10-17' >&2\n")
-    java.chmod(0o755)
-    assert java_version(java) == 17
-    assert java_version(tmp_path / "bin" / "none") is None
-    assert os.access(java, os.X_OK)
