@@ -13,6 +13,10 @@ default:
 build *options:
     {{python}} hatch_build.py {{options}}
 
+# Build the wheel, with the compiled Java part in it, and the sdist, into dist/.
+dist folder="dist":
+    {{python}} -m hatchling build -d {{folder}}
+
 # Lint, format, types, layers: everything that reads code without running it.
 check:
     .venv/bin/ruff check .

@@ -52,10 +52,9 @@ def settings(tmp_path: Path) -> SessionSettings:
 def of_the_launcher(arguments: list[str], environment: dict[str, str]) -> list[str]:
     """Return the command that Spark's own launcher makes of the arguments of `spark-submit`."""
     launcher = ["-cp", str(spark_home() / "jars" / "*"), "org.apache.spark.launcher.Main", *arguments]
-    printed = subprocess.run(
-        [str(find_java()), *launcher], env=environment, capture_output=True, check=True, timeout=60
-    )
-    return [argument for argument in printed.stdout.decode().strip().split("\0") if argument]
+    command = [str(find_java()), *launcher]
+    printed = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
+    return [argument.strip() for argument in printed.stdout.decode().split("\0") if argument.strip()]
 
 
 @pytest.mark.parametrize("folders", [{}, {"HADOOP_CONF_DIR": "/etc/hadoop", "SPARK_CONF_DIR": "/etc/spark"}])
