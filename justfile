@@ -63,6 +63,14 @@ soak minutes="10" kills="30":
 bench *options:
     {{python}} -m bench {{options}}
 
+# Try clone and wheel on a machine that has Python and git alone (docs/ci.md); needs root and debootstrap.
+bare-machine *options:
+    tests/bare/machine.sh {{options}}
+
+# Look up known vulnerabilities of all locked packages; fails if they can't be looked up.
+audit:
+    {{python}} -m tests.audit
+
 # Bring the lock up to date with pyproject.toml.
 lock *options:
     uv lock {{options}}
