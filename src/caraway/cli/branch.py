@@ -7,6 +7,7 @@ from rich.table import Table
 
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.graph.branch_names import check_branch_name
 
 branch = typer.Typer(help="Branches: independent definitions over shared data.", no_args_is_help=True)
 
@@ -35,6 +36,7 @@ def list_branches(
 def create(name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
     """Make an empty branch."""
     with plain_errors():
+        check_branch_name(name)
         ask("POST", "/init", server=server_of(url, token, data), branch=name, body={})
         out.print(f"made branch {name}", markup=False)
 
@@ -49,6 +51,7 @@ def clone(
 ) -> None:
     """Make a branch with the definitions and data of another one; no data is copied."""
     with plain_errors():
+        check_branch_name(name)
         body = {"clone_from": source}
         ask("POST", "/init", server=server_of(url, token, data), branch=name, body=body)
         out.print(f"made branch {name}, a clone of {source}", markup=False)

@@ -17,7 +17,6 @@ from caraway.client.arguments import (
     key_frame,
     name_list,
     output_features,
-    require_branch_name,
     require_columns,
     require_message,
 )
@@ -30,6 +29,7 @@ from caraway.dtypes.types import optional
 from caraway.errors import InvalidInputError, RemoteError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
+from caraway.graph.branch_names import check_branch_name
 from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation import validate, validate_placement
@@ -535,7 +535,7 @@ class Client:
             RemoteError: It exists, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
-        return self._make_branch(require_branch_name(name), {})
+        return self._make_branch(check_branch_name(name), {})
 
     def clone_branch(self, name: str, from_branch: str) -> Response:
         """Make a branch with the definitions and data of another one, and check it out.
@@ -545,7 +545,7 @@ class Client:
             RemoteError: It exists, the other one doesn't, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
-        return self._make_branch(require_branch_name(name), {"clone_from": from_branch})
+        return self._make_branch(check_branch_name(name), {"clone_from": from_branch})
 
     def delete_branch(self, name: str) -> Response:
         """Delete a branch; if it is the current one, main is checked out.

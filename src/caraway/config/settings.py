@@ -129,6 +129,14 @@ class ServerSettings(_Section):
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
         poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
             unless a pooler is in between.
+        request_seconds: Time to answer a request once its body has come; after it the request fails (504).
+        requests_memory_mb: What the bodies of all requests under way, and the values made of them, may take together,
+            in MiB; beyond it a request is refused (429).
+        concurrency_per_token: Requests that one token may have under way at a time; 0: as many as come. Without
+            tokens, all callers together.
+        requests_per_second_per_token: Requests that one token may make in a second, with as many at once; 0: as many
+            as come.
+        connections: Connections that are open at a time, as far as the system's limit of open files allows.
         archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
     """
 
@@ -141,6 +149,11 @@ class ServerSettings(_Section):
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024
+    request_seconds: Annotated[float, Field(gt=0)] = 60.0
+    requests_memory_mb: Annotated[int, Field(ge=64)] = 256
+    concurrency_per_token: Annotated[int, Field(ge=0)] = 1_000
+    requests_per_second_per_token: Annotated[float, Field(ge=0)] = 0.0
+    connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0

@@ -11,7 +11,7 @@ import uvloop
 
 from caraway.config import ConfigurationError, ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
-from caraway.server.app import App
+from caraway.server.app import App, Bounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
@@ -30,7 +30,8 @@ def run(settings: Settings) -> None:
     deployment = Deployment(settings)
     server = settings.server
     port = port_of(server)
-    http = http_server(App(Router(routes(deployment)), deployment.gate), server.host, port)
+    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(server))
+    http = http_server(app, server.host, port, connections=server.connections)
     _tell(settings, port)
     try:
         uvloop.run(serve(http, deployment.start))

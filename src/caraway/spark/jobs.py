@@ -15,6 +15,7 @@ from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import PACKED, Codec, name
 from caraway.spark.inputs import Inputs, LostRun
 from caraway.spark.letters import LetterCount
+from caraway.spark.sizes import within_bounds
 from caraway.spark.steps import compile_step
 from caraway.topics import DEAD_LETTERS, ERASURE_KEY
 
@@ -50,8 +51,9 @@ def compile_job(
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`) that it writes."""
     kafka = _read(session, [topic.name for topic in plan.inputs], trigger or trigger_of(plan.mode), bootstrap_servers)
     inputs = Inputs(session=session, kafka=kafka, plan=plan, lost=lost)
-    result = compile_step(plan.operator, inputs, inputs.read())
-    key, value = Codec(session).encoded(plan.output.schema)
+    codec = Codec(session)
+    result = within_bounds(compile_step(plan.operator, inputs, inputs.read()), codec, plan)
+    key, value = codec.encoded(plan.output.schema)
     if not result.passengers:
         return result.frame.select(F.lit(plan.output.name).alias("topic"), key.alias("key"), value.alias("value"))
     letter = name(PACKED) if letters is None else letters.counted(name(PACKED))

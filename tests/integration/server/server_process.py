@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
@@ -39,6 +39,7 @@ class ServerProcess:
         workers: int = 1,
         poll_seconds: float = 1.0,
         key_file: Path | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
@@ -52,6 +53,7 @@ class ServerProcess:
                 tokens=tokens,
                 workers=workers,
                 poll_seconds=poll_seconds,
+                **(more or {}),  # type: ignore[arg-type]  # other settings of the server by name
             ),
         )
         folder.mkdir(parents=True, exist_ok=True)

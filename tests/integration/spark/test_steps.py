@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from caraway.dtypes.types import DATETIME, FLOAT, INT, DataType, optional
-from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime
+from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, optional
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref, Strptime, When
 from caraway.graph.functions import PythonFunction
 from caraway.graph.operators import (
     Assign,
@@ -35,6 +35,7 @@ from caraway.plan import JobMode, JobPlan
 from caraway.spark.jobs import start_job
 from caraway.spark.letters import LetterCount
 from caraway.topics import DEAD_LETTERS, ensure_topics
+from caraway.topics.keys import MAX_KEY_BYTES
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import CLICKS, SOURCES, Case
@@ -102,7 +103,24 @@ SLIM = Select(of=CLICK, columns=("user", "number"))
 BY_LEVEL = _binary(BinaryOp.FLOOR_DIV, 12, "level")
 PARSED = Strptime(operand=Ref(name="note"), format="%Y-%m-%d")
 
+# A key that no index can have, made for the rows of one number.
+ENDLESS = When(
+    branches=((_binary(BinaryOp.EQ, "number", 3), Literal(value="x" * (MAX_KEY_BYTES + 1), dtype=STRING)),),
+    otherwise=Literal(value="short", dtype=STRING),
+)
+OTHERS = Filter(of=SLIM, predicate=_binary(BinaryOp.NE, "number", 3))
+
+
+def _by_text(of: Operator, text: Node) -> Operator:
+    return Latest(of=_assign(of, "text", STRING, text), keys=("user", "text"))
+
+
 REAL_TIME = [
+    Case(
+        "LongKeys",
+        _by_text(SLIM, ENDLESS),
+        same=_by_text(OTHERS, Literal(value="short", dtype=STRING)),
+    ),
     Case("Dropnull", DropNull(of=CLICK, columns=("price", "note"))),
     Case("DropnullKeyed", DropNull(of=USER, columns=("town",))),
     Case("Explode", Explode(of=CLICK, columns=("tags", "marks"))),
@@ -245,6 +263,18 @@ def test_each_row_that_fails_is_a_dead_letter(case: Case, run: Run) -> None:
     letters = model.letters(run.broker, job, len(wanted))
     assert sorted((letter["row"] for letter in letters), key=repr) == sorted(wanted, key=repr)
     assert {(letter["dataset"], letter["pipeline"]) for letter in letters} == {(case.name, "made")}
+
+
+def test_a_row_whose_key_is_too_long_is_a_dead_letter(run: Run) -> None:
+    job = run.jobs["LongKeys"]
+    sent = [arrival for arrival in ARRIVALS["Clicks"] if arrival.row["number"] == 3]
+    letters = model.letters(run.broker, job, len(sent))
+    assert len(letters) >= len(sent) > 0
+    for letter in letters:
+        assert letter["operator"] == "output"
+        (reason,) = letter["reason"]
+        assert reason["message"].startswith("the key takes 65")
+        assert f"at most {MAX_KEY_BYTES:,} can be indexed" in reason["message"]
 
 
 def test_a_letter_tells_what_failed(run: Run) -> None:

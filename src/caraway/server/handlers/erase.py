@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import Protocol
 
-from caraway.errors import InvalidInputError
+from caraway.dtypes.values import ROWS
+from caraway.errors import InvalidInputError, TooLargeError
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.integrations.keyring import Keyring
 from caraway.plan.model import Column, GraphPlan
 from caraway.server.access.limits import Limits, require
-from caraway.server.http.errors import TooLargeError
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.server.live import Serving
 from caraway.server.upkeep.remaining import remaining
@@ -62,7 +62,7 @@ class EraseRoutes:
         spec = live.queries.catalog.dataset(dataset)
         tags = self._limits.tags(live).entities
         require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-        columns, values = parsed(spec, request.json())
+        columns, values = parsed(spec, await request.json())
         plans = self._plans(request.branch) or [live.plan]
         number = uuid.uuid4().hex
         keys = [
@@ -136,7 +136,7 @@ def parsed(spec: DatasetSpec, body: object) -> tuple[tuple[Column, ...], list[li
         raise InvalidInputError(f"{where}: {', '.join(wrong)} is no erase key; erase keys: {spelled}")
     given: list[list[object]] = []
     for column in columns:
-        cast = ColumnCast(column.dtype)([row.get(column.name, MISSING) for row in rows])
+        cast = ColumnCast(column.dtype, ROWS)([row.get(column.name, MISSING) for row in rows])
         if cast.errors:
             row, message = next(iter(cast.errors.items()))
             raise InvalidInputError(f"{where}: row {row}, erase key {column.name}: {message}")

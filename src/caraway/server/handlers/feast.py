@@ -12,7 +12,7 @@ from caraway.ingest.table import json_type
 from caraway.query import Answer, Catalog
 from caraway.query.catalog import listed
 from caraway.server.access.limits import Limits
-from caraway.server.handlers.queries import Queries
+from caraway.server.handlers.queries import Given, Queries
 from caraway.server.http.messages import Request, Response, json_response
 
 # What Feast shows where it knows no time.
@@ -42,7 +42,7 @@ class FeastDoor:
     async def get_online_features(self, request: Request) -> Response:
         """`POST /get-online-features`."""
         live = self._limits.seen(request)
-        body = request.json()
+        body = await request.json()
         if not isinstance(body, dict):
             raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
         entities, references = entities_of(body), references_of(body)
@@ -57,7 +57,8 @@ class FeastDoor:
             asked = self._kept[key] = resolve(live.queries.catalog, references, tuple(entities), full=full)
         data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
         plan = live.queries.plan(list(data), asked.outputs)
-        return json_response(shown(asked, entities, await self._queries.answer(plan, data, None, None)))
+        answer = await self._queries.answer(plan, Given(data, is_large=request.is_large), None)
+        return json_response(shown(asked, entities, answer))
 
 
 def entities_of(body: Mapping[str, object]) -> dict[str, list[object]]:

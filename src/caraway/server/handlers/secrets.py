@@ -30,13 +30,13 @@ class SecretRoutes:
     async def add(self, request: Request, name: str) -> Response:
         """`POST /secret/{name}`: keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.add, name, _value(request), request.caller.account)
+        await asyncio.to_thread(self._book.add, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def update(self, request: Request, name: str) -> Response:
         """`PATCH /secret/{name}`: change it, or keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.update, name, _value(request), request.caller.account)
+        await asyncio.to_thread(self._book.update, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def delete(self, request: Request, name: str) -> Response:
@@ -71,8 +71,8 @@ def require_everywhere(caller: Caller, mode: Mode) -> None:
         )
 
 
-def _value(request: Request) -> str:
-    body = request.json()
+async def _value(request: Request) -> str:
+    body = await request.json()
     if not isinstance(body, dict):
         raise InvalidInputError(f"the body is {json_type(body)}; an object with value is expected")
     return checked_value(body.get("value"))

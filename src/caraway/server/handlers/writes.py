@@ -50,12 +50,17 @@ class Api:
     async def log(self, request: Request) -> Response:
         """`POST /log`: rows for a webhook."""
         live = self._deployment.require_live(request.branch)
-        body = request.json()
+        body = await request.json()
         self._limits.check_log(request, live, body)
+        if isinstance(body, dict) and isinstance(body.get("data"), str):
+            try:
+                body["data"] = await request.values(body["data"].encode())
+            except InvalidInputError as error:
+                raise InvalidInputError(f"data is text that {error}") from error
         key = request.headers.get("idempotency-key")
         parsed = None
         if key is not None:
             digest = hashlib.blake2b(request.body, digest_size=16).digest()
             parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-        report = await self.ingest.log(live.endpoints, body, parsed)
+        report = await self.ingest.log(live.endpoints, body, parsed, is_large=request.is_large)
         return json_response(report.to_json(), report.status)

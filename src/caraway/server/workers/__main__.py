@@ -13,7 +13,7 @@ import uvloop
 
 from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
-from caraway.server.app import App
+from caraway.server.app import App, Bounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
@@ -35,7 +35,8 @@ def write(settings: Settings, folder: Path) -> None:
     socket = folder / SOCKET
     # That of a writer which was killed.
     socket.unlink(missing_ok=True)
-    server = http_server(App(Router(routes(deployment)), deployment.gate), "writer", 0, socket=socket)
+    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(settings.server))
+    server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
         uvloop.run(serve(server, deployment.start, end_s=END_S))
     finally:
@@ -48,7 +49,8 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     logging.getLogger("httpx").setLevel(logging.WARNING)
     reading = Reading(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
-    server = http_server(App(ReaderRouter(reading, forwarder), reading.gate), host, port)
+    app = App(ReaderRouter(reading, forwarder), reading.gate, Bounds.of(settings.server))
+    server = http_server(app, host, port, connections=settings.server.connections)
     try:
         uvloop.run(serve(server, reading.start, end_s=END_S))
     finally:
