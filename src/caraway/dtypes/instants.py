@@ -21,6 +21,9 @@ US_PER_DAY = 86_400_000_000
 # What fits into int64 nanoseconds, in seconds: the first unit whose value lies within is taken for a bare number.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
+# The instants that Python's datetime can hold in UTC, in microseconds.
+MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
+MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
 # Characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
 MAX_TEXT = 200
 
@@ -100,7 +103,11 @@ def _parse(text: str) -> int:
             parsed = parsedate_to_datetime(digits)
         except (ValueError, TypeError, IndexError, OverflowError):
             raise InvalidInputError(f'expected datetime (ISO 8601), found "{shortened(text)}"') from None
-    return ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+    us = ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+    if not MIN_US <= us <= MAX_US:
+        # The zone took it out of the years that an answer could spell.
+        raise InvalidInputError(f'expected datetime in the years 1 to 9999 UTC, found "{digits}"')
+    return us
 
 
 def _year_first(text: str) -> str:

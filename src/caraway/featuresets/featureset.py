@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from caraway.dtypes.annotations import dtype_of, own_annotations
+from caraway.dtypes.structs import take_as_struct
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.featuresets.extractors import (
     Extractor,
@@ -34,7 +35,8 @@ class Featureset:
     """A featureset: its features as attributes, and the extractors that compute them."""
 
     def __init__(self, body: type, features: dict[str, Feature], generated: list[Generated]) -> None:
-        self._name = body.__name__
+        self._name = self.__name__ = body.__name__
+        self.__qualname__ = body.__qualname__
         self.original_cls = body
         self._features = features
         self._generated = [GeneratedExtractor(self._name, item) for item in generated]
@@ -247,6 +249,7 @@ def featureset(cls: type) -> Featureset:
                 f"{where}: {item} is feature {found.fqn()} itself; write {item}: ... = feature({found.fqn()})"
             )
         try:
+            take_as_struct(annotation)
             dtype = dtype_of(annotation)
         except (DefinitionError, DefinitionTypeError) as error:
             raise type(error)(f"{where}: feature {item}: {error}") from None

@@ -161,16 +161,18 @@ class MockClient(Client):
             The frame of features, with the time stamps as its last column.
 
         Raises:
-            AssertionError: An argument for S3 is given.
-            InvalidInputError: There is no frame, or it doesn't fit.
+            InvalidInputError: There is no frame (a mock client reads none from S3), or it doesn't fit.
+            AssertionError: An argument for S3 is given besides a frame.
             KeyError: The frame has no such time stamp column.
             ExtractorError: An extractor failed.
         """
+        if input_dataframe is None:
+            raise InvalidInputError(
+                "query_offline: a mock client needs input_dataframe; it has no S3, so input_s3 is for servers only"
+            )
         s3 = {"input_s3": input_s3, "output_s3": output_s3, "feature_to_column_map": feature_to_column_map}
         if used := [name for name, value in s3.items() if value is not None]:
             raise AssertionError(f"query_offline: a mock client has no S3, leave {', '.join(used)} out")
-        if input_dataframe is None:
-            raise InvalidInputError("query_offline: a mock client needs input_dataframe")
         given, wanted = input_features(inputs, "query_offline"), output_features(outputs, "query_offline")
         frame = require_columns(input_dataframe, list(given), "query_offline")
         if timestamp_column not in frame.columns:
