@@ -143,7 +143,8 @@ def test_structs_with_nulls_in_lists_are_compared_and_shown() -> None:
         many: list[Optional[int]]
         named: dict[str, Optional[int]]
 
-    found = Holder([1, pd.NA], {"a": pd.NA})
+    null: Any = pd.NA
+    found = Holder([1, null], {"a": null})
     assert found == Holder([1, None], {"a": None})
     assert found != Holder([1, 2], {"a": None})
     assert found.as_json() == {"many": [1, None], "named": {"a": None}}

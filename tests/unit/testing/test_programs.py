@@ -1,7 +1,8 @@
 """Small programs as users of Fennel's client write them, which the rows of the specification don't tell apart."""
 
 # ruff: noqa: ANN001, ANN201, ANN202, ANN205, ANN206, N805, UP035 (definitions as users write them)
-# mypy: disable-error-code="no-untyped-def, no-untyped-call, attr-defined, list-item, assignment, arg-type, type-arg, valid-type, misc"
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, attr-defined, list-item, assignment, arg-type"
+# mypy: disable-error-code="type-arg, valid-type, misc"
 
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
