@@ -324,7 +324,7 @@ def test_casts_are_compiled_once() -> None:
 def test_a_text_that_is_no_instant_is_refused_whatever_its_size(text: str) -> None:
     with pytest.raises(InvalidInputError, match="expected datetime") as refused:
         cast(DATETIME)(text)
-    assert len(str(refused.value)) < 200
+    assert len(str(refused.value)) < 500
 
 
 @given(st.data())
