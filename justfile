@@ -2,8 +2,11 @@
 
 python := ".venv/bin/python"
 
-# How many processes run what needs real services: it mostly waits, so more of them than processors. Each takes some 3 GB.
-processes := env("CARAWAY_TEST_PROCESSES", "3")
+# How many processes run tests: as many as there are cores, since starts of JVMs want all of them. What needs real
+# services takes some 3 GB a process, so there are no more than four of these.
+cores := num_cpus()
+processes := env("CARAWAY_TEST_PROCESSES", if cores =~ '^[1-4]$' { cores } else { "4" })
+services := "--dist loadscope --no-loadscope-reorder --durations=20"
 
 # List the recipes.
 default:
@@ -39,12 +42,21 @@ fix:
 
 # The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal -p no:schemathesis -p no:anyio {{options}}
+    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow and not full" -n {{cores}} --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
-# Everything (docs/ci.md): all unit tests, then what needs real Postgres, Kafka and Spark, and both engines over fixed seeds.
+# What guards most (docs/ci.md): unit tests, then what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
-    {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
-    {{python}} -m pytest tests/integration tests/e2e tests/parity/test_parity.py -n {{processes}} --dist loadscope --no-loadscope-reorder --durations=20 {{options}}
+    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=ci {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}}
+    CARAWAY_TESTS=ci {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}}
+
+# Archives of the classes of Kafka and Spark, with which they start in less of the processor's time (decision 32).
+archives:
+    .venv/bin/caraway jars --classes
+
+# Everything: what `test` leaves out and what it runs, with three times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
+full: check archives && (faults) (soak "5" "10")
+    CARAWAY_TESTS=full {{python}} -m pytest tests/unit -n {{cores}} --dist worksteal --durations=10
+    CARAWAY_TESTS=full {{python}} -m pytest tests/integration tests/e2e tests/parity -n {{processes}} {{services}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:

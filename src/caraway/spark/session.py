@@ -21,6 +21,10 @@ _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
 _ROCKSDB_MB = "160"
+# How long a job in micro-batches waits before it asks Kafka again, if there was nothing new. With Spark's own 10 ms an
+# idle job takes 12% of a core (with what the broker does for it); so it takes 2.6%, and rows that come after a pause
+# are taken up 0.1 s later at most (docs/streaming.md). Jobs in real-time mode don't ask this way.
+_POLLING_DELAY = "100ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,6 +121,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.default.parallelism": str(settings.shuffle_partitions),
         # The streaming shuffle holds its buffers for 50 ms by default; this is what makes stateful jobs fast.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+        "spark.sql.streaming.pollingDelay": _POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

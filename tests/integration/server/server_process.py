@@ -18,6 +18,7 @@ from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, Ser
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
+from tests.patience import deadline_in, scaled
 
 PATIENCE_S = 120.0
 # Long enough for a slice of work, short beside a request of many rows.
@@ -98,7 +99,7 @@ class ServerProcess:
         So what it works at can't end while we look, however slow we are.
         """
         assert self._process is not None
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = deadline_in(PATIENCE_S)
         self._process.send_signal(SIGSTOP)
         while not condition():
             assert time.monotonic() < deadline, self.said()
@@ -116,7 +117,7 @@ class ServerProcess:
 
     def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(60)
+        return self._process.wait(scaled(60))
 
     def stop(self) -> int:
         self.terminate()
@@ -156,7 +157,7 @@ class ServerProcess:
 
 def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = PATIENCE_S) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + seconds
+    deadline = deadline_in(seconds)
     while not check():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.02)

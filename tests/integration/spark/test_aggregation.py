@@ -17,6 +17,7 @@ from caraway.plan import GraphPlan, IndexPlan, plan_graph
 from caraway.spark.jobs import start_job
 from caraway.topics import DELETE, PUT
 from tests.integration.spark.broker import Broker, Sent
+from tests.patience import deadline_in
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
 from tests.unit.index.test_against_engine import CONTINUOUS, DISCRETE, FOREVER_HOPPING, HOPPING, LATE, compare
 
@@ -105,7 +106,7 @@ def answers(
 def test_the_stack_answers_as_the_engine_does(answers: Sequence[tuple[Case, Job, IndexReader]], place: int) -> None:
     found, job, reader = answers[place]
     ats = [n * SECOND // 2 for n in range(-12, 90, 7)] + [10**13]
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = deadline_in(PATIENCE_S)
     while True:
         try:
             compare(found, job, reader, ats, exact=True)

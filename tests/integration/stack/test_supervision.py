@@ -25,6 +25,7 @@ from caraway.stack.process import is_alive
 from caraway.stack.record import read_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
+from tests.patience import deadline_in
 
 # What a test runs in a process of its own: two real services, until it is killed.
 PROGRAM = """
@@ -64,7 +65,7 @@ def stack(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 def eventually(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
+    deadline = deadline_in(limit)
     while not condition():
         assert time.monotonic() < deadline, "it didn't happen in time"
         time.sleep(0.05)
