@@ -6,7 +6,7 @@ to whichever test runs at that moment. A daemon that leaves the tree isn't count
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import psutil
@@ -24,7 +24,7 @@ class ProcessorTimes:
     used: float = 0.0
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
+    def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Charge what was used since the last phase of a test to this phase."""
         report = yield
         used = seconds_of_tree()

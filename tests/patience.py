@@ -8,6 +8,7 @@ fails, so the factor is at least 1, and errs on the long side.
 import hashlib
 import os
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -59,7 +60,7 @@ def deadline_in(seconds: float) -> float:
     return time.monotonic() + scaled(seconds)
 
 
-def scale_timeouts(items: list[pytest.Item], default: float) -> None:
+def scale_timeouts(items: Sequence[pytest.Item], default: float) -> None:
     """Multiply the limits of pytest-timeout, which each test has from its mark or by default."""
     for item in items:
         mark = item.get_closest_marker("timeout")

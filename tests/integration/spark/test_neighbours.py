@@ -1,5 +1,7 @@
 """Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -87,26 +89,30 @@ GROUPS = [
 ]
 
 
-@pytest.fixture(scope="module", params=range(len(GROUPS)))
-def run(
-    request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Run:
-    """Run the jobs of a group while rows come in, late ones among them, in small lots."""
+@pytest.fixture(scope="module")
+def run_of(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Run]:
+    """Run the jobs of a group, once, while rows come in, late ones among them, in small lots."""
     folder: Path = tmp_path_factory.mktemp("checkpoints")
-    suffix = f"neighbours-{request.param}"
-    return run_all(GROUPS[request.param], ARRIVALS, broker=broker, spark=spark, folder=folder, suffix=suffix)
+
+    @cache
+    def run_of(group: int) -> Run:
+        suffix = f"neighbours-{group}"
+        return run_all(GROUPS[group], ARRIVALS, broker=broker, spark=spark, folder=folder, suffix=suffix)
+
+    return run_of
 
 
+# Not by a parameter of the fixture: pytest would set it up for each case anew.
 @pytest.mark.parametrize(
-    ("run", "case"),
+    ("group", "case"),
     [
         pytest.param(group, case, id=case.name, marks=() if case.name in OFTEN else VARIANT)
         for group, cases in enumerate(GROUPS)
         for case in cases
     ],
-    indirect=["run"],
 )
-def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
+def test_a_job_gives_what_the_in_process_engine_gives(group: int, case: Case, run_of: Callable[[int], Run]) -> None:
+    run = run_of(group)
     (rows, _) = run.expected[case.name]
     assert rows
     assert run.failures[case.name] is None
