@@ -111,6 +111,7 @@ ENDLESS = When(
     branches=((_binary(BinaryOp.EQ, "number", 3), Literal(value="x" * (MAX_KEY_BYTES + 1), dtype=STRING)),),
     otherwise=Literal(value="short", dtype=STRING),
 )
+TOO_LONG = [arrival for arrival in ARRIVALS["Clicks"] if arrival.row["number"] == 3]
 OTHERS = Filter(of=SLIM, predicate=_binary(BinaryOp.NE, "number", 3))
 
 
@@ -213,6 +214,7 @@ OFTEN = {
     "JoinUnited",
     "LatestOfUnion",
     "Divide",
+    "LongKeys",
     "DivideJoined",
     "Parse",
     "TransformFails",
@@ -220,7 +222,7 @@ OFTEN = {
     "FunctionAfterJoin",
 }
 # Cases whose dead letters are read to the letter.
-LETTERS = {"Divide", "TransformFails"}
+LETTERS = {"Divide", "TransformFails", "LongKeys"}
 VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more beside theirs")
 
 
@@ -244,7 +246,7 @@ def run(
 ) -> Run:
     """Run the jobs that are tested while rows come in, late ones among them, in small lots."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    # The dead letters of two are looked at in any case.
+    # The dead letters of three are looked at in any case.
     cases = [case for case in CASES.values() if case in selected(request, "case") or case.name in LETTERS]
     jobs = {case.name: model.plan(case, "steps")[1] for case in cases}
     sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
@@ -263,7 +265,8 @@ def run(
         for burst in range(1, BURSTS):
             _send(broker, sources, burst)
         found = dict(zip(jobs, broker.receive_all(awaited), strict=True))
-        letters = {c.name: model.letters(broker, jobs[c.name], len(_poisoned(c))) for c in cases if c.poison}
+        due = {case.name: len(_poisoned(case)) for case in cases if case.poison} | {"LongKeys": len(TOO_LONG)}
+        letters = {name: model.letters(broker, jobs[name], least) for name, least in due.items()}
         failures = {name: query.exception() for name, query in zip(jobs, queries, strict=True)}
     finally:
         for query in queries:
@@ -300,10 +303,8 @@ def test_each_row_that_fails_is_a_dead_letter(case: Case, run: Run) -> None:
 
 
 def test_a_row_whose_key_is_too_long_is_a_dead_letter(run: Run) -> None:
-    job = run.jobs["LongKeys"]
-    sent = [arrival for arrival in ARRIVALS["Clicks"] if arrival.row["number"] == 3]
-    letters = model.letters(run.broker, job, len(sent))
-    assert len(letters) >= len(sent) > 0
+    letters = run.letters["LongKeys"]
+    assert len(letters) >= len(TOO_LONG) > 0
     for letter in letters:
         assert letter["operator"] == "output"
         (reason,) = letter["reason"]
