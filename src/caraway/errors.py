@@ -16,6 +16,7 @@
     ├── ForbiddenError               the caller's roles don't allow it
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
+    ├── NotServedError               what was waited for isn't served yet (also a TimeoutError)
     └── UnavailableError             a part that is needed doesn't answer; trying again may help
 
 `code` is stable and meant for programs; the HTTP status of each lies in `caraway.server`.
@@ -167,3 +168,14 @@ class UnavailableError(CarawayError):
     """A part of the deployment doesn't answer at the moment."""
 
     code = "unavailable"
+
+
+class NotServedError(CarawayError, TimeoutError):
+    """Rows or a commit weren't served in the time that a caller wanted to wait; `lagging` tells what isn't so far."""
+
+    code = "not_served"
+
+    def __init__(self, message: str, *, lagging: tuple[object, ...] = ()) -> None:
+        """Keep what lags beside the text."""
+        super().__init__(message)
+        self.lagging = lagging

@@ -8,11 +8,16 @@ if TYPE_CHECKING:
     from caraway.client.client import Client
     from caraway.client.discovery import ServerAddress, find_server
     from caraway.client.response import V1_API, Response
+    from caraway.client.results import CommitResult, LogResult
+    from caraway.client.waiting import WaitResult
 else:
     __getattr__, __dir__ = deferred(
         "caraway.client",
         {
             "Client": "caraway.client.client:Client",
+            "CommitResult": "caraway.client.results:CommitResult",
+            "LogResult": "caraway.client.results:LogResult",
+            "WaitResult": "caraway.client.waiting:WaitResult",
             "Response": "caraway.client.response:Response",
             "ServerAddress": "caraway.client.discovery:ServerAddress",
             "V1_API": "caraway.client.response:V1_API",
@@ -20,4 +25,13 @@ else:
         },
     )
 
-__all__ = ["V1_API", "Client", "Response", "ServerAddress", "find_server"]
+__all__ = [
+    "V1_API",
+    "Client",
+    "CommitResult",
+    "LogResult",
+    "Response",
+    "ServerAddress",
+    "WaitResult",
+    "find_server",
+]

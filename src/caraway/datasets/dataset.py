@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from caraway.datasets.class_body import fields_of
+from caraway.datasets.display import dataset_html
 from caraway.datasets.fields import Field
 from caraway.datasets.lookups import Lookup, lookup_function
 from caraway.datasets.nodes import Node
@@ -68,6 +69,10 @@ class Dataset(Node):
 
     def __repr__(self) -> str:
         return f"Dataset({self._name})"
+
+    def _repr_html_(self) -> str:
+        # For notebooks, which ask for this name.
+        return dataset_html(self._spec, get_metadata(self) or self._spec.metadata, vars(self).get(SOURCE_FIELD, []))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A function that is shipped carries no definitions: only what it takes to look one up.

@@ -11,6 +11,7 @@ import pandas as pd
 from caraway.dtypes.annotations import dtype_of, own_annotations
 from caraway.dtypes.structs import take_as_struct
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.featuresets.display import featureset_html
 from caraway.featuresets.extractors import (
     Extractor,
     ExtractorType,
@@ -65,6 +66,11 @@ class Featureset:
 
     def __repr__(self) -> str:
         return f"Featureset({self._name})"
+
+    def _repr_html_(self) -> str:
+        # For notebooks, which ask for this name.
+        metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
+        return featureset_html(self._name, self.features, self.extractors, metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (FeaturesetHandle, (self._name, tuple(self._features)))

@@ -20,7 +20,10 @@ from dataclasses import dataclass
 
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
-from caraway.query import extractor_process
+from caraway.query import (
+    extractor_process,
+    polars_expressions,  # noqa: F401 (servers import polars when they start, not at their first large query)
+)
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
 from caraway.query.model import Computed, PythonStep

@@ -13,6 +13,7 @@ from caraway.server.handlers.openapi import docs, openapi
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.handlers.secrets import SecretRoutes
+from caraway.server.handlers.waiting import Waits
 from caraway.server.handlers.writes import Api
 from caraway.server.http.routes import API, Route
 
@@ -47,6 +48,7 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
         Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
+        Route("POST", f"{API}/wait", Waits(deployment).wait, "wait"),
         Route("POST", f"{API}/commit", api.commit, "sync"),
         Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
         Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),

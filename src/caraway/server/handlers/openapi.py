@@ -8,6 +8,7 @@ from typing import Any
 from caraway.query.explain import MAX_RUNS
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.dead_letters import MAX_SHOWN
+from caraway.server.handlers.waiting import LONGEST_S
 from caraway.server.http.messages import Request, Response, json_response, text_response
 from caraway.server.http.routes import API
 from caraway.state.secret_book import MAX_VALUE
@@ -166,6 +167,32 @@ def document() -> Json:
                             "description": "A new one for each request; with it a request can be sent again.",
                         }
                     ],
+                )
+            },
+            f"{API}/wait": {
+                "post": _operation(
+                    "wait",
+                    "An answer when all rows that were accepted before are served",
+                    _json_body(
+                        {
+                            "seconds": {"type": "number", "minimum": 0, "maximum": LONGEST_S},
+                            "commit": {"type": ["boolean", "null"], "description": "Wait for the newest commit too."},
+                            "since": {
+                                "type": ["object", "null"],
+                                "description": "Of an earlier answer: go on waiting for what was accepted before it.",
+                            },
+                        },
+                        [],
+                    ),
+                    {
+                        "type": "object",
+                        "required": ["served", "lagging", "since"],
+                        "properties": {
+                            "served": {"type": "boolean"},
+                            "lagging": {"type": "array", "items": {"type": "object"}},
+                            "since": {"type": "object"},
+                        },
+                    },
                 )
             },
             f"{API}/commit": {

@@ -45,7 +45,14 @@ class Api:
         if not wanted.preview:
             # Whoever committed may log and query at once.
             await asyncio.to_thread(self._deployment.reload)
-        return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+        return json_response(
+            {
+                "summary": [f"{line}\n" for line in result.summary],
+                "commit_id": result.commit_id,
+                "preview": wanted.preview,
+                **result.details,
+            }
+        )
 
     async def log(self, request: Request) -> Response:
         """`POST /log`: rows for a webhook."""
