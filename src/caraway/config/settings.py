@@ -129,7 +129,8 @@ class ServerSettings(_Section):
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
         poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
             unless a pooler is in between.
-        request_seconds: Time to answer a request once its body has come; after it the request fails (504).
+        request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
+            if its body isn't complete).
         requests_memory_mb: What the bodies of all requests under way, and the values made of them, may take together,
             in MiB; beyond it a request is refused (429).
         concurrency_per_token: Requests that one token may have under way at a time; 0: as many as come. Without

@@ -28,11 +28,13 @@ VALUE_BYTES, CONTAINER_BYTES = 64, 200
 # such or as an escape.
 WIDE = 4
 
-# Texts up to this length are looked at by the whole, which takes a few microseconds; longer ones in pieces of
-# PIECE_BYTES, so that no step keeps Python's lock for more than a millisecond or two.
+# Texts up to this length have few enough values in any case, so that only their levels are looked at, by the whole in
+# some microseconds; longer ones are counted in pieces of PIECE_BYTES, so that no step keeps Python's lock for more than
+# a millisecond or two.
 SHORT_BYTES = 64 * 1024
 PIECE_BYTES = 512 * 1024
-# Rounds that take empty brackets out of a short text; each takes one or two levels away.
+# Rounds that take empty brackets out of a short text; each takes one to three levels away, so all of them fewer than
+# MAX_DEPTH.
 ROUNDS = 8
 # A text of so many bytes is made into values in pieces of so many elements, between which other threads can run: as a
 # whole, 32 MiB would keep Python's lock for half a second.
@@ -72,7 +74,8 @@ def parse(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
         InvalidInputError: It isn't JSON, or nests too deep; the text of the error tells where.
         TooLargeError: It has too many values.
     """
-    check(text)
+    if len(text) > SHORT_BYTES or not _is_surely_flat(text):
+        check(text)
     return loads(text)
 
 
@@ -103,10 +106,6 @@ def check(text: bytes) -> Shape:
         InvalidInputError: It nests too deep.
         TooLargeError: It has too many values.
     """
-    if len(text) <= SHORT_BYTES:
-        containers = text.count(b"[") + text.count(b"{")
-        if containers <= MAX_DEPTH or _is_flat(text):
-            return Shape(values=1 + containers + text.count(b","), containers=containers, depth=MAX_DEPTH)
     values, containers, depth = 1, 0, 0
     for found in _shapes(text):
         values, containers, depth = values + found.values, containers + found.containers, max(depth, found.depth)
@@ -129,12 +128,14 @@ def position(error: orjson.JSONDecodeError) -> str:
     return f"{error.msg.split(':')[0]} at line {error.lineno}, column {error.colno} (character {error.pos})"
 
 
-def _is_flat(text: bytes) -> bool:
-    """Return whether a short text surely nests at most 3 * ROUNDS levels deep; False may also mean that it is unclear.
+def _is_surely_flat(text: bytes) -> bool:
+    """Return whether a text surely nests at most MAX_DEPTH levels deep; False may also mean that it is unclear.
 
     Without backslashes each quote begins or ends a string. Taking out two neighbouring quotes leaves every other byte
     inside or outside of strings as it was, so only brackets that are both inside or both outside cancel each other.
     """
+    if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
+        return True
     if b"\\" in text:
         return False
     left = text.translate(None, _PLAIN)

@@ -24,7 +24,6 @@ from caraway.state import Caller
 LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
-BODY_SECONDS = 30.0
 REQUEST_SECONDS = 60.0
 # Answers from this size on are compressed in a thread.
 LARGE_ANSWER_BYTES = 256 * 1024
@@ -93,27 +92,25 @@ class App:
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, exchange: Exchange, route: Route, name: str, caller: Caller) -> Response:
-        """Read the body and let the handler answer, both in time.
+        """Read the body and let the handler answer, both together in time.
 
         Raises:
-            SlowBodyError: The body isn't complete in time.
+            SlowBodyError: Not even the body is complete by then.
             CutBodyError: It never will be.
             DeadlineError: The handler isn't done in time. What it left to a thread goes on to its end.
         """
         headers, hold = scope.headers, Hold(self._bounds.budget, caller.token_id)
         body: bytes | None = None
         try:
-            # One clock for both, which is set again in between.
-            async with asyncio.timeout(BODY_SECONDS) as limit:
+            async with asyncio.timeout(self._bounds.seconds) as limit:
                 body = await read_body(headers, exchange, hold) if route.method != "GET" else b""
                 request = Request(route.method, scope.path, scope.query_string, headers, body, caller, hold)
-                limit.reschedule(asyncio.get_running_loop().time() + self._bounds.seconds)
                 return await self._gate.pass_on(route.target, request, lambda: route.answer(request, name))
         except TimeoutError:
             if not limit.expired():
                 raise
             if body is None:
-                raise SlowBodyError(f"the body wasn't complete after {BODY_SECONDS:g} s") from None
+                raise SlowBodyError(f"the body wasn't complete after {self._bounds.seconds:g} s") from None
             raise DeadlineError(
                 f"the request took more than {self._bounds.seconds:g} s (server.request_seconds); "
                 "what it was to change may have been changed"

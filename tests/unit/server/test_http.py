@@ -50,7 +50,7 @@ ROUTES = (
 def port() -> Iterator[int]:
     """Serve the routes on a port; the gate lets everybody in and writes nothing down, so no database is asked."""
     gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
-    bounds = Bounds(seconds=0.3, shares=Shares(concurrency=3))
+    bounds = Bounds(seconds=3.0, shares=Shares(concurrency=3))
     chosen = ports.choose()
     ready, stop = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []

@@ -4,7 +4,7 @@ Callers are told apart by their tokens. Where no tokens are needed, all callers 
 """
 
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,7 +32,7 @@ class Shares:
         self._concurrency = concurrency
         self._rate = requests_per_second
         self._clock = clock
-        self._under_way: Counter[str] = Counter()
+        self._under_way: dict[str, int] = {}
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
 
     def enter(self, caller: str) -> None:
@@ -41,7 +41,7 @@ class Shares:
         Raises:
             BusyError: The caller has too many requests under way, or made too many within the last second.
         """
-        under_way = self._under_way[caller]
+        under_way = self._under_way.get(caller, 0)
         if 0 < self._concurrency <= under_way:
             raise BusyError(
                 f"{under_way} requests of this caller are under way, and no caller may have more at a time "

@@ -11,6 +11,8 @@ from caraway.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, E
 
 # Decompressed bytes that are made in one step; a step takes about a millisecond.
 STEP_BYTES = 256 * 1024
+# Bodies up to this size aren't counted: those of all requests that one token may have under way take some MiB.
+TINY_BYTES = 4 * 1024
 
 
 async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
@@ -35,7 +37,8 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
         if size > SMALL_BYTES:
             body = await _read_chunks(exchange, hold)
         else:
-            hold.grow(size)
+            if size > TINY_BYTES:
+                hold.grow(size)
             body = await exchange() if size else b""
     elif headers.get("transfer-encoding") is None:
         return b""
@@ -127,17 +130,15 @@ def _not_zstd(error: OSError) -> InvalidInputError:
 
 async def _decompress(stream: _Zlib | _Zstd, hold: Hold) -> bytes:
     """Return what a stream holds: a small body at once, the rest of a large one in a thread."""
-    plain = bytearray(stream.step())
-    hold.grow(len(plain))
-    if len(plain) < STEP_BYTES:
-        while found := stream.step():
-            _add(plain, found, hold)
-            if len(plain) >= STEP_BYTES:
-                break
+    plain = bytearray()
+    while len(plain) < STEP_BYTES:
+        found = stream.step()
+        if not found:
+            return bytes(plain)
+        _add(plain, found, hold)
     loop = asyncio.get_running_loop()
-    if len(plain) >= STEP_BYTES:
-        while found := await loop.run_in_executor(DECODERS, stream.step):
-            _add(plain, found, hold)
+    while found := await loop.run_in_executor(DECODERS, stream.step):
+        _add(plain, found, hold)
     return bytes(plain)
 
 
