@@ -53,7 +53,7 @@ def test_rows_that_are_too_long_are_dead_letters(
     name: str, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:
     case, said = CASES[name]
-    _, job = model.plan(case, "sizes")
+    _, job = model.plan(case, f"sizes-{name.lower()}")
     (source,) = job.inputs
     ensure_topics(broker.bootstrap_servers, [source.name, job.output.name, DEAD_LETTERS], 1)
     broker.send(source, model.sent(SOURCES["Clicks"], source, ARRIVALS["Clicks"]))
