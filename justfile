@@ -54,7 +54,7 @@ archives:
     .venv/bin/caraway jars --classes
 
 # Everything: what `test` leaves out and what it runs, with three times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
-full: check archives && (faults) (soak "5" "10")
+full: check archives && (faults) (fuzz) (soak "5" "10")
     CARAWAY_TESTS=full {{python}} -m pytest tests/unit -n {{cores}} --dist worksteal --durations=10
     CARAWAY_TESTS=full {{python}} -m pytest tests/integration tests/e2e tests/parity -n {{processes}} {{services}}
 
@@ -65,6 +65,10 @@ parity *options:
 # Damage, full disks, engines that come back, functions that do their worst (docs/faults.md); some twenty minutes.
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
+
+# Send so many malformed requests to a server, with a fresh seed, which is printed (CARAWAY_FUZZ_SEED repeats one); it must answer none with 5xx, stay alive and small, and keep no other caller waiting. By itself on the machine: it measures waits.
+fuzz requests="10000":
+    CARAWAY_FUZZ_REQUESTS={{requests}} {{python}} -m pytest tests/integration/server/test_fuzz.py -q -s -p no:schemathesis
 
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md); then simulate control and engines for long (docs/control.md).
 soak minutes="10" kills="30":
