@@ -121,6 +121,9 @@ class ServerSettings(_Section):
             may do everything, which includes running code on it.
         admin_token_file: A file with a token whose holder may do everything, for as long as the file holds it. The
             stack fills this in for the server that it starts.
+        allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
+            This machine's name, `localhost`, `host` and addresses need not be listed.
+        allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
         allow_network_without_tokens: Whether a server without tokens may listen on an address that other machines
             reach.
         extractor_processes: Processes that run Python extractors, so as many at a time.
@@ -147,6 +150,8 @@ class ServerSettings(_Section):
     tokens: bool = True
     admin_token_file: FolderPath | None = None
     allow_network_without_tokens: bool = False
+    allowed_hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...] = ()
+    allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+/?$")], ...] = ()
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024

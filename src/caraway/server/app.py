@@ -13,6 +13,7 @@ from caraway.errors import CarawayError, shortened
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
+from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
@@ -52,10 +53,18 @@ class Bounds:
 class App:
     """What granian calls for each request."""
 
-    def __init__(self, router: Router, gate: Gate, bounds: Bounds | None = None) -> None:
-        """Answer through `router` whom `gate` lets in, within `bounds`."""
+    def __init__(self, router: Router, gate: Gate, bounds: Bounds | None = None, *, sites: Sites | None) -> None:
+        """Answer requests through `router` that `gate` lets in.
+
+        Args:
+            router: Finds what answers.
+            gate: Checks tokens and what they allow.
+            bounds: What requests may take.
+            sites: Refuses what web pages of other sites send; None behind a process that has done so.
+        """
         self._router = router
         self._gate = gate
+        self._sites = sites
         self._bounds = Bounds() if bounds is None else bounds
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
@@ -65,8 +74,12 @@ class App:
         try:
             route, name = self._router.find(scope.method, scope.path)
             target = route.target
+            if self._sites is not None:
+                self._sites.check(target, route.method, scope.headers)
             # Before the body: nobody who isn't let in may fill the memory.
             caller = self._gate.admit(target, scope.headers)
+            if route.method != "GET":
+                check_media_type(route, scope.headers)
             if target in UNBOUNDED_TARGETS:
                 response = await self._answer(scope, exchange, route, name, caller)
             else:

@@ -3,6 +3,7 @@
 from caraway.server.access.limits import Limits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.admin import Admin
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.branches import BranchRoutes
 from caraway.server.handlers.dead_letters import DeadLetterRoutes
 from caraway.server.handlers.definitions import Definitions
@@ -15,7 +16,10 @@ from caraway.server.handlers.reads import Reads
 from caraway.server.handlers.secrets import SecretRoutes
 from caraway.server.handlers.waiting import Waits
 from caraway.server.handlers.writes import Api
-from caraway.server.http.routes import API, Route
+from caraway.server.http.routes import API, JSON, Route
+
+# The type that clients send, and those by which protobuf goes elsewhere.
+PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
 
 
 def routes(deployment: Deployment) -> tuple[Route, ...]:
@@ -44,12 +48,12 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
     )
     definitions = Definitions(deployment, deployment.index_positions)
     return (
-        Route("POST", f"{API}/query", reads.query, "extract_features"),
+        Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
         Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
         Route("POST", f"{API}/wait", Waits(deployment).wait, "wait"),
-        Route("POST", f"{API}/commit", api.commit, "sync"),
+        Route("POST", f"{API}/commit", api.commit, "sync", PROTOBUF),
         Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
         Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),
         Route("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, "erasures"),

@@ -40,7 +40,7 @@ class Headers:
 def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
     monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0))
-    parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
+    parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0, index_positions=0)
     targets = {route.target for route in surface.routes(parts)}
     assert targets == NEEDS.keys()
     changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}

@@ -10,8 +10,10 @@ import httpx
 import pytest
 import uvloop
 
+from caraway.config import ServerSettings
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
+from caraway.server.access.sites import Sites
 from caraway.server.app import App, Bounds
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.server.http.routes import Route, Router
@@ -56,7 +58,8 @@ def port() -> Iterator[int]:
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def run() -> None:
-        server = http_server(App(Router(ROUTES), gate, bounds), "127.0.0.1", chosen, connections=16_384)
+        app = App(Router(ROUTES), gate, bounds, sites=Sites(ServerSettings()))
+        server = http_server(app, "127.0.0.1", chosen, connections=16_384)
         serving = asyncio.create_task(server.serve())
         loops.append(asyncio.get_running_loop())
         while True:
@@ -92,17 +95,17 @@ def raw(port: int, request: bytes) -> bytes:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n",
-        b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
-        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nX-Caraway-Branch: \xff\xfe\r\n\r\n{}",
-        b"POST /parsed HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nContent-Encoding: \xff\r\n\r\n{}",
-        b"POST /parsed HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nAuthorization: \xff\r\n\r\n[]",
-        b"GET /health HTTP/1.1\r\nHost: x\r\nAccept-Encoding: \xff\r\n\r\n",
-        b"GET /%ff%00%2e%2e HTTP/1.1\r\nHost: x\r\n\r\n",
-        b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nX-Caraway-Branch: \xff\xfe\r\n\r\n{}",
+        b"POST /parsed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Encoding: \xff\r\n\r\n{}",
+        b"POST /parsed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nAuthorization: \xff\r\n\r\n[]",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: \xff\r\n\r\n",
+        b"GET /%ff%00%2e%2e HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"\x16\x03\x01\x02\x00\r\n\r\n",
     ],
 )
@@ -122,7 +125,7 @@ def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
 
 
 def test_pipelined_requests_are_answered_in_order(port: int) -> None:
-    one = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b"
+    one = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
     with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
         connection.sendall(b"".join(one % (n, b"x" * n) for n in range(1, 200)))
         found = b""
@@ -138,7 +141,7 @@ def test_a_request_has_its_time(port: int) -> None:
 
 
 def test_a_caller_has_its_share_and_health_is_answered_beside_it(port: int) -> None:
-    slow_body = b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n"
+    slow_body = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
     held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(3)]
     try:
         for connection in held:

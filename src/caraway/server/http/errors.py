@@ -35,6 +35,24 @@ RETRY_AFTER_S = "1"
 MAX_MESSAGE = 8_000
 
 
+class UnsupportedMediaTypeError(CarawayError):
+    """The body of a request is of a type that the path doesn't take."""
+
+    code = "unsupported_media_type"
+
+
+class ForeignHostError(ForbiddenError):
+    """A request is addressed to a name that isn't this server's."""
+
+    code = "foreign_host"
+
+
+class ForeignSiteError(ForbiddenError):
+    """A web page of another site sends a request."""
+
+    code = "foreign_site"
+
+
 class SlowBodyError(CarawayError):
     """The body of a request doesn't come."""
 
@@ -90,6 +108,7 @@ class Statuses:
         SlowBodyError: 408,
         ConflictError: 409,
         TooLargeError: 413,
+        UnsupportedMediaTypeError: 415,
         ExtractorError: 422,
         BusyError: 429,
         UnavailableError: 503,

@@ -21,13 +21,14 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import Limits
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import write_figures
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.explanations import Explanations
 from caraway.server.handlers.feast import FeastDoor
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import Headers, Request, Response
-from caraway.server.http.routes import API, Handler, Route, Router
+from caraway.server.http.routes import API, JSON, Handler, Route, Router
 from caraway.server.live import Live, live_of, make_lives
 from caraway.server.upkeep.eraser import erasure_by
 from caraway.server.upkeep.served import ServedLog
@@ -221,7 +222,7 @@ class ReaderRouter(Router):
         queries, limits = Queries(), Limits(reading)
         reads, feast = Reads(limits, queries, reading.served.keep), FeastDoor(limits, queries)
         own = (
-            Route("POST", f"{API}/query", reads.query, "extract_features"),
+            Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
             Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
             Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
             Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
@@ -235,7 +236,7 @@ class ReaderRouter(Router):
             return super().find(method, path)
         except (UnknownPathError, WrongMethodError):
             target = Forwarding.READ if method == "GET" else Forwarding.CHANGE
-            return Route(method, path, self._forwarder.answer, target), ""
+            return Route(method, path, self._forwarder.answer, target, accepts=()), ""
 
 
 def _current(reading: Reading, handler: Handler) -> Handler:
