@@ -47,7 +47,7 @@ SECTIONS = (
         (
             Listed("tokens", "caraway.cli.tokens:tokens", "Create, list and revoke tokens.", "server"),
             Listed("roles", "caraway.cli.roles:roles", "Define roles and give them to accounts.", "server"),
-            Listed("secrets", "caraway.cli.secrets:secrets", "Set, list, delete and rotate secrets.", "server"),
+            Listed("secrets", "caraway.cli.secrets:secrets", "Set, list, delete and rotate secrets."),
             Listed("audit", "caraway.cli.audit:audit", "Show who changed what, and who was refused.", "server"),
         ),
     ),

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+import caraway
 from caraway.cli.definitions import find_definitions
 from caraway.cli.output import DataOption, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, server_of, show_json
-from caraway.client import Client
 
 ModuleArgument = Annotated[str, typer.Argument(help="Definitions, a file or a module.", metavar="MODULE")]
 EnvOption = Annotated[str, typer.Option(help="Take only what is for this environment.")]
@@ -85,7 +85,7 @@ def _send(wanted: _Wanted, target: _Target, *, as_json: bool) -> None:
         found = find_definitions(wanted.module)
         address = server_of(target.url, target.token, target.data)
         with ExitStack() as stack:
-            client = stack.enter_context(closing(Client(address.url, address.token, target.branch)))
+            client = stack.enter_context(closing(caraway.Client(address.url, address.token, target.branch)))
             if as_json:
                 # The client prints the summary for people.
                 stack.enter_context(redirect_stdout(StringIO()))

@@ -40,9 +40,15 @@ class Section:
 
 
 class LazyGroup(TyperGroup):
-    """A group whose commands are imported one by one; a subclass sets `sections`."""
+    """A group whose commands are imported one by one; a subclass sets `sections` and `path`.
+
+    Attributes:
+        sections: All commands of the group.
+        path: What is typed before the name of a command.
+    """
 
     sections: Sequence[Section] = ()
+    path: str = OWN
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 (typer passes what its own groups take)
         """Take the options of typer's group."""
@@ -66,7 +72,7 @@ class LazyGroup(TyperGroup):
             SystemExit: A library that it needs isn't installed; the message says what to install.
         """
         if name not in self._loaded:
-            self.commands[name] = _imported(self._listed[name])
+            self.commands[name] = _imported(self._listed[name], self.path)
             self._loaded.add(name)
         return self.commands[name]
 
@@ -77,7 +83,7 @@ class LazyGroup(TyperGroup):
                 formatter.write_dl([(listed.name, listed.summary) for listed in section.commands])
 
 
-def _imported(listed: Listed) -> Any:  # noqa: ANN401 (as above)
+def _imported(listed: Listed, path: str) -> Any:  # noqa: ANN401 (as above)
     module, _, attribute = listed.where.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)
@@ -85,7 +91,7 @@ def _imported(listed: Listed) -> Any:  # noqa: ANN401 (as above)
         if error.name is None or error.name.split(".")[0] == OWN:
             raise
         raise SystemExit(
-            f"caraway {listed.name} needs {error.name}, which comes with: pip install 'caraway[{listed.extra}]'"
+            f"{path} {listed.name} needs {error.name}, which comes with: pip install 'caraway[{listed.extra}]'"
         ) from None
     outer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
     # With a callback typer makes a group also of a single command, which then has its own name in the usage.

@@ -59,7 +59,20 @@ def test_the_pages_of_caraway_itself_import_no_command(arguments: list[str]) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [["branch", "list"], ["dead-letters", "show"], ["query"], ["erase"], ["init"]])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["branch", "list"],
+        ["commit"],
+        ["dead-letters", "show"],
+        ["erase"],
+        ["init"],
+        ["preview"],
+        ["query"],
+        ["secrets"],
+        ["secrets", "set"],
+    ],
+)
 def test_the_help_of_a_client_command_imports_nothing_heavy(command: list[str]) -> None:
     assert not imported(*command, "--help") & HEAVY
 
@@ -75,6 +88,8 @@ def test_the_help_of_a_client_command_imports_nothing_heavy(command: list[str]) 
         ["log", "hook", "end", '{"a": 1}'],
         ["dead-letters", "list"],
         ["erase", "Visits", "--key", "user=1"],
+        ["secrets", "list"],
+        ["secrets", "delete", "signing-key"],
     ],
 )
 def test_a_client_command_imports_only_what_a_request_needs(command: list[str]) -> None:

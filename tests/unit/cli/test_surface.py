@@ -75,15 +75,16 @@ def test_an_unknown_command_is_told_what_it_may_have_meant() -> None:
     assert "Did you mean 'status'" in told.output
 
 
-def test_a_command_whose_library_is_missing_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("command", ["audit", "secrets rotate"])
+def test_a_command_whose_library_is_missing_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # `None` makes Python raise ModuleNotFoundError for it.
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for module in [name for name in sys.modules if name.startswith("caraway.cli.")]:
-        if module.endswith((".audit", ".database")):
+        if module.endswith((".audit", ".database", ".secret_rotation")):
             monkeypatch.delitem(sys.modules, module)
-    told = runner.invoke(app, ["audit"])
+    told = runner.invoke(app, command.split())
     assert told.exit_code != 0
-    assert "caraway audit needs sqlalchemy, which comes with: pip install 'caraway[server]'" in str(told.exception)
+    assert f"caraway {command} needs sqlalchemy, which comes with: pip install 'caraway[server]'" in str(told.exception)
 
 
 def test_the_version() -> None:

@@ -5,13 +5,13 @@ from html import escape
 from importlib.metadata import version
 from typing import Any
 
+from caraway.integrations.secret_rules import MAX_VALUE
 from caraway.query.explain import MAX_RUNS
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.dead_letters import MAX_SHOWN
 from caraway.server.handlers.waiting import LONGEST_S
 from caraway.server.http.messages import Request, Response, json_response, text_response
 from caraway.server.http.routes import API
-from caraway.state.secret_book import MAX_VALUE
 
 Json = dict[str, Any]
 

@@ -4,10 +4,11 @@ import asyncio
 
 from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.ingest.table import json_type
+from caraway.integrations.secret_rules import checked_value
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.state import Mode
 from caraway.state.permissions import Caller
-from caraway.state.secret_book import SecretBook, checked_value
+from caraway.state.secret_book import SecretBook
 
 
 class SecretRoutes:
