@@ -36,6 +36,7 @@ SECTIONS = (
             Listed("datasets", "caraway.cli.describe:datasets", "List the datasets of a branch."),
             Listed("describe", "caraway.cli.describe:describe", "Show a definition and who uses it."),
             Listed("log", "caraway.cli.log:log", "Send rows to an endpoint of a webhook."),
+            Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
             Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
             Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
             Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),

@@ -52,10 +52,7 @@ def log(
     token: TokenOption = None,
     data: DataOption = None,
 ) -> None:
-    """Send rows to a webhook's endpoint; they are durable when the command ends. Exit code 1 if a row is refused.
-
-    The commits of a branch are shown by `caraway history`.
-    """
+    """Send rows to a webhook's endpoint; they are durable when the command ends. Exit code 1 if a row is refused."""
     sums = _Sums()
     with plain_errors():
         server = server_of(url, token, data)

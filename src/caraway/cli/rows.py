@@ -178,9 +178,11 @@ def _parquet(source: str) -> Iterator[Row]:
         raise InvalidInputError("Parquet can't be read from the standard input; give a file")
     # pyarrow takes longer to import than the other formats to be read, so only Parquet waits for it.
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+    # Instants, decimals and bytes are sent as the client sends those of a table.
+    json_value = importlib.import_module("caraway.client.frames").json_value
     try:
         with parquet.ParquetFile(source) as file:
             for batch in file.iter_batches(batch_size=10_000):
-                yield from batch.to_pylist()
+                yield from (json_value(row) for row in batch.to_pylist())
     except arrow.ArrowException as error:
         raise InvalidInputError(f"{source} isn't Parquet: {error}") from error

@@ -91,6 +91,15 @@ def test_rows_are_logged_looked_up_and_queried(server: ServerProcess, branch: Cl
     assert (missing.exit_code, "false" in missing.stdout) == (1, True)
 
 
+def test_rows_are_served_when_a_wait_ends(server: ServerProcess, branch: Client) -> None:
+    for number in range(700, 703):
+        caraway(server, "log", "greenhouse", "plants", json.dumps([plant(number, number)]))
+        waited = caraway(server, "wait", "--commit")
+        assert (waited.exit_code, waited.stdout[:13]) == (0, "served after "), waited.output
+        found = caraway(server, "lookup", "Plants", "--key", f"plant={number}", "-o", "csv", "--field", "height")
+        assert found.stdout == f"found,plant,height\ntrue,{number},{number}\n"
+
+
 def told_parquet(server: ServerProcess, file: Path) -> Any:
     found = caraway(server, "log", "greenhouse", "plants", str(file), "--json")
     assert found.exit_code == 0, found.output
@@ -146,6 +155,7 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     assert still.exit_code == 1
     assert "still doesn't fit Plants: height" in still.stderr
     branch.commit("fractions", datasets=[later_plants()])
+    assert told(server, "wait", "--commit")["seconds"] >= 0
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is False
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is True
     (after,) = told(server, "dead-letters", "list", "--dataset", "Plants")["dead_letters"]

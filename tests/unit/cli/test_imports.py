@@ -71,6 +71,7 @@ def test_the_pages_of_caraway_itself_import_no_command(arguments: list[str]) -> 
         ["query"],
         ["secrets"],
         ["secrets", "set"],
+        ["wait"],
     ],
 )
 def test_the_help_of_a_client_command_imports_nothing_heavy(command: list[str]) -> None:
@@ -90,6 +91,7 @@ def test_the_help_of_a_client_command_imports_nothing_heavy(command: list[str]) 
         ["erase", "Visits", "--key", "user=1"],
         ["secrets", "list"],
         ["secrets", "delete", "signing-key"],
+        ["wait"],
     ],
 )
 def test_a_client_command_imports_only_what_a_request_needs(command: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,20 @@ def test_all_formats_give_the_same_rows(tmp_path: Path) -> None:
     # CSV has no types; an empty cell is null. A byte order mark, which spreadsheets write, is no part of a name.
     found = list(read_rows(file(tmp_path, "rows.csv", '\ufeffuser,name\n1,"Ann"\n2,\n'), None))
     assert found == [{"user": "1", "name": "Ann"}, {"user": "2", "name": None}]
+
+
+def test_values_of_parquet_become_values_of_json(tmp_path: Path) -> None:
+    at = pd.Timestamp("2026-01-31T12:00:00.000001", tz="Europe/Berlin")
+    table = pd.DataFrame({"at": [at], "day": [at.date()], "sum": [Decimal("1.50")], "raw": [b"\x00"], "many": [[1, 2]]})
+    table.to_parquet(tmp_path / "rows.parquet")
+    (row,) = read_rows(str(tmp_path / "rows.parquet"), None)
+    assert json.loads(json.dumps(row)) == {
+        "at": "2026-01-31T11:00:00.000001Z",
+        "day": "2026-01-31",
+        "sum": "1.50",
+        "raw": {"base64": "AA=="},
+        "many": [1, 2],
+    }
 
 
 def test_the_standard_input_has_json_lines_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
