@@ -1,6 +1,6 @@
 """Malformed HTTP: requests as the bytes, in pieces, that go over a socket."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -226,7 +226,7 @@ def chunks(random: Random, valid: Valid, caller: Caller) -> Message:
             pieces = (begin, *(b"1\r\n[\r\n" for _ in range(200)))
         case 7:
             # Never ending, and more than a body may have.
-            pieces = (begin, *(b"100000\r\n" + b" " * MB + b"\r\n" for _ in range(40)))
+            pieces = (begin, *((b"100000\r\n" + b" " * MB + b"\r\n",) * 40))
         case _:
             pieces = (begin, whole[:-3])
     return Message("chunks", pieces, answered=answered)
@@ -313,16 +313,17 @@ KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
 )
 
 
-def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> "list[Message]":
-    """Return as many malformed messages, the same for the same seed; over all endpoints in turn."""
+def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> Iterator[Message]:
+    """Give as many malformed messages, the same for the same seed; over all endpoints in turn.
+
+    One is made when it is asked for: some have tens of megabytes.
+    """
     random = Random(seed)  # noqa: S311 (no secret)
     weights = [weight for weight, _ in KINDS]
-    made = []
     for count in range(number):
         _, make = random.choices(KINDS, weights)[0]
         of = valid[count % len(valid)]
         if make.__name__ == "message" and random.random() < 0.3:
             # Endpoints that take data deserve more of the bodies.
             of = random.choice([item for item in valid if item.body])
-        made.append(make(random, of, caller))
-    return made
+        yield make(random, of, caller)

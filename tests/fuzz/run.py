@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,14 +49,14 @@ class Findings:
     def faults(self, *, waits: bool) -> list[str]:
         """Return what is wrong: answers of 5xx, complete requests without an answer, memory, and waits if wanted."""
         found = [
-            f"{reply.message.kind}: answered {max(reply.statuses)} to {reply.message.pieces[0][:300]!r}: {reply.text!r}"
+            f"{reply.kind}: answered {max(reply.statuses)} to {reply.beginning!r}: {reply.text!r}"
             for reply in self.replies
             if reply.statuses and max(reply.statuses) >= 500
         ]
         found += [
-            f"{reply.message.kind}: no answer after {reply.seconds:.1f} s to {reply.message.pieces[0][:300]!r}"
+            f"{reply.kind}: no answer after {reply.seconds:.1f} s to {reply.beginning!r}"
             for reply in self.replies
-            if reply.message.answered and not reply.statuses
+            if reply.answered and not reply.statuses
         ]
         if self.peak_mb - self.start_mb > MEMORY_MB:
             found.append(
@@ -75,21 +75,19 @@ class Findings:
         together = [r for r in self.replies if r.begun <= due + took and r.begun + r.seconds >= due]
         together.sort(key=lambda reply: reply.seconds, reverse=True)
         return [
-            f"{r.message.kind} {r.statuses[:1]} {r.seconds:.2f} s {sum(map(len, r.message.pieces))} bytes "
-            f"{r.message.pieces[0][:80]!r}"
-            for r in together[:4]
+            f"{r.kind} {r.statuses[:1]} {r.seconds:.2f} s {r.size} bytes {r.beginning[:80]!r}" for r in together[:4]
         ]
 
     def summary(self) -> str:
         """Return the figures of the run."""
         statuses = Counter(status for reply in self.replies for status in reply.statuses)
-        kinds = Counter(reply.message.kind for reply in self.replies)
+        kinds = Counter(reply.kind for reply in self.replies)
         longest = sorted(self.replies, key=lambda reply: reply.seconds, reverse=True)[:3]
         return "\n".join(
             (
                 f"{len(self.replies)} messages in {self.seconds:.0f} s: {dict(sorted(kinds.items()))}",
                 f"statuses: {dict(sorted(statuses.items()))}, {sum(not r.statuses for r in self.replies)} without",
-                f"slowest: {', '.join(f'{r.message.kind} {r.seconds:.2f} s {r.statuses[:1]}' for r in longest)}",
+                f"slowest: {', '.join(f'{r.kind} {r.seconds:.2f} s {r.statuses[:1]}' for r in longest)}",
                 f"memory: {self.start_mb:.0f} MB before, at most {self.peak_mb:.0f} MB",
                 f"another caller: {spread(self.waits)}",
                 f"the machine's own noise (a loop that asks nobody): {spread(self.noise)}",
@@ -165,7 +163,26 @@ class _Watch(threading.Thread):
         self.join()
 
 
-def fuzz(host: str, port: int, pid: int, messages: Sequence[Message], token: str) -> Findings:
+class _Waiting:
+    """Messages that several threads take one by one, each made only then."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = iter(messages)
+        self._lock = threading.Lock()
+
+    def take(self) -> Message | None:
+        with self._lock:
+            return next(self._messages, None)
+
+
+def _send_each(host: str, port: int, waiting: _Waiting) -> list[Reply]:
+    replies = []
+    while (message := waiting.take()) is not None:
+        replies.append(send(host, port, message))
+    return replies
+
+
+def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str) -> Findings:
     """Send messages to a server while another caller asks, and return what was found.
 
     Args:
@@ -176,13 +193,15 @@ def fuzz(host: str, port: int, pid: int, messages: Sequence[Message], token: str
         token: That of the other caller.
     """
     process = psutil.Process(pid)
+    waiting = _Waiting(messages)
     found = Findings(start_mb=memory_mb(process))
     watch, healthy, control = _Watch(process), Beside("caller", host, str(port), token), Beside("control")
     watch.start()
     begun = time.monotonic()
     try:
         with ThreadPoolExecutor(SENDERS) as senders:
-            found.replies = list(senders.map(partial(send, host, port), messages))
+            for done in [senders.submit(_send_each, host, port, waiting) for _ in range(SENDERS)]:
+                found.replies += done.result()
     finally:
         watch.stop()
         found.waits, found.noise = healthy.stop(), control.stop()

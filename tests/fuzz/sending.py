@@ -13,13 +13,21 @@ STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 ANSWER_S = 90.0
 # Nothing may come back to a request that isn't complete; so long is listened for it.
 SILENCE_S = 0.2
+# What is kept of a message, enough to know the request by.
+BEGINNING = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back to a message: statuses in order, when it began, how long it took, how the first answer begins."""
+    """What came back to a message: statuses in order, when it began, how long it took, how the first answer begins.
 
-    message: Message
+    Of the message itself it keeps what tells it apart: ten thousand of them would fill the memory.
+    """
+
+    kind: str
+    size: int
+    beginning: bytes
+    answered: bool
     statuses: tuple[int, ...]
     begun: float
     seconds: float
@@ -51,7 +59,10 @@ def send(host: str, port: int, message: Message) -> Reply:
             # No more comes, or the rest of what was sent was refused.
             pass
     return Reply(
-        message,
+        message.kind,
+        sum(map(len, message.pieces)),
+        message.pieces[0][:BEGINNING],
+        message.answered,
         tuple(int(found) for found in STATUS.findall(received)),
         begun,
         time.monotonic() - begun,
