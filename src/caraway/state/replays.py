@@ -41,7 +41,7 @@ class ReplayClaim:
 
 
 class Replays:
-    """Reads and writes them. Thread safe."""
+    """Reads and writes which dead letters were sent again. Thread safe."""
 
     def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
         """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
@@ -60,7 +60,8 @@ class Replays:
             table = dead_letter_replays
             with self._engine.begin() as connection:
                 first = insert(table).values(letter=letter, account=account).on_conflict_do_nothing()
-                if connection.execute(first).rowcount:
+                # Not `rowcount`, which is -1 here whether or not there was a row already.
+                if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
                     return ReplayClaim(elapsed=None, done_at=None)
                 known = connection.execute(
                     sa.select(
