@@ -4,7 +4,7 @@
 # The machine is a tree of Debian packages that is made once and entered by chroot, as a plain user. Packages come from
 # where this machine gets its own: apt's sources, pip's configuration, certificates and variables are copied at run time.
 # Two ways are tried, each from nothing and then once more: a clone with `./run demo`, and the wheel by pip.
-# `bare.sh --quick` lets the first runs be short as well.
+# `machine.sh --quick` lets the first runs be short as well.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -42,6 +42,10 @@ if [ ! -x "$TREE/usr/bin/git" ]; then
     debootstrap --variant=minbase --include="$PACKAGES" "$SUITE" "$TREE" "$(mirror)" >"$TREE.log" 2>&1 ||
         fail "debootstrap failed; see $TREE.log"
 fi
+
+# Postgres looks its user up.
+grep -q '^newcomer:' "$TREE/etc/passwd" ||
+    chroot "$TREE" useradd --uid "$USER_ID" --user-group --no-create-home --home-dir "$HOME_FOLDER" --shell /bin/bash newcomer
 
 # What this machine knows of its network, and nothing else of it.
 for path in /etc/resolv.conf /etc/hosts /etc/pip.conf /etc/ssl/certs /usr/local/share/ca-certificates; do
