@@ -7,7 +7,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,16 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def install(uv: str, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, as an installation is: Postgres doesn't run as root, and becomes another one."""
+    folder = Path(tempfile.mkdtemp(prefix="caraway-installed-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
     """Returns the folder of programs of a new environment that has the wheel with some extras."""
     locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
     export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
@@ -44,7 +54,7 @@ def install(uv: str, dist: Path, tmp_path_factory: pytest.TempPathFactory) -> In
     [wheel] = dist.glob("*.whl")
 
     def install(extras: str) -> Path:
-        folder = tmp_path_factory.mktemp("environment")
+        folder = open_folder / (extras.strip("[]") or "plain")
         environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
         command = [uv, "pip", "install", "--quiet", "--constraint", str(locked), f"{wheel}{extras}"]
@@ -68,6 +78,16 @@ def run(program: Path, *arguments: str, home: Path, timeout: float = 60) -> subp
     return subprocess.run(
         command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=timeout
     )
+
+
+def test_the_demo_runs_on_python_alone(install: Install, tmp_path: Path) -> None:
+    programs = install("[server,demo]")
+    data = tmp_path / "data"
+    # Stack, commit, a day of flights, comparison; the limit is for a machine that does much else.
+    done = run(programs / "caraway", "demo", "--quick", "--data", str(data), home=tmp_path, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3,700 of 3,700 values agree" in done.stdout
+    assert "Spark is ready" in (data / "logs" / "engine.log").read_text()
 
 
 def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: Path) -> None:
