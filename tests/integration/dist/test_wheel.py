@@ -100,7 +100,7 @@ def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: P
         assert f"Usage: caraway {command}" in done.stdout
     definitions = tmp_path / "definitions.py"
     definitions.write_text(
-        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n"
+        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n__owner__ = 'users@example.com'\n\n"
         "@dataset(index=True)\nclass Users:\n    uid: int = field(key=True)\n    at: datetime\n"
     )
     # It comes as far as to ask the server.
