@@ -12,7 +12,7 @@ from caraway.errors import InvalidInputError, NotServedError
 
 # How long the server waits before it answers that something lags. Long enough for all steps of a chain of jobs, since
 # each request goes through the chain anew; short at first, so that there is something to show.
-FIRST_S, LONGEST_S = 0.5, 20.0
+FIRST_S, LONGEST_S = 0.5, 10.0
 # Things that lag which a message spells out.
 SHOWN = 10
 

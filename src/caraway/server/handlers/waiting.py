@@ -15,7 +15,7 @@ from caraway.server.waiting.wait import Outcome, Wait
 from caraway.state.permissions import Mode
 
 # A request that takes longer is ended by proxies on the way; who waits longer asks again.
-LONGEST_S = 20.0
+LONGEST_S = 10.0
 # Waits that read the outputs of all jobs of a branch at the same time.
 AT_ONCE = 8
 # How often it is looked at whether a commit is served.
