@@ -148,6 +148,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.ui.retainedTasks": "2000",
         "spark.sql.ui.retainedExecutions": "20",
         **limits_conf(settings.functions),
+        "spark.python.daemon.module": "caraway.spark.daemon",
         "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
         **settings.conf,
     }

@@ -1,0 +1,178 @@
+"""A process of users' functions as the platform sees it."""
+
+import json
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from caraway.confinement.channel import Channel
+from caraway.confinement.fork_server import STATUS
+from caraway.confinement.policy import Confinement, Report
+from caraway.confinement.values import unpacked
+from caraway.errors import CarawayError
+
+# A process is there in some milliseconds. The first one waits for modules to be loaded, on a busy machine for long.
+START_S = 120.0
+# How long one that has closed its end is given to end by itself, and one that was killed to be gone.
+ENDING_S = 0.2
+JOIN_S = 5.0
+# Variables that name no secret, and that Python and the libraries of numbers need to find their files and settings.
+KEPT_VARIABLES = (
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "LD_LIBRARY_PATH",
+    "MALLOC_ARENA_MAX",
+    "MKL_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "PATH",
+    "PYTHONHASHSEED",
+    "TZ",
+)
+_STARTER = Path(__file__).with_name("start.py")
+
+
+class UnconfinedError(CarawayError):
+    """Users' functions are to be isolated, and this system can't do it."""
+
+    code = "isolation_unavailable"
+
+
+class _Servers:
+    """The fork server of this process, and of all that are forked from it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._control: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+        # A process that was forked with the lock held could never start anything.
+        os.register_at_fork(after_in_child=self._renew)
+
+    def start(self, modules: Sequence[str]) -> None:
+        with self._lock:
+            if self._control is None:
+                self._start(modules)
+
+    def fork(self, modules: Sequence[str], channel: socket.socket, lease: socket.socket) -> None:
+        """Have a process forked that uses these ends of sockets.
+
+        Raises:
+            OSError: No process can be started.
+        """
+        with self._lock:
+            for attempt in range(2):
+                if self._control is None:
+                    self._start(modules)
+                assert self._control is not None  # noqa: S101 (it was started)
+                try:
+                    socket.send_fds(self._control, [b"."], [channel.fileno(), lease.fileno()])
+                except OSError:
+                    # The fork server was killed.
+                    self._control.close()
+                    self._control = None
+                    if attempt:
+                        raise
+                else:
+                    return
+
+    def _start(self, modules: Sequence[str]) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
+        arguments = [str(theirs.fileno()), json.dumps([path for path in sys.path if path]), json.dumps(modules)]
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-s", "-P", str(_STARTER), *arguments],
+                env=environment,
+                stdin=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                cwd="/",
+                start_new_session=True,
+            )
+        self._control = ours
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+
+_servers = _Servers()
+
+
+def start_fork_server(modules: Sequence[str]) -> None:
+    """Start the process that forks those of functions, if there is none, so that the first one is there sooner."""
+    _servers.start(modules)
+
+
+class ConfinedProcess:
+    """A process that may do what its policy says.
+
+    Attributes:
+        channel: To talk with it.
+        report: What is in force in it.
+    """
+
+    def __init__(self, target: str, policy: Confinement, memory_mb: int | None) -> None:
+        """Start a process and wait until it has given up its rights.
+
+        Args:
+            target: What it runs, "module:function"; called with its end of the channel.
+            policy: What it may do.
+            memory_mb: What it may take of memory beyond what it has at its start, in MiB; None: as much as it likes.
+
+        Raises:
+            UnconfinedError: Its confinement is required and can't be had as a whole.
+            OSError: It can't be started.
+        """
+        ours, theirs = socket.socketpair()
+        self._lease, their_lease = socket.socketpair()
+        self.channel = Channel(ours)
+        with theirs, their_lease:
+            _servers.fork([target.partition(":")[0]], theirs, their_lease)
+        deadline = time.monotonic() + START_S
+        environment = {name: os.environ[name] for name in policy.environment if name in os.environ}
+        try:
+            self.channel.send(pickle.dumps((target, policy, environment, memory_mb)), deadline)
+            in_force, missing = unpacked(self.channel.receive(deadline))
+        except (EOFError, TypeError, ValueError) as error:
+            raise OSError(0, f"it ended while it started ({self.end()})") from error
+        except BaseException:
+            self.end()
+            raise
+        self.report = Report(in_force=tuple(in_force), missing=tuple(missing))
+        if missing and policy.mode == "required":
+            self.end()
+            raise UnconfinedError(
+                f"users' functions don't run, since they can't be isolated here: {'; '.join(missing)}. Mend that, or "
+                "set functions.isolation=available (CARAWAY_FUNCTIONS__ISOLATION) to run them all the same"
+            )
+
+    def end(self) -> str:
+        """End the process, and return how it has ended."""
+        self.channel.close()
+        code = self._ended_within(ENDING_S)
+        if code is None:
+            # Its fork server kills it then.
+            with suppress(OSError):
+                self._lease.shutdown(socket.SHUT_WR)
+            code = self._ended_within(JOIN_S)
+        self._lease.close()
+        if code is None or code >= 0:
+            return f"exit code {code}"
+        return signal.Signals(-code).name
+
+    def _ended_within(self, seconds: float) -> int | None:
+        with suppress(OSError):
+            self._lease.settimeout(seconds)
+            content = self._lease.recv(STATUS.size)
+            if len(content) == STATUS.size:
+                code: int = STATUS.unpack(content)[0]
+                return code
+        return None
