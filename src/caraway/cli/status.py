@@ -40,6 +40,8 @@ def _show(report: StackReport) -> None:
     for part in report.parts:
         if part.message:
             out.print(f"{part.name}: {part.message}", markup=False, soft_wrap=True)
+    if report.functions:
+        out.print(f"Users' functions: {report.functions}", markup=False, soft_wrap=True)
     if report.jobs:
         out.print(_job_table(report))
 

@@ -21,6 +21,7 @@ from caraway.stack.errors import PartFailedError
 from caraway.stack.folder import DataFolder
 from caraway.stack.logs import quote
 from caraway.stack.part import PartState, PartStatus
+from caraway.stack.private import opener
 from caraway.stack.record import StackRecord, read_record
 from caraway.stack.stack import Progress, Stack
 
@@ -120,7 +121,7 @@ def _start_detached(settings: Settings) -> None:
     folder.release()
     log = folder.log("supervisor")
     began = time.monotonic()
-    with log.open("wb") as output:
+    with open(log, "wb", opener=opener) as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "caraway.cli", "up"],
             env={**os.environ, **settings.environment()},

@@ -53,6 +53,10 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
+# Java's settings have users and passwords in quotes.
+_NO_QUOTES = r'^[^"\\\s;]+$'
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,11 +66,15 @@ class KafkaSettings(_Section):
 
     Attributes:
         bootstrap_servers: Brokers as `host:port,host:port`; None starts an embedded broker.
+        user: The user to sign in as (SASL/PLAIN); None signs in nowhere. The stack fills this in for its own broker.
+        password: The password of the user.
         partitions: Partitions of a new dataset topic; 1 is right for one machine.
         heap_mb: Java heap of the embedded broker, in MiB.
     """
 
     bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
+    user: Annotated[str, Field(pattern=_NO_QUOTES)] | None = None
+    password: Annotated[str, Field(pattern=_NO_QUOTES, repr=False)] | None = None
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     heap_mb: Annotated[int, Field(ge=128)] = 384
 
@@ -206,6 +214,28 @@ class SecretsSettings(_Section):
     cache_seconds: Annotated[float, Field(ge=0)] = 30.0
 
 
+class FunctionSettings(_Section):
+    """Users' functions, which run in processes that can compute and nothing else (docs/security.md).
+
+    Attributes:
+        isolation: "available" isolates them by all that the system has and logs what it lacks, "required" refuses to
+            run them if it lacks anything, "off" runs them with all rights of the platform.
+        user: The number of the user that they run as where the platform runs as root; None chooses one that nobody
+            else has.
+        network: Whether they may open connections.
+        processes: Whether they may start processes.
+        readable: Files and folders that they may read, such as a model's.
+        environment: Names of environment variables of the platform that they may see.
+    """
+
+    isolation: Literal["required", "available", "off"] = "available"
+    user: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    network: bool = False
+    processes: bool = False
+    readable: tuple[FolderPath, ...] = ()
+    environment: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
 class JarsSettings(_Section):
     """Where the Java libraries come from.
 
@@ -245,6 +275,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     index: IndexSettings = IndexSettings()
     secrets: SecretsSettings = SecretsSettings()
+    functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()
 
     @property
@@ -307,7 +338,7 @@ def _explain(location: tuple[int | str, ...], message: str, value: object) -> st
         return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
     reason = message.removeprefix("Value error, ")
     # A URL may carry a password, which has no place in a message.
-    current = "" if names[-1:] == ["url"] else f"; it is {value!r}"
+    current = "" if names[-1:] in (["url"], ["password"]) else f"; it is {value!r}"
     return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
 
 

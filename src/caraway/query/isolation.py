@@ -21,7 +21,8 @@ from caraway.confinement import Confinement, Report, UnconfinedError
 from caraway.confinement.process import start_fork_server
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
-from caraway.query import polars_expressions  # noqa: F401 (servers import polars when they start, not at their first large query)
+# Servers import polars when they start, not at their first large query.
+from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
 from caraway.query.model import Computed, PythonStep
@@ -60,17 +61,20 @@ class FunctionPool:
         *,
         secrets: SecretProvider = no_secrets,
         confinement: Confinement | None = None,
+        started: Callable[[Report | None], None] = lambda _: None,
     ) -> None:
         """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB.
 
         `secrets` answers `secrets.get` of the functions, at once: it is called on the event loop. `confinement` is what
-        the functions may do; None: what they may do by default.
+        the functions may do; None: what they may do by default. `started` is called with what is in force, once the
+        processes run.
 
         Attributes:
             report: What is in force in the processes; None before the first one has started.
         """
         self.report: Report | None = None
         self._confinement = confinement or Confinement()
+        self._started = started
         self._secrets = secrets
         self.seconds = seconds
         self._memory_mb = memory_mb
@@ -96,6 +100,7 @@ class FunctionPool:
         if self.report is not None:
             say = log.warning if self.report.missing else log.info
             say("users' functions: %s", self.report)
+        self._started(self.report)
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""

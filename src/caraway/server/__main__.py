@@ -118,6 +118,8 @@ def port_of(server: ServerSettings) -> int:
 def main() -> int:
     """Run the server; return the exit code."""
     try:
+        # Files are for this user alone, also where no stack has started this process.
+        os.umask(0o077)
         settings = load_settings()
         configure_logging(settings.log_level)
         require_protection(settings.server)

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
+from caraway.confinement.configured import confinement_of, write_note
 from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
@@ -64,6 +65,7 @@ from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -107,7 +109,7 @@ class Deployment:
                 "kafka.bootstrap_servers: the server needs to know the broker (set CARAWAY_KAFKA__BOOTSTRAP_SERVERS)"
             )
         self.postgres_url = settings.postgres.url
-        self.bootstrap_servers = settings.kafka.bootstrap_servers
+        self.bootstrap_servers = sign_in(settings.kafka)
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
@@ -139,6 +141,8 @@ class Deployment:
             settings.server.extractor_seconds,
             settings.server.extractor_memory_mb,
             secrets=self.secrets.get,
+            confinement=confinement_of(settings),
+            started=partial(write_note, settings.data_dir),
         )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.

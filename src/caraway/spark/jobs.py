@@ -19,6 +19,7 @@ from caraway.spark.marking import arrival, partitions_of
 from caraway.spark.sizes import within_bounds
 from caraway.spark.steps import compile_step
 from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, ERASURE_KEY, MARKER_KEY
+from caraway.topics.credentials import spark_options
 from caraway.topics.positions import TopicEnds
 
 # Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
@@ -113,7 +114,7 @@ def start_job(
         compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost, partitions=partitions)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**spark_options(bootstrap_servers))
         # A record counts as written when all replicas in sync have it, and no retry of the producer doubles it.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")
@@ -144,7 +145,7 @@ def _dividing(session: SparkSession, tasks: int) -> SparkSession:
 def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**spark_options(bootstrap_servers))
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         # Kafka has dropped what a job has not read yet: going on would be a silent gap.

@@ -10,6 +10,7 @@ from typing import IO
 
 from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
+from caraway.stack.private import make_folder, make_private, opener
 
 # Below this Postgres and Kafka can't even start: their first files take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
@@ -51,13 +52,11 @@ class DataFolder:
         """
         try:
             for folder in (self.path, self.run, self.logs):
-                folder.mkdir(parents=True, exist_ok=True)
-            # The record holds the database's password.
-            self.run.chmod(0o700)
+                make_folder(folder)
             self._check_writable()
         except OSError as error:
             raise DataFolderError(_explain(self.path, error)) from error
-        lock = (self.path / LOCK).open("a+")
+        lock = open(self.path / LOCK, "a+", opener=opener)  # noqa: SIM115 (held open; a Path takes no opener)
         if not _locked(lock):
             lock.seek(0)
             holder = lock.read().strip() or "unknown"
@@ -66,6 +65,7 @@ class DataFolder:
                 f"Caraway runs already in {self.path} (process {holder}).\n"
                 "See `caraway status`, end it with `caraway down`, or choose another folder with --data."
             )
+        make_private(self.path)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()

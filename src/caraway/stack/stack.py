@@ -22,7 +22,7 @@ from caraway.stack.errors import PartFailedError, PortInUseError
 from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.stack.kafka import USER, EmbeddedKafka, kafka_classes
 from caraway.stack.logs import quote
 from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
@@ -176,7 +176,13 @@ class Stack:
                 heap_mb=kafka.heap_mb,
                 java_options=kafka_classes(settings.cache_dir, jars.broker).options(),
             )
-            kafka = kafka.model_copy(update={"bootstrap_servers": embedded_kafka.bootstrap_servers})
+            kafka = kafka.model_copy(
+                update={
+                    "bootstrap_servers": embedded_kafka.bootstrap_servers,
+                    "user": USER,
+                    "password": embedded_kafka.password,
+                }
+            )
             parts.append(embedded_kafka)
         else:
             servers = kafka.bootstrap_servers

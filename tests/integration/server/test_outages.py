@@ -21,7 +21,12 @@ ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
 def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet, tmp_path: Path) -> None:
     port = ports.choose()
     broker = EmbeddedKafka(
-        tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, heap_mb=256
+        tmp_path / "kafka",
+        port=port,
+        controller_port=ports.choose(avoid=[port]),
+        jars=jars.broker,
+        heap_mb=256,
+        with_password=False,
     )
     database = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
     server = ServerProcess(tmp_path / "server", kafka=broker.bootstrap_servers, postgres=database.url)

@@ -70,6 +70,7 @@ class Broker:
             jars=jars().broker,
             heap_mb=256,
             java_options=kafka_classes(load_settings().cache_dir, jars().broker).options(),
+            with_password=False,
         )
         self._log = folder / "kafka.log"
         self._process: Popen[bytes] | None = None

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -11,6 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
 from caraway.config import ConfigurationError, Settings
+from caraway.confinement.configured import confinement_of, write_note
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
 from caraway.index.records.hiding import HidingReader
@@ -50,6 +52,7 @@ from caraway.state import (
 from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter
+from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -77,6 +80,7 @@ class Reading:
         """
         if settings.postgres.url is None or settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("postgres.url, kafka.bootstrap_servers: the server needs to know both")
+        sign_in(settings.kafka)
         index = settings.data_dir / "index"
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
@@ -91,6 +95,8 @@ class Reading:
             shared.extractor_seconds,
             shared.extractor_memory_mb,
             secrets=self._secrets.get,
+            confinement=confinement_of(settings),
+            started=partial(write_note, settings.data_dir),
         )
         self._writer = TopicWriter(settings.kafka.bootstrap_servers)
         self.served = ServedLog(self._writer)
