@@ -74,7 +74,7 @@ class KafkaSettings(_Section):
 
     bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
     user: Annotated[str, Field(pattern=_NO_QUOTES)] | None = None
-    password: Annotated[str, Field(pattern=_NO_QUOTES, repr=False)] | None = None
+    password: Annotated[str, Field(pattern=_NO_QUOTES)] | None = Field(default=None, repr=False)
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     heap_mb: Annotated[int, Field(ge=128)] = 384
 
