@@ -84,9 +84,8 @@ def watching(urls: list[str]) -> Iterator[list[Watch]]:
 def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
     """A second server of the same deployment."""
     settings = world.stack.settings
-    assert settings.kafka.bootstrap_servers is not None
     assert settings.postgres.url is not None
-    server = ServerProcess(tmp_path, kafka=settings.kafka.bootstrap_servers, postgres=settings.postgres.url)
+    server = ServerProcess(tmp_path, kafka=settings.kafka, postgres=settings.postgres.url)
     server.start()
     yield server
     server.kill()

@@ -21,6 +21,7 @@ from caraway.confinement import Confinement, Report, UnconfinedError
 from caraway.confinement.process import start_fork_server
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
+
 # Servers import polars when they start, not at their first large query.
 from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun

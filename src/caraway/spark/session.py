@@ -104,7 +104,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # On spark.jars they are sent to executors, on the class paths they are there before a class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
-        **({} if settings.local else {"spark.executor.extraClassPath": class_path}),
+        # In local mode Spark makes a secret of its own, which its ports on this machine ask for.
+        **({"spark.authenticate": "true"} if settings.local else {"spark.executor.extraClassPath": class_path}),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(settings)),
         "spark.local.dir": str(settings.scratch),

@@ -32,7 +32,7 @@ class ServerProcess:
         self,
         folder: Path,
         *,
-        kafka: str,
+        kafka: str | KafkaSettings,
         postgres: str,
         archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
@@ -45,7 +45,7 @@ class ServerProcess:
         self.settings = Settings(
             data_dir=folder,
             secrets=SecretsSettings(key_file=key_file),
-            kafka=KafkaSettings(bootstrap_servers=kafka),
+            kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             server=ServerSettings(
                 port=ports.choose(),
