@@ -5,6 +5,21 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
+# What a stack makes in a data folder (docs/operations.md); readers have indexes of their own beside the first.
+CONTENT = (
+    "caraway.toml",
+    "checkpoints",
+    "engine",
+    "index*",
+    "kafka",
+    "logs",
+    "objects",
+    "postgres",
+    "run",
+    "secret.key",
+    "server",
+    "spark",
+)
 _OTHERS = 0o077
 _FOLDER, _FILE = 0o700, 0o600
 
@@ -15,10 +30,8 @@ def opener(path: str, flags: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, if there is none, and make it private."""
+    """Make a private folder, if there is none. One that is there stays as it is: it may be anybody's."""
     path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
-    if path.stat().st_mode & _OTHERS:
-        path.chmod(_FOLDER)
 
 
 def kept_password(file: Path, random_bytes: int) -> str:
@@ -34,17 +47,22 @@ def kept_password(file: Path, random_bytes: int) -> str:
 
 
 def make_private(folder: Path) -> int:
-    """Take the rights of others to a folder and all in it; return how many files and folders had some.
+    """Take the rights of others to a data folder and what is ours in it; return how many files and folders had some.
 
-    A data folder of a version that left files readable is mended by it. Files of other users stay as they are.
+    A data folder of a version that left files readable is mended by it. What else lies there stays as it is: somebody
+    may have chosen a folder with files of their own.
     """
-    mended = 0
-    for place, _, names in os.walk(folder):
-        for path in (Path(place), *(Path(place) / name for name in names)):
-            # What ends meanwhile has no mode any more.
-            with suppress(OSError):
-                mode = path.lstat().st_mode & 0o7777
-                if mode & _OTHERS and not path.is_symlink():
-                    path.chmod(mode & ~_OTHERS)
-                    mended += 1
-    return mended
+    ours = [path for name in CONTENT for path in folder.glob(name)]
+    # Everybody needs the root of the file system.
+    top = 0 if folder == folder.parent else _closed(folder)
+    return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
+
+
+def _closed(path: Path) -> int:
+    # What ends meanwhile has no mode any more.
+    with suppress(OSError):
+        mode = path.lstat().st_mode & 0o7777
+        if mode & _OTHERS and not path.is_symlink():
+            path.chmod(mode & ~_OTHERS)
+            return 1
+    return 0
