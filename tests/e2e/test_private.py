@@ -129,5 +129,6 @@ def test_nobody_else_reads_the_data_folder(world: World) -> None:
 
 
 def test_the_broker_knows_nobody_without_its_password(world: World) -> None:
+    address = str(world.stack.settings.kafka.bootstrap_servers)
     with pytest.raises(KafkaException):
-        AdminClient({"bootstrap.servers": world.stack.settings.kafka.bootstrap_servers}).list_topics(timeout=3)
+        AdminClient({"bootstrap.servers": address}).list_topics(timeout=3)
