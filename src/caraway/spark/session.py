@@ -135,6 +135,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
         # other kind of manager starts one to look for links besides.
         "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
+        # Hadoop sets modes itself; checkpoints hold rows, which are for this user alone.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
