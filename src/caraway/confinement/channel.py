@@ -103,10 +103,9 @@ class Channel:
         end = HEAD.size + length
         if len(received) < end:
             return None
-        with memoryview(received)[HEAD.size : end] as content:
-            message = bytes(content)
+        message = bytes(received) if len(received) == end else bytes(received[:end])
         del received[:end]
-        return message
+        return message[HEAD.size :]
 
 
 def _frame(message: bytes) -> bytes:

@@ -95,7 +95,6 @@ class _Servers:
                 stdin=subprocess.PIPE,
                 pass_fds=[theirs.fileno()],
                 cwd="/",
-                start_new_session=True,
             )
         self._control = ours
 

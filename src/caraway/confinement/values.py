@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError
 _INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
 # MessagePack has 64 bits for an int, with or without sign.
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**64 - 1
-_PLAIN = frozenset({type(None), bool, float, str, bytes})
+_PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -31,8 +31,13 @@ def packed(message: object) -> bytes:
         InvalidInputError: It holds a value of a type that can't be sent.
     """
     try:
-        return _encode(_sendable(message))
-    except (UnicodeEncodeError, RecursionError, OverflowError) as error:
+        sendable = _sendable(message)
+        try:
+            return _encode(sendable)
+        except OverflowError:
+            # Great ints are rare, and all others needn't be looked at one by one.
+            return _encode(_with_great_ints(sendable))
+    except (UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(f"a value can't be sent: {error}") from error
 
 
@@ -43,7 +48,7 @@ def unpacked(content: bytes) -> Any:  # noqa: ANN401 (any message)
         EOFError: They are none: their sender can't be trusted any more.
     """
     try:
-        return msgspec.msgpack.decode(content, ext_hook=_extension)
+        return _decode(content)
     except (msgspec.MsgspecError, RecursionError, ValueError, ArithmeticError) as error:
         raise EOFError(f"an unreadable message: {error}") from error
 
@@ -52,13 +57,10 @@ def _sendable(value: Any) -> Any:  # noqa: ANN401 (a line a type)
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is int:
-        fits = _LEAST_INT <= value <= _GREATEST_INT
-        return value if fits else msgspec.msgpack.Ext(_INT, hex(value).encode())
     if kind is list or kind is tuple:
         # Columns of numbers or text are the rule, and long.
         return value if _PLAIN.issuperset(map(type, value)) else [_sendable(item) for item in value]
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {_name(name): _sendable(member) for name, member in value.items()}
     match value:
         case np.generic():
@@ -73,6 +75,21 @@ def _sendable(value: Any) -> Any:  # noqa: ANN401 (a line a type)
             return str.__str__(value)
         case _:
             raise InvalidInputError(f"a value of {kind.__name__} can't be sent")
+
+
+def _with_great_ints(value: Any) -> Any:  # noqa: ANN401
+    match value:
+        case bool():
+            return value
+        case int():
+            fits = _LEAST_INT <= value <= _GREATEST_INT
+            return value if fits else msgspec.msgpack.Ext(_INT, hex(value).encode())
+        case list() | tuple():
+            return [_with_great_ints(item) for item in value]
+        case dict():
+            return {name: _with_great_ints(member) for name, member in value.items()}
+        case _:
+            return value
 
 
 def _name(name: object) -> str:
@@ -94,3 +111,6 @@ def _extension(code: int, content: memoryview) -> object:
             return pd.Timestamp(text)
         case _:
             raise ValueError(f"there is no extension {code}")
+
+
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode

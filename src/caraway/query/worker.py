@@ -14,7 +14,7 @@ from caraway.errors import CarawayError, ExtractorError
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
 from caraway.graph.runtime import SecretProvider
 from caraway.graph.wire.expressions import decode_expr
-from caraway.query.answers import holds
+from caraway.query.answers import Check, holds
 from caraway.query.batch import Batch
 from caraway.query.datasets import Found, Lookups, Question
 from caraway.query.model import PythonStep
@@ -26,6 +26,8 @@ MAX_KNOWN = 200
 TARGET = "caraway.query.extractor_process:serve"
 
 Columns = Mapping[str, list[object]]
+# Columns that a function makes, by name, with the checks of their types.
+Checks = list[tuple[str, Check]]
 # Yields what is to be sent, takes what came back, and returns columns in the end.
 Talk = Generator[object, Any, Columns]
 
@@ -43,7 +45,8 @@ class Worker:
         self._secrets = secrets
         self._process = ConfinedProcess(TARGET, confinement, memory_mb)
         self._channel = self._process.channel
-        self._known: set[int] = set()
+        # The functions that the process keeps, and how their answers are checked.
+        self._known: dict[int, Checks] = {}
 
     @property
     def report(self) -> Report:
@@ -107,12 +110,12 @@ class Worker:
             self._known.clear()
         columns = {column.name: batch.columns[column.name] for column in step.inputs}
         shipped = None if number in self._known else step
-        self._known.add(number)
+        checks = self._known[number] if shipped is None else self._known.setdefault(number, _checks(step))
         kind, what = yield forget, number, shipped, columns, batch.rows, batch.at, batch.past
         while True:
             match kind:
                 case "done":
-                    return _columns(step, what, batch.rows)
+                    return _columns(checks, what, batch.rows)
                 case "failed":
                     raise ExtractorError(str(what))
                 case "spent":
@@ -139,26 +142,31 @@ def _message(content: bytes) -> tuple[str, Any]:
     Raises:
         EOFError: It isn't a message.
     """
-    match unpacked(content):
-        case [str(kind), what]:
-            return kind, what
-        case _:
-            raise EOFError("an unreadable message")
+    message = unpacked(content)
+    if type(message) is not list or len(message) != 2 or type(message[0]) is not str:
+        raise EOFError("an unreadable message")
+    return message[0], message[1]
 
 
-def _columns(step: PythonStep, what: object, rows: int) -> Columns:
+def _checks(step: PythonStep) -> Checks:
+    types = dict(step.outputs)
+    return [(name, holds(types[name])) for name in step.kept]
+
+
+def _columns(checks: Checks, what: object, rows: int) -> Columns:
     """Return the columns of an answer, after a check that their values are of their types.
 
     Raises:
         EOFError: They aren't: the function's process doesn't do what it should.
     """
-    types = dict(step.outputs)
-    if not isinstance(what, list) or len(what) != len(step.kept):
+    if not isinstance(what, list) or len(what) != len(checks):
         raise EOFError("columns of another function")
-    for name, column in zip(step.kept, what, strict=True):
-        if not isinstance(column, list) or len(column) != rows or not holds(types[name])(column):
+    columns: dict[str, list[object]] = {}
+    for (name, check), column in zip(checks, what, strict=True):
+        if type(column) is not list or len(column) != rows or not check(column):
             raise EOFError(f"a column {name} that isn't of its type")
-    return dict(zip(step.kept, what, strict=True))
+        columns[name] = column
+    return columns
 
 
 def _looked_up(lookups: Lookups, what: object) -> tuple[Found | None, str]:

@@ -9,12 +9,18 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from caraway.confinement import ConfinedProcess, Confinement, deployment_user, landlock, places
 from caraway.confinement.values import packed, unpacked
+from caraway.errors import InvalidInputError
 
 pytestmark = [
     pytest.mark.slow,
@@ -233,6 +239,22 @@ def test_what_is_sent_comes_back_to_the_bit() -> None:
         [[1, -(2**63), None], [0.1, float("inf"), -0.0], ["a", "\x00"], [b"\xff"], [[1.5], {"a": [True]}]],
     ]
     assert pickle.dumps(unpacked(packed(message))) == pickle.dumps(message)
+
+
+def test_keys_of_lookups_come_back_as_they_were() -> None:
+    keys: list[object] = [
+        2**64,
+        -(2**63) - 1,
+        Decimal("1.50"),
+        date(2026, 1, 2),
+        pd.Timestamp("2026-01-02T03:04:05+01:00"),
+    ]
+    found = unpacked(packed({"keys": [*keys, np.int64(7), MappingProxyType({"a": 1})]}))["keys"]
+    assert found == [*keys, 7, {"a": 1}]
+    assert [type(value) for value in found[:5]] == [type(value) for value in keys]
+    for strange in (object(), {1: 2}, "\ud800"):
+        with pytest.raises(InvalidInputError, match="can't be sent"):
+            packed(["done", strange])
 
 
 def test_landlock_is_there() -> None:
