@@ -17,7 +17,6 @@ import struct
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -124,18 +123,17 @@ class _ForkServer:
                 shutil.rmtree(scratch, ignore_errors=True)
 
 
-def serve(descriptor: int, modules: Sequence[str]) -> None:
+def serve(descriptor: int, module: str) -> None:
     """Fork processes until nobody asks for them any more.
 
     Args:
         descriptor: The socket on which requests come.
-        modules: What the processes need.
+        module: What the processes run.
     """
     # Ctrl-C in a terminal is for the server, with which this ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for module in modules:
-        # What is slow the first time is done before the fork.
-        getattr(importlib.import_module(module), "warm_up", lambda: None)()
+    # What is slow the first time is done before the fork.
+    getattr(importlib.import_module(module), "warm_up", lambda: None)()
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
 

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,22 +46,21 @@ class UnconfinedError(CarawayError):
     code = "isolation_unavailable"
 
 
-class _Servers:
-    """The fork server of this process, and of all that are forked from it."""
+class _Server:
+    """A fork server of this process, and of all that are forked from it: for one kind of work, whose module it loads."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
+        self._module = module
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        # A process that was forked with the lock held could never start anything.
-        os.register_at_fork(after_in_child=self._renew)
 
-    def start(self, modules: Sequence[str]) -> None:
+    def start(self) -> None:
         with self._lock:
             if self._control is None:
-                self._start(modules)
+                self._start()
 
-    def fork(self, modules: Sequence[str], channel: socket.socket, lease: socket.socket) -> None:
+    def fork(self, channel: socket.socket, lease: socket.socket) -> None:
         """Have a process forked that uses these ends of sockets.
 
         Raises:
@@ -70,24 +68,26 @@ class _Servers:
         """
         with self._lock:
             for attempt in range(2):
-                if self._control is None:
-                    self._start(modules)
-                assert self._control is not None  # noqa: S101 (it was started)
+                control = self._control or self._start()
                 try:
-                    socket.send_fds(self._control, [b"."], [channel.fileno(), lease.fileno()])
+                    socket.send_fds(control, [b"."], [channel.fileno(), lease.fileno()])
                 except OSError:
                     # The fork server was killed.
-                    self._control.close()
+                    control.close()
                     self._control = None
                     if attempt:
                         raise
                 else:
                     return
 
-    def _start(self, modules: Sequence[str]) -> None:
+    def renew(self) -> None:
+        """Forget who held the lock: in a process that was forked meanwhile it would be held for ever."""
+        self._lock = threading.Lock()
+
+    def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         environment = {name: os.environ[name] for name in KEPT_VARIABLES if name in os.environ}
-        arguments = [str(theirs.fileno()), json.dumps([path for path in sys.path if path]), json.dumps(modules)]
+        arguments = [str(theirs.fileno()), json.dumps([path for path in sys.path if path]), self._module]
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, "-s", "-P", str(_STARTER), *arguments],
@@ -97,17 +97,28 @@ class _Servers:
                 cwd="/",
             )
         self._control = ours
-
-    def _renew(self) -> None:
-        self._lock = threading.Lock()
+        return ours
 
 
-_servers = _Servers()
+_servers: dict[str, _Server] = {}
 
 
-def start_fork_server(modules: Sequence[str]) -> None:
-    """Start the process that forks those of functions, if there is none, so that the first one is there sooner."""
-    _servers.start(modules)
+def _renew_all() -> None:
+    for server in _servers.values():
+        server.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)
+
+
+def _server_of(target: str) -> _Server:
+    module = target.partition(":")[0]
+    return _servers.get(module) or _servers.setdefault(module, _Server(module))
+
+
+def start_fork_server(target: str) -> None:
+    """Start what forks the processes of a target, if it doesn't run, so that the first one is there sooner."""
+    _server_of(target).start()
 
 
 class ConfinedProcess:
@@ -134,7 +145,7 @@ class ConfinedProcess:
         self._lease, their_lease = socket.socketpair()
         self.channel = Channel(ours)
         with theirs, their_lease:
-            _servers.fork([target.partition(":")[0]], theirs, their_lease)
+            _server_of(target).fork(theirs, their_lease)
         deadline = time.monotonic() + START_S
         environment = {name: os.environ[name] for name in policy.environment if name in os.environ}
         try:

@@ -87,7 +87,7 @@ class FunctionPool:
 
     def start(self) -> None:
         """Start the processes, so that no request has to wait for it, and log what is in force in them."""
-        start_fork_server([TARGET.partition(":")[0]])
+        start_fork_server(TARGET)
         taken = [self._workers.take(self.seconds) for _ in range(self._size)]
         for worker in taken:
             try:

@@ -9,5 +9,5 @@ from caraway.confinement.process import start_fork_server
 from caraway.spark.isolation import TARGET
 
 if __name__ == "__main__":
-    start_fork_server([TARGET.partition(":")[0]])
+    start_fork_server(TARGET)
     manager()
