@@ -1,5 +1,6 @@
 """A process of users' functions as the platform sees it."""
 
+import atexit
 import json
 import os
 import pickle
@@ -47,13 +48,14 @@ class UnconfinedError(CarawayError):
 
 
 class _Server:
-    """A fork server of this process, and of all that are forked from it: for one kind of work, whose module it loads."""
+    """A fork server of this process and of all that are forked from it, for one kind of work, whose module it loads."""
 
     def __init__(self, module: str) -> None:
         self._module = module
         self._lock = threading.Lock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._owner = 0
 
     def start(self) -> None:
         with self._lock:
@@ -80,6 +82,16 @@ class _Server:
                 else:
                     return
 
+    def end(self) -> None:
+        """End the fork server and its processes, if this process started it."""
+        process, control, self._process, self._control = self._process, self._control, None, None
+        if control is not None:
+            control.close()
+        if process is not None and process.stdin is not None and self._owner == os.getpid():
+            process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(JOIN_S)
+
     def renew(self) -> None:
         """Forget who held the lock: in a process that was forked meanwhile it would be held for ever."""
         self._lock = threading.Lock()
@@ -96,7 +108,7 @@ class _Server:
                 pass_fds=[theirs.fileno()],
                 cwd="/",
             )
-        self._control = ours
+        self._control, self._owner = ours, os.getpid()
         return ours
 
 
@@ -109,6 +121,12 @@ def _renew_all() -> None:
 
 
 os.register_at_fork(after_in_child=_renew_all)
+
+
+@atexit.register
+def _end_all() -> None:
+    for server in _servers.values():
+        server.end()
 
 
 def _server_of(target: str) -> _Server:
