@@ -113,7 +113,7 @@ def test_committed_code_gets_nothing_of_the_platform(world: World) -> None:
             assert time.monotonic() < deadline
             time.sleep(0.2)
     for text in (answered["Attempt.found"][0], found[0].iloc[0]):
-        got: dict[str, str] = json.loads(text)
+        got: dict[str, str] = json.loads(str(text))
         user = int(got.pop("user"))
         assert user not in {0, os.getuid()} or os.getuid() != 0
         assert got.pop("environment") == ""
