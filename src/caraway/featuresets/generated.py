@@ -100,7 +100,8 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
             )
     elif is_optional(feature.data_type):
         raise DefinitionTypeError(
-            f"{where} is {type_name(feature.data_type)} with a default, which stands for null; declare it "
+            f"{where} is {type_name(feature.data_type)} with a default, which stands for a null of feature "
+            f"{source.fqn()}; declare it "
             f"{type_name(strip_optional(feature.data_type))}, or leave the default out"
         )
     elif source.data_type != optional(feature.data_type):
