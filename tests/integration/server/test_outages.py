@@ -17,6 +17,7 @@ from tests.unit.query import garden
 ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
 
 
+@pytest.mark.full(reason="starts and stops of all parts; tests/e2e/test_kill.py kills them below a whole stack")
 @pytest.mark.timeout(600)
 def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet, tmp_path: Path) -> None:
     port = ports.choose()

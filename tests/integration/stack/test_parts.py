@@ -36,6 +36,7 @@ def test_postgres_keeps_its_data_on_another_port(tmp_path: Path) -> None:
         assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
 
 
+@pytest.mark.full(reason="two brokers of its own; test_supervision starts one again on its data")
 def test_kafka_keeps_its_data_on_another_port(tmp_path: Path, jars: JarSet) -> None:
     folder = tmp_path / "kafka"
 
