@@ -1,7 +1,9 @@
 """A job in micro-batches that has nothing to do asks Kafka ten times a second at most."""
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -22,9 +24,27 @@ REQUESTS = 3
 def requests_of_sources(spark: SparkSession) -> float:
     """Return how many requests the admin clients of all of Spark's Kafka sources have made."""
     jvm = jvm_of(spark)
+    pattern = jvm.javax.management.ObjectName("kafka.admin.client:type=admin-client-metrics,*")
+    names = _ask(spark, "queryNames", {"javax.management.ObjectName": pattern, "javax.management.QueryExp": None})
+    found = (
+        _ask(spark, "getAttribute", {"javax.management.ObjectName": name, "java.lang.String": "request-total"})
+        for name in names.toArray()
+    )
+    return sum(map(float, found))
+
+
+def _ask(spark: SparkSession, method: str, arguments: Mapping[str, object]) -> Any:
+    """Call a method of the JVM's server of beans, through its interface: its class isn't open to reflection."""
+    jvm = jvm_of(spark)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    types = gateway.new_array(jvm.java.lang.Class, len(arguments))
+    values = gateway.new_array(jvm.java.lang.Object, len(arguments))
+    for place, (name, value) in enumerate(arguments.items()):
+        types[place], values[place] = jvm.java.lang.Class.forName(name), value
+    interface = jvm.java.lang.Class.forName("javax.management.MBeanServer")
     beans = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    names = beans.queryNames(jvm.javax.management.ObjectName("kafka.admin.client:type=admin-client-metrics,*"), None)
-    return sum(float(beans.getAttribute(name, "request-total")) for name in names.toArray())
+    return interface.getMethod(method, types).invoke(beans, values)
 
 
 def test_an_idle_job_asks_seldom(spark: SparkSession, broker: Broker, tmp_path: Path) -> None:
