@@ -25,7 +25,7 @@ def list_branches(
         if as_json:
             show_json(answer)
             return
-        table = Table("branch", "head", "serving", "made", box=None, header_style="dim")
+        table = Table("branch", "head", "serving", "made", box=None, pad_edge=False, header_style="dim")
         for found in answer["branches"]:
             serving = "the same" if found["serving"] == found["head"] else found["serving"] or "nothing"
             table.add_row(found["name"], found["head"] or "nothing yet", serving, found["created_at"])

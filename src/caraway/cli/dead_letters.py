@@ -37,7 +37,7 @@ def list_letters(
         if as_json:
             show_json(answer)
             return
-        table = Table("id", "at", "dataset", "from", "replayed", "reason", box=None, header_style="dim")
+        table = Table("id", "at", "dataset", "from", "replayed", "reason", box=None, pad_edge=False, header_style="dim")
         for found in answer["dead_letters"]:
             again = (found["replayed_at"] or ("" if found["replayable"] else "can't be"))[:19]
             told = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])

@@ -43,7 +43,9 @@ def datasets(
         if as_json:
             show_json(answer)
             return
-        table = Table("dataset", "kind", "keys", "from", "lookup", "behind", box=None, header_style="dim")
+        table = Table(
+            "dataset", "kind", "keys", "from", "lookup", "behind", box=None, pad_edge=False, header_style="dim"
+        )
         for found in answer["datasets"]:
             told = (found["name"], found["kind"], ", ".join(found["keys"]), ", ".join(found["from"]))
             table.add_row(*map(escape, told), "yes" if found["indexed"] else "no", _lag(found))
@@ -96,7 +98,7 @@ def _picture(found: Mapping[str, Any]) -> RenderableType:
         ("feeds", ("connector", "dataset")),
     ):
         if name in found:
-            table = Table(*columns, box=None, header_style="dim")
+            table = Table(*columns, box=None, pad_edge=False, header_style="dim")
             for row in found[name]:
                 table.add_row(*(Text(str(row[column])) for column in columns))
             parts.append(Padding(table, (0, 2)))

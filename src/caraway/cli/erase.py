@@ -92,7 +92,9 @@ def _show(answer: Any, *, as_json: bool) -> None:  # noqa: ANN401 (any JSON)
     if as_json:
         show_json(answer)
         return
-    table = Table("asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, header_style="dim")
+    table = Table(
+        "asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, pad_edge=False, header_style="dim"
+    )
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
         told = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
@@ -105,7 +107,7 @@ def _show_remaining(answer: dict[str, Any]) -> None:
     """Print the places that keep clear text; an older server doesn't list them."""
     if not (places := answer.get("remaining")):
         return
-    table = Table("clear text stays in", "which is", "until", box=None, header_style="dim")
+    table = Table("clear text stays in", "which is", "until", box=None, pad_edge=False, header_style="dim")
     for place in places:
         table.add_row(*(escape(place[name]) for name in ("where", "what", "until")))
     err.print(table)

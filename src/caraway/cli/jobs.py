@@ -48,7 +48,7 @@ def jobs(
 
 def job_table(found: tuple[JobReport, ...]) -> Table:
     """Draw the jobs."""
-    table = Table("job", "state", "mode", "doing", box=None, header_style="dim")
+    table = Table("job", "state", "mode", "doing", box=None, pad_edge=False, header_style="dim")
     for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")
     table.add_column("engine")

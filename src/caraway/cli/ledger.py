@@ -23,7 +23,18 @@ def ledger(
         if as_json:
             show_json(answer)
         else:
-            table = Table("deed", "asset", "asset is", "entry", "due", "attempts", "why", box=None, header_style="dim")
+            table = Table(
+                "deed",
+                "asset",
+                "asset is",
+                "entry",
+                "due",
+                "attempts",
+                "why",
+                box=None,
+                pad_edge=False,
+                header_style="dim",
+            )
             for entry in answer["entries"]:
                 told = [entry[name] for name in ("deed", "asset", "asset_state", "state", "due_at")]
                 table.add_row(*told, str(entry["attempts"]), entry["reason"])

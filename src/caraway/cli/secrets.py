@@ -49,7 +49,7 @@ def list_secrets(
         if as_json:
             show_json(answer)
             return
-        table = Table("name", "changed", "by", box=None, header_style="dim")
+        table = Table("name", "changed", "by", box=None, pad_edge=False, header_style="dim")
         for found in answer["secrets"]:
             table.add_row(escape(found["name"]), found["updated_at"], escape(found["updated_by"] or "anybody"))
         out.print(table if table.row_count else "There are no secrets.")

@@ -47,7 +47,9 @@ def _show(report: StackReport) -> None:
 
 
 def _part_table(report: StackReport) -> Table:
-    table = Table("part", "state", "pid", "port", "up", "memory", "restarts", box=None, header_style="dim")
+    table = Table(
+        "part", "state", "pid", "port", "up", "memory", "restarts", box=None, pad_edge=False, header_style="dim"
+    )
     for part in report.parts:
         table.add_row(
             part.name,
@@ -62,7 +64,7 @@ def _part_table(report: StackReport) -> Table:
 
 
 def _job_table(report: StackReport) -> Table:
-    table = Table("job", "state", "mode", "error", box=None, header_style="dim")
+    table = Table("job", "state", "mode", "error", box=None, pad_edge=False, header_style="dim")
     for job in report.jobs:
         table.add_row(
             job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error

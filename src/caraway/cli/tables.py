@@ -37,7 +37,7 @@ def show_columns(columns: Mapping[str, Sequence[object]], shown: Shown) -> None:
             writer.writerow(columns)
             writer.writerows([_cell(value) for value in row] for row in rows)
         case Shown.TABLE:
-            table = Table(*map(escape, columns), box=None, header_style="dim")
+            table = Table(*map(escape, columns), box=None, pad_edge=False, header_style="dim")
             for row in rows:
                 table.add_row(*(escape(_cell(value)) for value in row))
             out.print(table)
