@@ -13,7 +13,7 @@ from caraway.cli.demo.agreement import Agreement
 from caraway.cli.demo.example import Flights, load_example
 from caraway.cli.demo.replay import replay
 from caraway.cli.demo.settle import Question, settle
-from caraway.client import Client
+from caraway.client import Client, find_server
 from caraway.config import load_settings
 from caraway.stack.part import PartState, PartStatus
 from caraway.stack.stack import Stack
@@ -48,6 +48,11 @@ class World:
     @property
     def url(self) -> str:
         return self.stack.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers for requests that aren't made by Caraway's client."""
+        return {"Authorization": f"Bearer {find_server(self.url).token}"}
 
     def part(self, name: str) -> PartStatus:
         return next(part for part in self.stack.status() if part.name == name)

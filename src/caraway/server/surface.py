@@ -16,10 +16,7 @@ from caraway.server.handlers.reads import Reads
 from caraway.server.handlers.secrets import SecretRoutes
 from caraway.server.handlers.waiting import Waits
 from caraway.server.handlers.writes import Api
-from caraway.server.http.routes import API, JSON, Route
-
-# The type that clients send, and those by which protobuf goes elsewhere.
-PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
+from caraway.server.http.routes import API, JSON, PROTOBUF, Route
 
 
 def routes(deployment: Deployment) -> tuple[Route, ...]:

@@ -37,6 +37,7 @@ class ServerProcess:
         archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
+        admin_token_file: Path | None = None,
         workers: int = 1,
         poll_seconds: float = 1.0,
         key_file: Path | None = None,
@@ -52,6 +53,7 @@ class ServerProcess:
                 archive_seconds=archive_seconds,
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
+                admin_token_file=admin_token_file,
                 workers=workers,
                 poll_seconds=poll_seconds,
                 **(more or {}),  # type: ignore[arg-type]  # other settings of the server by name

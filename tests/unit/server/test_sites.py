@@ -15,8 +15,7 @@ from caraway.server.app import App
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
 from caraway.server.http.messages import Request, Response, text_response
-from caraway.server.http.routes import Route, Router
-from caraway.server.surface import PROTOBUF
+from caraway.server.http.routes import PROTOBUF, Route, Router
 from tests.unit.server.test_access import Headers
 
 NO_AUDIT: Any = SimpleNamespace()

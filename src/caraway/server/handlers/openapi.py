@@ -1,17 +1,18 @@
 """The REST surface as an OpenAPI document, and a page that shows it."""
 
-from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
 from typing import Any
 
 from caraway.integrations.secret_rules import MAX_VALUE
 from caraway.query.explain import MAX_RUNS
+from caraway.server.handlers.answers import OPERATIONS, STATUSES
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.dead_letters import MAX_SHOWN
 from caraway.server.handlers.waiting import LONGEST_S
 from caraway.server.http.messages import Request, Response, json_response, text_response
-from caraway.server.http.routes import API
+from caraway.server.http.routes import API, PROTOBUF
+from caraway.state.model import MAIN
 
 Json = dict[str, Any]
 
@@ -20,7 +21,7 @@ ROWS: Json = {
     "description": "Rows (a list of objects), columns (an object of lists), or JSON text of either.",
     "anyOf": [
         {"type": "array", "items": {"type": "object"}},
-        {"type": "object", "additionalProperties": {"type": "array"}},
+        {"type": "object", "additionalProperties": {"type": "array", "items": {}}},
         {"type": "string"},
     ],
 }
@@ -29,27 +30,24 @@ TIMES: Json = {
     "items": {"type": ["string", "number"]},
     "description": "An instant for each row: ISO 8601 text or an epoch number.",
 }
-COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array"}}
+BYTES: Json = {"type": "string", "format": "binary"}
+COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array", "items": {}}}
 REFUSAL: Json = {
     "type": "object",
     "required": ["err_msg", "code"],
     "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
 }
-STATUSES: Mapping[str, str] = {
-    "400": "The body, a row or a value doesn't fit",
-    "401": "There is no token, or it isn't valid",
-    "403": "The roles of the token's account don't allow it, or a web page of another site asks",
-    "404": "There is no such dataset, feature, endpoint or branch",
-    "405": "The path takes another method",
-    "408": "The body doesn't come",
-    "409": "Somebody else committed meanwhile, or the key was used with another body",
-    "413": "Too many bytes or rows",
-    "415": "The path doesn't take a body of this type",
-    "422": "User code failed, or not one row fits",
-    "429": "Too many large requests are under way",
-    "500": "The server failed",
-    "503": "A part is away",
-    "504": "It took too long",
+# Fennel's name of the header is accepted as well.
+BRANCH: Json = {
+    "name": "X-Caraway-Branch",
+    "in": "header",
+    "schema": {"type": "string", "default": MAIN},
+    "description": "The branch that the request is about.",
+}
+BEARER: Json = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of `caraway tokens create`, or that of the stack; none with server.tokens=false.",
 }
 
 
@@ -57,7 +55,17 @@ def document() -> Json:
     """Return the document."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Caraway", "version": version("caraway"), "license": {"name": "Apache-2.0"}},
+        "info": {
+            "title": "Caraway",
+            "version": version("caraway"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The server that shows this document."}],
+        "components": {
+            "securitySchemes": {"bearer": BEARER},
+            "parameters": {"Branch": BRANCH},
+            "schemas": {"Refusal": REFUSAL},
+        },
         "paths": {
             f"{API}/query": {
                 "post": _operation(
@@ -200,7 +208,7 @@ def document() -> Json:
                 "post": _operation(
                     "commit",
                     "Definitions, as the client sends them",
-                    {"content": {"application/octet-stream": {}}, "required": True},
+                    {"content": {kind: {"schema": BYTES} for kind in PROTOBUF}, "required": True},
                     {"type": "object", "required": ["summary"]},
                     parameters=[
                         {"name": name, "in": "query", "schema": {"type": "string", "enum": ["true", "false"]}}
@@ -346,19 +354,22 @@ def _operation(
     content: Json = {"text/plain": {}, "text/html": {}} if answer is None else {"application/json": {"schema": answer}}
     if other is not None:
         content[other] = {}
-    refusal = {"application/json": {"schema": REFUSAL}}
+    of = OPERATIONS[name]
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
     found: Json = {
         "operationId": name,
         "summary": summary,
+        "security": [{"bearer": []}] if of.needs_token else [],
         "responses": {
             "200": {"description": "Done", "content": content},
-            **{status: {"description": text, "content": refusal} for status, text in STATUSES.items()},
+            **{str(status): {"description": STATUSES[status], "content": refusal} for status in of.statuses},
         },
     }
+    asked = [*(parameters or ()), *([{"$ref": "#/components/parameters/Branch"}] if of.branch else ())]
     if body is not None:
         found["requestBody"] = body
-    if parameters:
-        found["parameters"] = parameters
+    if asked:
+        found["parameters"] = asked
     return found
 
 

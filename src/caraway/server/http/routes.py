@@ -9,6 +9,8 @@ from caraway.server.http.messages import Request, Response
 API = "/api/v1"
 
 JSON = "application/json"
+# The type that clients send, and those by which protobuf goes elsewhere.
+PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
 
 Handler = Callable[..., Awaitable[Response]]
 
