@@ -53,7 +53,8 @@ def bytes_as_they_are(_context: Any, value: Any) -> bytes:
 @surface.parametrize()
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_document_holds(case: Any, server: ServerProcess) -> None:
-    case.call_and_validate(base_url=str(server.settings.server.url), checks=CHECKS, timeout=20)
+    # A request may wait for 20 s until rows are served (`POST /wait`).
+    case.call_and_validate(base_url=str(server.settings.server.url), checks=CHECKS, timeout=40)
 
 
 @pytest.fixture(scope="module")
