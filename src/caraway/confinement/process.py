@@ -17,7 +17,7 @@ from caraway.confinement.channel import Channel
 from caraway.confinement.fork_server import STATUS
 from caraway.confinement.policy import Confinement, Report
 from caraway.confinement.values import unpacked
-from caraway.errors import CarawayError
+from caraway.errors import UnavailableError
 
 # A process is there in some milliseconds. The first one waits for modules to be loaded, on a busy machine for long.
 START_S = 120.0
@@ -41,7 +41,7 @@ KEPT_VARIABLES = (
 _STARTER = Path(__file__).with_name("start.py")
 
 
-class UnconfinedError(CarawayError):
+class UnconfinedError(UnavailableError):
     """Users' functions are to be isolated, and this system can't do it."""
 
     code = "isolation_unavailable"

@@ -65,12 +65,15 @@ def limits_of(session: SparkSession) -> Limits:
     """Return the limits that a session was opened with."""
     default = limits_conf(Limits())
     seconds, memory, text = (session.conf.get(key, default[key]) for key in (_SECONDS, _MEMORY, _CONFINEMENT))
-    confinement = msgspec.json.decode(text or "{}", type=Confinement, dec_hook=_path)
+    confinement = _decode_confinement(text or "{}")
     return Limits(seconds=float(seconds or 0), memory_mb=int(memory or 0), confinement=confinement)
 
 
 def _path(_: type, text: str) -> Path:
     return Path(text)
+
+
+_decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=_path).decode
 
 
 class EndedError(Exception):
