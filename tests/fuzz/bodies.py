@@ -1,5 +1,6 @@
 """Malformed bodies: JSON, Arrow and compressed ones, and what can be cut or turned in any of them."""
 
+import copy
 import gzip
 import json
 import zlib
@@ -97,7 +98,9 @@ VALUES: Sequence[Any] = (
 
 def of_json(random: Random, valid: Valid) -> Body:
     """Put one or a few wrong values into a document, or take something out of it."""
-    document = orjson.loads(valid.body) if valid.content_type == JSON and valid.body else random.choice(VALUES)
+    document = (
+        orjson.loads(valid.body) if valid.content_type == JSON and valid.body else copy.deepcopy(random.choice(VALUES))
+    )
     for _ in range(random.choice((1, 1, 1, 2, 4))):
         document = random.choice((_replaced, _replaced, _without, _renamed, _repeated))(random, document)
     return _rendered(random, document), ()
@@ -116,7 +119,8 @@ def _places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 def _replaced(random: Random, document: Any) -> Any:
     places = list(_places(document))
-    wrong = random.choice((random.choice(VALUES), f"{MARK}{random.randrange(len(RAW))}"))
+    # A copy: what is put into a document may be changed there.
+    wrong = copy.deepcopy(random.choice((random.choice(VALUES), f"{MARK}{random.randrange(len(RAW))}")))
     if not places or random.random() < 0.1:
         return wrong
     holder, key = random.choice(places)
