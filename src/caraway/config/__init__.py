@@ -2,7 +2,6 @@
 
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import (
-    FunctionSettings,
     IndexSettings,
     JarsSettings,
     KafkaSettings,
@@ -16,7 +15,6 @@ from caraway.config.settings import (
 
 __all__ = [
     "ConfigurationError",
-    "FunctionSettings",
     "IndexSettings",
     "JarsSettings",
     "KafkaSettings",

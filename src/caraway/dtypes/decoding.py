@@ -7,8 +7,6 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-import pandas as pd
-
 from caraway.dtypes.annotations import struct_class
 from caraway.dtypes.instants import iso_instant, to_date, to_datetime
 from caraway.dtypes.types import (
@@ -40,11 +38,7 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 @lru_cache(maxsize=4096)
 def decode(dtype: DataType) -> Convert:
-    """Compile the way from the stored form to Python objects, as pandas users expect them.
-
-    A null in a list or map is pd.NA. A null field of a struct is None, so that structs can be compared: `pd.NA == 1` is
-    neither true nor false. Structs become instances of their class.
-    """
+    """Compile the way from the stored form to Python objects; null stays None, structs become instances."""
     match dtype:
         case OptionalType(of):
             return _nullable(decode(of))
@@ -61,11 +55,9 @@ def decode(dtype: DataType) -> Convert:
         case EmbeddingType():
             return list
         case ListType(of):
-            item = decode(of)
-            return lambda value: [pd.NA if each is None else item(each) for each in value]
+            return _each(decode(of))
         case MapType(of):
-            member = decode(of)
-            return lambda value: {key: pd.NA if each is None else member(each) for key, each in value.items()}
+            return _each_value(decode(of))
         case StructType():
             return _struct_decoder(dtype)
 

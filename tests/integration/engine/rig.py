@@ -14,7 +14,6 @@ import psutil
 
 from caraway.plan.model import JobPlan
 from tests.integration.spark.broker import jars
-from tests.patience import deadline_in
 
 PROGRAM = Path(__file__).with_name("engine_process.py")
 
@@ -75,7 +74,7 @@ class Rig:
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 180) -> None:
         """Wait until the heartbeat of this very engine fulfils `condition`."""
-        deadline = deadline_in(seconds)
+        deadline = time.monotonic() + seconds
         while True:
             beat = self.heartbeat()
             if beat["pid"] == self.process.pid and condition(beat):
@@ -101,7 +100,7 @@ class Rig:
 
 def is_gone(process: psutil.Process, seconds: float) -> bool:
     """Tell whether a process ends in time; one that only waits to be collected by its new parent has ended."""
-    deadline = deadline_in(seconds)
+    deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         try:
             if process.status() == psutil.STATUS_ZOMBIE:

@@ -22,7 +22,6 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.plan import GraphPlan, JobPlan, TopicPlan, plan_graph
 from caraway.topics import DEAD_LETTERS, DELETE, PUT
 from tests.integration.spark.broker import Broker, Received, Sent, consolidate
-from tests.patience import deadline_in
 
 HORIZON_US = 10**12
 
@@ -217,7 +216,7 @@ def letters(broker: Broker, job: JobPlan, least: int, *, limit: float = 30) -> l
     )
     consumer.assign([TopicPartition(DEAD_LETTERS, 0, 0)])
     found: dict[str, dict[str, Any]] = {}
-    deadline, more = deadline_in(limit), True
+    deadline, more = time.monotonic() + limit, True
     while time.monotonic() < deadline and (more or len(found) < least):
         messages = consumer.consume(10_000, 0.5)
         more = bool(messages)

@@ -8,7 +8,6 @@ from urllib.parse import urlsplit
 
 import orjson
 
-from caraway.client.discovery import find_server
 from caraway.errors import RemoteError, UnavailableError
 
 TIMEOUT_SECONDS = 60.0
@@ -18,10 +17,8 @@ class Connection:
     """One connection to a server, for one thread."""
 
     def __init__(self, url: str) -> None:
-        """Connect when first used, and show the token of the stack if `url` is that of a stack on this machine."""
+        """Connect when first used."""
         address = urlsplit(url)
-        token = find_server(url).token
-        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._http = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_SECONDS)
 
     def __enter__(self) -> Self:
@@ -51,7 +48,7 @@ class Connection:
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:  # noqa: ANN401 (any JSON)
         try:
-            self._http.request(method, f"/api/v1{path}", body, self._headers)
+            self._http.request(method, f"/api/v1{path}", body, {"Content-Type": "application/json"})
             answer = self._http.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -20,37 +20,20 @@ from caraway.errors import (
     ForbiddenError,
     InvalidExprException,
     InvalidInputError,
-    TooLargeError,
     UnauthenticatedError,
     UnavailableError,
     UnknownEntityError,
-    shortened,
 )
-from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, Response
 
 # A part that was restarted is back within a few seconds.
 RETRY_AFTER_S = "1"
-# A message may quote several names and list what there is; more of what a client sent isn't sent back to it.
-MAX_MESSAGE = 8_000
 
 
-class UnsupportedMediaTypeError(CarawayError):
-    """The body of a request is of a type that the path doesn't take."""
+class TooLargeError(CarawayError):
+    """The body of a request exceeds the limit."""
 
-    code = "unsupported_media_type"
-
-
-class ForeignHostError(ForbiddenError):
-    """A request is addressed to a name that isn't this server's."""
-
-    code = "foreign_host"
-
-
-class ForeignSiteError(ForbiddenError):
-    """A web page of another site sends a request."""
-
-    code = "foreign_site"
+    code = "too_large"
 
 
 class SlowBodyError(CarawayError):
@@ -59,10 +42,10 @@ class SlowBodyError(CarawayError):
     code = "slow_body"
 
 
-class CutBodyError(CarawayError):
-    """The body of a request ended before it was complete, or its chunks are malformed."""
+class BusyError(CarawayError):
+    """Too many requests are under way."""
 
-    code = "cut_body"
+    code = "busy"
 
 
 class DeadlineError(CarawayError):
@@ -93,7 +76,6 @@ class Statuses:
 
     BY_CLASS: ClassVar[Mapping[type[BaseException], int]] = {
         InvalidInputError: 400,
-        CutBodyError: 400,
         CommitError: 400,
         CommitTypeError: 400,
         DefinitionAttributeError: 400,
@@ -108,7 +90,6 @@ class Statuses:
         SlowBodyError: 408,
         ConflictError: 409,
         TooLargeError: 413,
-        UnsupportedMediaTypeError: 415,
         ExtractorError: 422,
         BusyError: 429,
         UnavailableError: 503,
@@ -134,4 +115,4 @@ def error_response(error: CarawayError) -> Response:
             headers.append(("allow", error.allowed))
         case _:
             pass
-    return Response(status, headers, orjson.dumps({"err_msg": shortened(str(error), MAX_MESSAGE), "code": error.code}))
+    return Response(status, headers, orjson.dumps({"err_msg": str(error), "code": error.code}))

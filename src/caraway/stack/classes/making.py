@@ -61,12 +61,7 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
 
     def broker(java_options: Sequence[str] = ()) -> EmbeddedKafka:
         return EmbeddedKafka(
-            folder / "kafka",
-            port=port,
-            controller_port=controller_port,
-            jars=jars.broker,
-            java_options=java_options,
-            with_password=False,
+            folder / "kafka", port=port, controller_port=controller_port, jars=jars.broker, java_options=java_options
         )
 
     # Its folder is made by a JVM of its own, which would write an archive too.

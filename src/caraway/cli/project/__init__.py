@@ -1,1 +1,0 @@
-"""The files of a new project (`caraway init`), as templates: each ends with `.template`."""
