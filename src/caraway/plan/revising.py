@@ -1,4 +1,4 @@
-"""Which steps may take back what they have sent (docs/revisions.md)."""
+"""The steps that may retract records that they have sent (docs/revisions.md)."""
 
 from collections.abc import Mapping
 

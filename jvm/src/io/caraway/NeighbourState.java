@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * What follows from each record of a key together with its neighbour in time (docs/revisions.md): changes of a table, duplicates, the first.
+ * The records that follow from a record of a key and the adjacent one in event time (docs/revisions.md): changes of a table, duplicates, the first.
  *
  * <p>A record that arrives can change what follows from itself, and from the one whose neighbour it is; nothing else.
  */
