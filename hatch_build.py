@@ -7,6 +7,7 @@ same in place for somebody who is editing those sources. What is up to date is n
 from __future__ import annotations
 
 import hashlib
+import importlib
 import importlib.util
 import os
 import re
@@ -15,8 +16,10 @@ import subprocess
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -35,13 +38,6 @@ JAR_DATE = (1980, 1, 1, 0, 0, 0)
 GENERATED_IMPORT = re.compile(
     r"^(?:from (?P<package>[\w.]+) )?import (?P<module>\w+_pb2)(?P<alias> as \w+)?$", re.MULTILINE
 )
-
-NO_JDK = f"""\
-Caraway compiles a small Java library and found no JDK (Java {JAVA_RELEASE} or newer, with javac).
-  Debian, Ubuntu:  sudo apt-get install openjdk-17-jdk-headless
-  Fedora:          sudo dnf install java-17-openjdk-devel
-  macOS:           brew install openjdk@17
-If one is installed elsewhere, set JAVA_HOME to its folder."""
 
 
 class BuildError(Exception):
@@ -95,40 +91,93 @@ def compile_protos(*, force: bool = False) -> None:
         _replace(PROTO_TARGET, output, digest)
 
 
-def compile_java(*, force: bool = False) -> None:
-    """Compile `jvm/src/**/*.java` against PySpark's jars into `caraway/_jars/caraway-jvm.jar`."""
+def compile_java(*, force: bool = False, compiler: Sequence[str] = (), target: Path = JAVA_TARGET) -> None:
+    """Compile `jvm/src/**/*.java` against PySpark's jars into `caraway-jvm.jar`.
+
+    Args:
+        force: Compile even if the jar is up to date.
+        compiler: The command to use; none: the one that `java_compiler` chooses.
+        target: The folder of the jar.
+
+    Raises:
+        BuildError: There is no compiler, or it refuses the sources.
+    """
     sources = sorted(JAVA_SOURCES.rglob("*.java"))
     if not sources:
         return
     digest = _digest([*sources, Path(__file__)], extra=metadata.version("pyspark"))
-    if not force and _is_built(JAVA_TARGET, digest):
+    if not force and _is_built(target, digest):
         return
-    spark = importlib.util.find_spec("pyspark")
-    if spark is None or spark.origin is None:
-        message = "PySpark is not installed, and Caraway's Java part is compiled against its jars: pip install pyspark"
-        raise BuildError(message)
-    jars = Path(spark.origin).parent / "jars" / "*"
-    with tempfile.TemporaryDirectory(dir=_made(JAVA_TARGET.parent)) as scratch:
+    with tempfile.TemporaryDirectory(dir=_made(target.parent)) as scratch:
         classes, output = Path(scratch, "classes"), Path(scratch, "_jars")
         output.mkdir()
-        options = ["--release", str(JAVA_RELEASE), "-encoding", "UTF-8", "-Xlint:all,-processing,-serial,-classfile"]
-        command = [_javac(), *options, "-nowarn", "-cp", str(jars), "-d", str(classes), *map(str, sources)]
+        class_path = os.pathsep.join(map(str, sorted(_spark_jars().glob("*.jar"))))
+        command = [*(compiler or java_compiler()), "-cp", class_path, "-d", str(classes), *map(str, sources)]
         if subprocess.run(command, check=False).returncode != 0:
-            message = "javac refused the sources in jvm/src; its messages stand above."
+            message = f"{command[0]} could not compile the sources in jvm/src; its messages stand above."
             raise BuildError(message)
         with zipfile.ZipFile(output / "caraway-jvm.jar", "w", zipfile.ZIP_DEFLATED) as jar:
             for path in sorted(classes.rglob("*.class")):
                 jar.writestr(zipfile.ZipInfo(path.relative_to(classes).as_posix(), JAR_DATE), path.read_bytes())
-        _replace(JAVA_TARGET, output, digest)
+        _replace(target, output, digest)
 
 
-def _javac() -> str:
+def java_compiler() -> list[str]:
+    """Return the command of a compiler for Java 17: javac if there is one, else Eclipse's, which is fetched.
+
+    Raises:
+        BuildError: The compiler can't be fetched, or there is no Java to run it.
+    """
+    return javac() or eclipse_compiler()
+
+
+def javac() -> list[str]:
+    """Return the command of the javac of JAVA_HOME, else of the PATH; nothing if there is none that is new enough."""
+    runtime = _bare("caraway.java.runtime")
     home = os.environ.get("JAVA_HOME")
-    compiler = shutil.which("javac", path=str(Path(home, "bin"))) if home else None
-    compiler = compiler or shutil.which("javac")
-    if compiler is None:
-        raise BuildError(NO_JDK)
-    return compiler
+    for found in (shutil.which("javac", path=str(Path(home, "bin"))) if home else None, shutil.which("javac")):
+        if found is not None and (runtime.java_version(Path(found).resolve().with_name("java")) or 0) >= JAVA_RELEASE:
+            return [found, "--release", str(JAVA_RELEASE), "-encoding", "UTF-8", "-nowarn"]
+    return []
+
+
+def eclipse_compiler() -> list[str]:
+    """Return the command of Eclipse's compiler: a jar of the lock that any Java runs, also one without javac.
+
+    Raises:
+        BuildError: It can't be fetched, or there is no Java to run it.
+    """
+    lock, cache, runtime = (_bare(f"caraway.java.{name}") for name in ("lock", "cache", "runtime"))
+    errors = _bare("caraway.java.errors")
+    wanted = tuple(jar for jar in lock.read_lock() if "compiler" in jar.uses)
+    folder = Path(os.environ.get("CARAWAY_CACHE_DIR") or Path.home() / ".cache" / "caraway") / "jars"
+    settings = os.environ.get("CARAWAY_JARS__IVY_SETTINGS")
+    try:
+        [jar] = cache.verified(folder, wanted, Path(settings) if settings else None)
+        java = runtime.find_java()
+    except (errors.JavaMissingError, errors.JarsError) as error:
+        raise BuildError(str(error)) from error
+    # Not --release: for that it needs a file of the JDK. So a method that came after Java 17 isn't noticed here; javac,
+    # which CI has, refuses it.
+    options = ["-source", str(JAVA_RELEASE), "-target", str(JAVA_RELEASE), "-proc:none"]
+    return [str(java), "-Xmx512m", "-jar", str(jar), *options, "-encoding", "UTF-8", "-nowarn"]
+
+
+def _spark_jars() -> Path:
+    spark = importlib.util.find_spec("pyspark")
+    if spark is None or spark.origin is None:
+        message = "PySpark is not installed, and Caraway's Java part is compiled against its jars: pip install pyspark"
+        raise BuildError(message)
+    return Path(spark.origin).parent / "jars"
+
+
+def _bare(name: str) -> Any:  # noqa: ANN401 (a module, which mypy doesn't follow here)
+    """Import a module of `caraway.java` without what `caraway` itself imports: a build has none of its dependencies."""
+    if "caraway" not in sys.modules:
+        package = ModuleType("caraway")
+        package.__path__ = [str(ROOT / "src" / "caraway")]
+        sys.modules["caraway"] = package
+    return importlib.import_module(name)
 
 
 def _absolute_import(match: re.Match[str]) -> str:

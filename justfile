@@ -2,8 +2,11 @@
 
 python := ".venv/bin/python"
 
-# How many processes run what needs real services: it mostly waits, so more of them than processors. Each takes some 3 GB.
-processes := env("CARAWAY_TEST_PROCESSES", "3")
+# How many processes run tests: as many as there are cores, since starts of JVMs want all of them. What needs real
+# services takes some 3 GB a process, so there are no more than four of these.
+cores := num_cpus()
+processes := env("CARAWAY_TEST_PROCESSES", if cores =~ '^[1-4]$' { cores } else { "4" })
+services := "--dist loadscope --no-loadscope-reorder --durations=20"
 
 # List the recipes.
 default:
@@ -12,6 +15,10 @@ default:
 # Compile proto/ and jvm/ in place.
 build *options:
     {{python}} hatch_build.py {{options}}
+
+# Build the wheel, with the compiled Java part in it, and the sdist, into dist/.
+dist folder="dist":
+    {{python}} -m hatchling build -d {{folder}}
 
 # Lint, format, types, layers: everything that reads code without running it.
 check:
@@ -35,12 +42,21 @@ fix:
 
 # The fast tier: no JVM, no services, few examples for each property; under half a minute.
 test-fast *options:
-    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow" -n 2 --dist worksteal -p no:schemathesis -p no:anyio {{options}}
+    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=fast {{python}} -m pytest tests/unit -m "not slow and not full" -n {{cores}} --dist worksteal -p no:schemathesis -p no:anyio {{options}}
 
-# Everything (docs/ci.md): all unit tests, then what needs real Postgres, Kafka and Spark, and both engines over fixed seeds.
+# What guards most (docs/ci.md): unit tests, then what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
-    {{python}} -m pytest tests/unit -n 2 --dist worksteal {{options}}
-    {{python}} -m pytest tests/integration tests/e2e tests/parity/test_parity.py -n {{processes}} --dist loadscope --no-loadscope-reorder --durations=20 {{options}}
+    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=ci {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}}
+    CARAWAY_TESTS=ci {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}}
+
+# Archives of the classes of Kafka and Spark, with which they start in less of the processor's time (decision 32).
+archives:
+    .venv/bin/caraway jars --classes
+
+# Everything: what `test` leaves out and what it runs, with three times its examples, then damage and kills, then fresh random graphs; run it before a release. Some two hours.
+full: check archives && (faults) (fuzz) (soak "5" "10")
+    CARAWAY_TESTS=full {{python}} -m pytest tests/unit -n {{cores}} --dist worksteal --durations=10
+    CARAWAY_TESTS=full {{python}} -m pytest tests/integration tests/e2e tests/parity -n {{processes}} {{services}}
 
 # The streaming engine against the in-process one, over fixed seeds and those that failed once, and over four kills.
 parity *options:
@@ -50,6 +66,10 @@ parity *options:
 faults *options:
     {{python}} -m pytest tests/faults {{options}}
 
+# Send so many malformed requests to a server, with a fresh seed, which is printed (CARAWAY_FUZZ_SEED repeats one); it must answer none with 5xx, stay alive and small, and keep no other caller waiting. By itself on the machine: it measures waits.
+fuzz requests="10000":
+    CARAWAY_FUZZ_REQUESTS={{requests}} {{python}} -m pytest tests/integration/server/test_fuzz.py -q -s -p no:schemathesis
+
 # Compare the streaming engine with the in-process one over fresh random graphs, for so many minutes, then over so many kills (docs/parity.md); then simulate control and engines for long (docs/control.md).
 soak minutes="10" kills="30":
     {{python}} -m tests.parity.soak {{minutes}} {{kills}}
@@ -58,6 +78,14 @@ soak minutes="10" kills="30":
 # Run the benchmarks and print their figures.
 bench *options:
     {{python}} -m bench {{options}}
+
+# Try clone and wheel on a machine that has Python and git alone (docs/ci.md); needs root and debootstrap.
+bare-machine *options:
+    tests/bare/machine.sh {{options}}
+
+# Look up known vulnerabilities of all locked packages; fails if they can't be looked up.
+audit:
+    {{python}} -m tests.audit
 
 # Bring the lock up to date with pyproject.toml.
 lock *options:

@@ -25,6 +25,7 @@ from drivers import ENTITIES, RIDES_EACH, SEVENTY, TEN, graph, rows
 from granian.constants import HTTPModes, Interfaces
 from granian.server.embed import Server
 
+from caraway.config import ServerSettings
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.feeding.writer import Message
 from caraway.ingest import Endpoints
@@ -33,6 +34,7 @@ from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.access.gate import Gate
 from caraway.server.access.limits import Limits
+from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
 from caraway.server.handlers.feast import FeastDoor
@@ -138,7 +140,7 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         keep_what_is_here()
         server = Server(
-            App(Router(routes), gate),
+            App(Router(routes), gate, sites=Sites(ServerSettings())),
             address="127.0.0.1",
             port=port,
             interface=Interfaces.RSGI,

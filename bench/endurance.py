@@ -110,7 +110,7 @@ def serving(kafka: str, postgres: str) -> Iterator[tuple[str, int]]:
                 "data_dir": folder / "data",
                 "kafka": {"bootstrap_servers": kafka},
                 "postgres": {"url": postgres},
-                "server": {"port": port},
+                "server": {"port": port, "tokens": False},
             }
         )
         url = f"http://127.0.0.1:{port}"

@@ -176,7 +176,12 @@ def environment(heap: str, conf: Mapping[str, str] = MappingProxyType({})) -> It
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="caraway-bench-")))
         port = ports.choose()
         kafka = EmbeddedKafka(
-            folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, heap_mb=512
+            folder / "kafka",
+            port=port,
+            controller_port=ports.choose(avoid=[port]),
+            jars=jars.broker,
+            heap_mb=512,
+            with_password=False,
         )
         kafka.prepare()
         broker = process.start(kafka.launch(), folder / "kafka.log", SIGTERM)

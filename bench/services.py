@@ -30,7 +30,11 @@ def services(name: str, kafka: str, postgres: str) -> Iterator[tuple[Path, str, 
                 port = ports.choose()
                 jars = ensure_jars(load_settings())
                 broker = EmbeddedKafka(
-                    folder / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker
+                    folder / "kafka",
+                    port=port,
+                    controller_port=ports.choose(avoid=[port]),
+                    jars=jars.broker,
+                    with_password=False,
                 )
                 stack.enter_context(running(broker, folder / "kafka.log"))
                 kafka = broker.bootstrap_servers

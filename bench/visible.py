@@ -146,7 +146,7 @@ def serving(servers: int, workers: int, kafka: str, postgres: str) -> Iterator[t
                     "data_dir": folder / f"data{number}",
                     "kafka": {"bootstrap_servers": kafka},
                     "postgres": {"url": postgres},
-                    "server": {"port": port, "workers": workers},
+                    "server": {"port": port, "workers": workers, "tokens": False},
                     "secrets": {"key_file": folder / "secret.key"},
                 }
             )

@@ -5,8 +5,11 @@ import os
 import pytest
 from xdist.remote import Producer
 
+from tests.accounting import ProcessorTimes
 from tests.effort import register_profiles
+from tests.patience import scale_timeouts
 from tests.spread import Groups, in_order, name_apart
+from tests.tiers import check_reasons
 
 register_profiles()
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts
@@ -14,9 +17,20 @@ register_profiles()
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--processor-times", action="store_true", help="print the processor seconds of each test file")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("processor_times"):
+        config.pluginmanager.register(ProcessorTimes(), "processor-times")
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    check_reasons(items)
     name_apart(items)
+    scale_timeouts(items, float(config.getini("timeout")))
     in_order(items)
 
 
@@ -27,7 +41,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups 
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _no_settings_from_outside() -> None:
-    """Take away the settings of whoever runs the tests; the cache may stay where it is."""
+def _no_settings_from_outside(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Remove the settings of the user who runs the tests, and the list of their stacks; the cache stays."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
     for name in [name for name in os.environ if name.startswith("CARAWAY_") and name != "CARAWAY_CACHE_DIR"]:
         del os.environ[name]

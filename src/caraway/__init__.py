@@ -1,27 +1,67 @@
 """Caraway: an open real-time feature platform."""
 
-from caraway import client, connectors
-from caraway.client import Client
-from caraway.datasets import (
-    AggregateType,
-    Average,
-    Count,
-    Dataset,
-    Distinct,
-    FirstK,
-    LastK,
-    Max,
-    Min,
-    Stddev,
-    Sum,
-    dataset,
-    field,
-    pipeline,
-)
-from caraway.featuresets import extractor, feature, featureset
-from caraway.lib import meta
+from typing import TYPE_CHECKING
 
-F = feature
+from caraway.deferred import deferred
+
+if TYPE_CHECKING:
+    from caraway import client, connectors
+    from caraway.client import Client
+    from caraway.datasets import (
+        AggregateType,
+        Average,
+        Count,
+        Dataset,
+        Distinct,
+        FirstK,
+        LastK,
+        Max,
+        Min,
+        Stddev,
+        Sum,
+        dataset,
+        field,
+        pipeline,
+    )
+    from caraway.featuresets import extractor, feature, featureset
+    from caraway.lib import meta
+
+    F = feature
+else:
+    __getattr__, __dir__ = deferred(
+        "caraway",
+        {
+            "AggregateType": "caraway.datasets:AggregateType",
+            "Average": "caraway.datasets:Average",
+            "Client": "caraway.client:Client",
+            "Count": "caraway.datasets:Count",
+            "Dataset": "caraway.datasets:Dataset",
+            "Distinct": "caraway.datasets:Distinct",
+            "F": "caraway.featuresets:feature",
+            "FirstK": "caraway.datasets:FirstK",
+            "LastK": "caraway.datasets:LastK",
+            "Max": "caraway.datasets:Max",
+            "Min": "caraway.datasets:Min",
+            "Stddev": "caraway.datasets:Stddev",
+            "Sum": "caraway.datasets:Sum",
+            "client": "caraway.client",
+            "connectors": "caraway.connectors",
+            "dataset": "caraway.datasets:dataset",
+            "extractor": "caraway.featuresets:extractor",
+            "feature": "caraway.featuresets:feature",
+            "featureset": "caraway.featuresets:featureset",
+            "field": "caraway.datasets:field",
+            "meta": "caraway.lib:meta",
+            "pipeline": "caraway.datasets:pipeline",
+            # `import caraway` makes these packages attributes, too.
+            "datasets": "caraway.datasets",
+            "dtypes": "caraway.dtypes",
+            "errors": "caraway.errors",
+            "expr": "caraway.expr",
+            "featuresets": "caraway.featuresets",
+            "lib": "caraway.lib",
+        },
+    )
 
 __all__ = [
     "AggregateType",

@@ -10,17 +10,53 @@
     ├── InvalidInputError            a row, request or value that doesn't fit (also a ValueError)
     ├── UnknownEntityError           a dataset, feature or endpoint that isn't there (also a KeyError)
     │   └── UnknownFeatureError      a feature that isn't there (also an InvalidInputError)
+    ├── TooLargeError                a request with more bytes, values or rows than one may have
     ├── ConflictError                the state of the deployment forbids it
     ├── UnauthenticatedError         a request without a valid token
     ├── ForbiddenError               the caller's roles don't allow it
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
+    ├── NotServedError               what was waited for isn't served yet (also a TimeoutError)
     └── UnavailableError             a part that is needed doesn't answer; trying again may help
 
 `code` is stable and meant for programs; the HTTP status of each lies in `caraway.server`.
 """
 
+import reprlib
 from typing import ClassVar
+
+# What a message shows of a text that came from outside: enough to recognise it, and nothing that fills logs or answers.
+SHOWN_CHARACTERS = 200
+
+
+def shortened(text: str, limit: int = SHOWN_CHARACTERS) -> str:
+    """Return a text as messages show it: as it is up to `limit` characters, else its head and its length."""
+    return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
+
+
+def quoted(value: object) -> str:
+    """Return a value as messages show it: Python's form of it, as far as it isn't too long."""
+    text = _QUOTES.repr(value)
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
+
+
+class _Quotes(reprlib.Repr):
+    """Python's form of values, of which only a part is made if they are large."""
+
+    def __init__(self) -> None:
+        """Set the sizes."""
+        super().__init__()
+        self.maxlevel, self.maxlist, self.maxdict = 4, 20, 20
+        self.maxstring = self.maxlong = self.maxother = SHOWN_CHARACTERS
+
+    def repr_int(self, x: int, level: int) -> str:
+        """Return a number; one of more digits than Python would write is told by its size."""
+        return super().repr_int(x, level) if x.bit_length() < MOST_BITS else f"a number of {x.bit_length():,} bits"
+
+
+# Beyond, the digits of a number are more than a message shows, and Python may refuse to make them.
+MOST_BITS = 600
+_QUOTES = _Quotes()
 
 
 class CarawayError(Exception):
@@ -85,6 +121,12 @@ class UnknownFeatureError(UnknownEntityError, InvalidInputError):
     """A feature that doesn't exist, and so can't be computed (also a ValueError, as for one without extractor)."""
 
 
+class TooLargeError(CarawayError):
+    """A request has more bytes, values, rows or levels than one request may have."""
+
+    code = "too_large"
+
+
 class ConflictError(CarawayError):
     """What is asked for contradicts what is there already."""
 
@@ -126,3 +168,14 @@ class UnavailableError(CarawayError):
     """A part of the deployment doesn't answer at the moment."""
 
     code = "unavailable"
+
+
+class NotServedError(CarawayError, TimeoutError):
+    """Rows or a commit weren't served in the time that a caller wanted to wait; `lagging` tells what isn't so far."""
+
+    code = "not_served"
+
+    def __init__(self, message: str, *, lagging: tuple[object, ...] = ()) -> None:
+        """Keep what lags beside the text."""
+        super().__init__(message)
+        self.lagging = lagging

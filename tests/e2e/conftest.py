@@ -13,9 +13,11 @@ from caraway.cli.demo.agreement import Agreement
 from caraway.cli.demo.example import Flights, load_example
 from caraway.cli.demo.replay import replay
 from caraway.cli.demo.settle import Question, settle
-from caraway.client import Client
+from caraway.client import Client, find_server
 from caraway.config import load_settings
-from caraway.stack import PartState, PartStatus, Stack
+from caraway.stack.part import PartState, PartStatus
+from caraway.stack.stack import Stack
+from tests.patience import deadline_in, scaled
 
 HERE = Path(__file__).parent
 DAYS = 6
@@ -46,6 +48,11 @@ class World:
     @property
     def url(self) -> str:
         return self.stack.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Headers for requests that aren't made by Caraway's client."""
+        return {"Authorization": f"Bearer {find_server(self.url).token}"}
 
     def part(self, name: str) -> PartStatus:
         return next(part for part in self.stack.status() if part.name == name)
@@ -78,16 +85,16 @@ class World:
         chosen = schedule.sample(min(count, len(schedule)), random_state=number).sort_index()
         expected = self.flights.expected(self.tables, list(chosen["flight_id"]))
         question = Question(flights=self.flights, schedule=chosen, expected=expected)
-        return settle(question, self.url, told=self.told.append, unchanged_seconds=UNCHANGED_SECONDS)
+        return settle(question, self.url, told=self.told.append, unchanged_seconds=scaled(UNCHANGED_SECONDS))
 
     def wait_until_running(self, seconds: float = START_SECONDS) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = deadline_in(seconds)
         while any(part.state is not PartState.RUNNING for part in self.stack.status()):
             assert time.monotonic() < deadline, self.stack.status()
             time.sleep(0.1)
 
     def wait_for(self, happens: Callable[[], bool], seconds: float = 180.0) -> None:
-        deadline = time.monotonic() + seconds
+        deadline = deadline_in(seconds)
         while not happens():
             assert time.monotonic() < deadline
             time.sleep(0.05)

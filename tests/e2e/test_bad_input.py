@@ -28,7 +28,7 @@ GOOD = {
 def _post(world: World, path: str, body: bytes, kind: str = "application/json") -> tuple[int, dict[str, Any]]:
     address = urlsplit(world.url)
     connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
-    connection.request("POST", f"/api/v1{path}", body, {"Content-Type": kind})
+    connection.request("POST", f"/api/v1{path}", body, {"Content-Type": kind, **world.headers})
     answer = connection.getresponse()
     content = answer.read()
     connection.close()

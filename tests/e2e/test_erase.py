@@ -46,7 +46,8 @@ class HotelNights:
 
 
 def test_a_job_goes_on_after_keys_of_its_input_were_erased(world: World) -> None:
-    with closing(Client(world.url, branch=BRANCH)) as client, httpx.Client(base_url=f"{world.url}/api/v1") as http:
+    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
+    with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("hotel", [HotelStays, HotelNights], [])
 

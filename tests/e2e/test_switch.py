@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caraway.cli import app
-from caraway.client import Client
+from caraway.client import Client, find_server
 from tests.e2e.conftest import World
 from tests.e2e.pipes import definitions
 from tests.integration.server.server_process import ServerProcess
@@ -64,7 +64,8 @@ def watching(urls: list[str]) -> Iterator[list[Watch]]:
     watches, stopping = [Watch(url) for url in urls], threading.Event()
 
     def run(watch: Watch) -> None:
-        with httpx.Client(timeout=60) as http:
+        token = find_server(watch.url).token
+        with httpx.Client(timeout=60, headers={"Authorization": f"Bearer {token}"} if token else {}) as http:
             # All the time, and yet the jobs shall have some of it, too.
             while not stopping.wait(0.01):
                 watch.ask(http)
@@ -84,9 +85,8 @@ def watching(urls: list[str]) -> Iterator[list[Watch]]:
 def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
     """A second server of the same deployment."""
     settings = world.stack.settings
-    assert settings.kafka.bootstrap_servers is not None
     assert settings.postgres.url is not None
-    server = ServerProcess(tmp_path, kafka=settings.kafka.bootstrap_servers, postgres=settings.postgres.url)
+    server = ServerProcess(tmp_path, kafka=settings.kafka, postgres=settings.postgres.url)
     server.start()
     yield server
     server.kill()
@@ -94,7 +94,8 @@ def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 def test_a_changed_pipeline_turns_as_a_whole(world: World, other: ServerProcess) -> None:
-    with closing(Client(world.url, branch=BRANCH)) as client, httpx.Client(base_url=f"{world.url}/api/v1") as http:
+    raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
+    with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
         client.commit("positive", *definitions(1))
         taps = pd.DataFrame({"pipe": [n % KEYS for n in range(ROWS)], "litres": [n % 7 + 1 for n in range(ROWS)]})

@@ -11,11 +11,12 @@ import pytest
 
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
+from tests.patience import scaled
 
 
 def _stop(rig: Rig) -> None:
     rig.process.send_signal(signal.SIGTERM)
-    assert rig.process.wait(90) == 0, rig.log()
+    assert rig.process.wait(scaled(90)) == 0, rig.log()
 
 
 def _wait_until_running(rig: Rig, traffic: Traffic) -> None:

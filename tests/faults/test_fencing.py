@@ -15,6 +15,7 @@ from caraway.state.migrate import migrate
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
 from tests.integration.spark.broker import Broker
+from tests.patience import scaled
 
 PROGRAM = Path(__file__).with_name("fenced_process.py")
 
@@ -76,7 +77,7 @@ def test_an_engine_that_comes_back_stops_and_has_harmed_nothing(
     traffic.agree(first, 1)
     # While it lives, nobody else gets in.
     second.start()
-    second.process.wait(180)
+    second.process.wait(scaled(180))
     assert "another engine runs in this data folder" in second.log()
 
     first.pause()
@@ -88,7 +89,7 @@ def test_an_engine_that_comes_back_stops_and_has_harmed_nothing(
     # Both work on what comes now, the first one as if nothing had been.
     traffic.send(2)
     first.resume()
-    assert first.process.wait(90) == EXIT_FENCED, first.log()
+    assert first.process.wait(scaled(90)) == EXIT_FENCED, first.log()
     assert second.process.poll() is None
     traffic.agree(second, 3)
 

@@ -42,6 +42,7 @@ from tests.parity.indexing import KillableIndex
 from tests.parity.traces import Arrival
 from tests.parity.traffic import Part, Traffic
 from tests.parity.values import BASE, SECOND
+from tests.patience import deadline_in, scaled
 
 USERS = [f"u{n}" for n in range(6)]
 SKUS = [f"s{n}" for n in range(5)]
@@ -269,7 +270,7 @@ def _kill(scene: Scene, victim: Victim) -> None:
         # Without one it is just being started again.
         case Victim.JVM if jvm is not None:
             jvm.kill()
-            rig.process.wait(30)
+            rig.process.wait(scaled(30))
             rig.start()
         case Victim.JVM:
             pass
@@ -278,7 +279,7 @@ def _kill(scene: Scene, victim: Victim) -> None:
 def settled(traffic: Traffic) -> list[Difference]:
     """Wait until both engines agree, and return where they don't, in the end."""
     wanted = expectations(traffic)
-    deadline = time.monotonic() + AGREED_S
+    deadline = deadline_in(AGREED_S)
     while (found := _differences(traffic, wanted)) and time.monotonic() < deadline:
         time.sleep(1)
     if not found:

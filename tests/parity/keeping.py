@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from caraway.graph.wire import CommitRequest, decode_commit, encode_commit
+from tests.effort import examples
 from tests.parity.comparing import Difference
 from tests.parity.graphs import Case
 from tests.parity.telling import told
@@ -57,8 +58,8 @@ def seeds() -> list[int]:
 
 
 def seeds_of_ci() -> list[int]:
-    """Return a batch: the last seeds that failed, and fixed ones."""
-    return list(dict.fromkeys([*seeds()[-LAST:], *FIXED]))[:BATCH]
+    """Return a batch, or half of one in `just test`: the last seeds that failed, and fixed ones."""
+    return list(dict.fromkeys([*seeds()[-LAST:], *FIXED]))[: examples(BATCH)]
 
 
 def _read(path: Path) -> Case:

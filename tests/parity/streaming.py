@@ -21,6 +21,7 @@ from tests.integration.spark.sessions import running_session
 from tests.parity.graphs import Case
 from tests.parity.indexing import DoubleIndex
 from tests.parity.traffic import Traffic
+from tests.patience import deadline_in
 
 CHECKPOINT_S = 5
 # Topics have a partition or two.
@@ -78,7 +79,7 @@ class Run(Traffic):
 
     def settle(self) -> None:
         """Wait until all jobs have read their inputs to the end, and the index has their outputs."""
-        deadline = time.monotonic() + SETTLE_S
+        deadline = deadline_in(SETTLE_S)
         while unread := self._unread():
             for job_id, query in self._queries.items():
                 if (error := query.exception()) is not None:

@@ -8,6 +8,7 @@ from tests.parity.crash_run import crash_run
 from tests.parity.crashes import Victim
 
 
+@pytest.mark.full(reason="fourteen jobs over four kills")
 @pytest.mark.timeout(900)
 def test_kills_lose_double_and_regress_nothing(tmp_path: Path) -> None:
     victims = [Victim.JVM, Victim.INDEX, Victim.BROKER, Victim.ENGINE]

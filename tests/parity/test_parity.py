@@ -21,6 +21,7 @@ OPEN: dict[str, str] = {}
 TIED = "ties_of_a_join_of_tables"
 
 
+@pytest.mark.full(reason="cases that differed once; each has a test of its own where the fault was")
 def test_what_differed_once_is_the_same_now(engines: Machinery) -> None:
     cases = found()
     names = {id(case): name for name, case in cases.items()}
@@ -43,6 +44,7 @@ def test_random_graphs_give_the_same_answers(engines: Machinery) -> None:
     assert not differing, "\n\n".join(map(told, differing.values()))
 
 
+@pytest.mark.full(reason="a test of this test: that it can fail")
 def test_a_record_that_one_engine_lacks_is_seen(engines: Machinery) -> None:
     run = Run(engines, [case_of(FIXED[0])], "lacking")
     try:

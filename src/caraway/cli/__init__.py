@@ -5,7 +5,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] == "caraway":
         raise
-    # The script is there after `pip install caraway` too, which brings authoring and client alone.
-    raise SystemExit(f"caraway needs {error.name}, which comes with: pip install 'caraway[server,demo]'") from None
+    # `pip install caraway` brings the script as well, but neither typer nor rich.
+    raise SystemExit(f"caraway needs {error.name}, which comes with: pip install 'caraway[cli]'") from None
 
 __all__ = ["app"]

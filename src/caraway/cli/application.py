@@ -1,47 +1,42 @@
-"""Put the commands together; one module each."""
+"""The application: all commands, and the options that stand before a command."""
+
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
-from caraway.cli.audit import audit
-from caraway.cli.branch import branch
-from caraway.cli.commit import commit, preview
-from caraway.cli.demo import demo
-from caraway.cli.down import down
-from caraway.cli.erase import erase
-from caraway.cli.explain_query import explanations
-from caraway.cli.jars import jars
-from caraway.cli.jobs import jobs
-from caraway.cli.ledger import ledger
-from caraway.cli.log import diff, log, rollback
-from caraway.cli.roles import roles
-from caraway.cli.secrets import secrets
-from caraway.cli.status import status
-from caraway.cli.tokens import tokens
-from caraway.cli.up import up
+from caraway.cli.commands import SECTIONS
+from caraway.cli.lazy import LazyGroup
+
+
+class Commands(LazyGroup):
+    """All commands of Caraway."""
+
+    sections = SECTIONS
+
 
 app = typer.Typer(
     name="caraway",
-    help="Caraway, an open real-time feature platform.",
+    cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # typer's pages with colours need rich's Markdown, which takes longer to import than all else together.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(up)
-app.command()(down)
-app.command()(status)
-app.command()(jars)
-app.command()(jobs)
-app.add_typer(explanations, name="explain")
-app.command()(commit)
-app.command()(preview)
-app.add_typer(branch, name="branch")
-app.command()(log)
-app.command()(diff)
-app.command()(rollback)
-app.command()(ledger)
-app.command()(erase)
-app.add_typer(secrets, name="secrets")
-app.add_typer(tokens, name="tokens")
-app.add_typer(roles, name="roles")
-app.command()(audit)
-app.command()(demo)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"caraway {version('caraway')}")
+        raise typer.Exit
+
+
+@app.callback()
+def caraway(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
+    """Caraway, an open real-time feature platform."""

@@ -27,7 +27,17 @@ def audit(
             show_json({"audit": lines})
             return
         table = Table(
-            "at", "account", "token", "action", "branch", "outcome", "times", "", box=None, header_style="dim"
+            "at",
+            "account",
+            "token",
+            "action",
+            "branch",
+            "outcome",
+            "times",
+            "",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
         )
         for record in records:
             act = record.act

@@ -8,10 +8,10 @@ from typing import Annotated
 
 import typer
 
+import caraway
 from caraway.cli.definitions import find_definitions
 from caraway.cli.output import DataOption, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, server_url, show_json
-from caraway.client import Client
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, server_of, show_json
 
 ModuleArgument = Annotated[str, typer.Argument(help="Definitions, a file or a module.", metavar="MODULE")]
 EnvOption = Annotated[str, typer.Option(help="Take only what is for this environment.")]
@@ -40,7 +40,7 @@ class _Target:
     """Where to."""
 
     url: str | None
-    token: str
+    token: str | None
     branch: str
     data: Path | None
 
@@ -54,7 +54,7 @@ def commit(
     incremental: IncrementalOption = False,
     no_backfill: NoBackfillOption = False,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -71,7 +71,7 @@ def preview(
     incremental: IncrementalOption = False,
     no_backfill: NoBackfillOption = False,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -83,10 +83,9 @@ def preview(
 def _send(wanted: _Wanted, target: _Target, *, as_json: bool) -> None:
     with plain_errors():
         found = find_definitions(wanted.module)
+        address = server_of(target.url, target.token, target.data)
         with ExitStack() as stack:
-            client = stack.enter_context(
-                closing(Client(server_url(target.url, target.data), target.token, target.branch))
-            )
+            client = stack.enter_context(closing(caraway.Client(address.url, address.token, target.branch)))
             if as_json:
                 # The client prints the summary for people.
                 stack.enter_context(redirect_stdout(StringIO()))

@@ -1,22 +1,30 @@
-"""Finding the definitions of a module."""
+"""Finding the definitions of a module.
+
+`caraway.datasets` and `caraway.featuresets` are imported when definitions are looked for: they need pandas, which a
+page of help doesn't.
+"""
 
 import importlib
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from caraway.datasets import Dataset
+import caraway
 from caraway.errors import InvalidInputError
-from caraway.featuresets import Featureset
+
+if TYPE_CHECKING:
+    from caraway.datasets import Dataset
+    from caraway.featuresets import Featureset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
     """The datasets and featuresets of a module, imported ones included, in the order in which it has them."""
 
-    datasets: tuple[Dataset, ...]
-    featuresets: tuple[Featureset, ...]
+    datasets: "tuple[Dataset, ...]"
+    featuresets: "tuple[Featureset, ...]"
 
 
 def find_definitions(name: str) -> Definitions:
@@ -27,8 +35,8 @@ def find_definitions(name: str) -> Definitions:
     """
     unique = list({id(value): value for value in vars(_module(name)).values()}.values())
     found = Definitions(
-        datasets=tuple(value for value in unique if isinstance(value, Dataset)),
-        featuresets=tuple(value for value in unique if isinstance(value, Featureset)),
+        datasets=tuple(value for value in unique if isinstance(value, caraway.datasets.Dataset)),
+        featuresets=tuple(value for value in unique if isinstance(value, caraway.featuresets.Featureset)),
     )
     if not found.datasets and not found.featuresets:
         raise InvalidInputError(f"there are no datasets and featuresets in {name}")

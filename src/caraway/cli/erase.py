@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.errors import InvalidInputError
 
 # As many as a request may have.
@@ -28,31 +28,43 @@ def erase(
     file: Annotated[
         Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
     ] = None,
-    status: Annotated[bool, typer.Option("--status", help="Show what was erased, and where it is gone.")] = False,
+    status: Annotated[
+        bool, typer.Option("--status", help="Show what was erased, where it is removed and where not.")
+    ] = False,
     branch: BranchOption = "main",
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Erase keys from a dataset: what there is of them, and what ever comes. It can't be undone."""
+    """Erase keys from a dataset: rows of them are served no more, those that come later included. It can't be undone.
+
+    Clear text of the rows stays in some places, which the answer lists: on the dataset's topic until the topic is
+    removed, in datasets that are computed from this one and in those that this one is computed from (such as streams of
+    events without keys), in dead letters, for a week on the topic of served features, in snapshots of the index until
+    newer ones replace them, in backups and where the rows came from.
+    """
     with plain_errors():
         if status:
             path = f"/dataset/{dataset}/erasures"
-            _show(ask("GET", path, server=server_url(url, data), token=token, branch=branch), as_json=as_json)
+            _show(ask("GET", path, server=server_of(url, token, data), branch=branch), as_json=as_json)
             return
         rows = [*_of_options(key or ()), *([] if file is None else _of_file(file))]
         if not rows:
             raise InvalidInputError("give the keys: --key column=value, or --file")
-        server, answers = server_url(url, data), []
+        server, answers = server_of(url, token, data), []
         for start in range(0, len(rows), AT_ONCE):
             body = {"erase_keys": rows[start : start + AT_ONCE]}
             path = f"/dataset/{dataset}/erase"
-            answers.append(ask("POST", path, server=server, token=token, branch=branch, body=body))
+            answers.append(ask("POST", path, server=server, branch=branch, body=body))
         if as_json:
             show_json({"requests": answers})
             return
-        err.print(f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` tells", markup=False)
+        err.print(
+            f"erased {len(rows)} keys of {dataset}; `caraway erase {dataset} --status` shows where they are removed",
+            markup=False,
+        )
+        _show_remaining(answers[-1])
 
 
 def _of_options(parts: Sequence[str]) -> list[dict[str, Any]]:
@@ -80,9 +92,22 @@ def _show(answer: Any, *, as_json: bool) -> None:  # noqa: ANN401 (any JSON)
     if as_json:
         show_json(answer)
         return
-    table = Table("asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, header_style="dim")
+    table = Table(
+        "asked", "by", "keys by", "hash", "on the topic", "gone from", box=None, pad_edge=False, header_style="dim"
+    )
     for found in answer["erasures"]:
         gone = "\n".join(f"{place['place']}, {place['done_at'][:19]}" for place in found["places"])
         told = (found["asked_at"][:19], found["account"] or "anybody", ", ".join(found["columns"]), found["digest"])
         table.add_row(*map(escape, told), (found["recorded_at"] or "not yet")[:19], escape(gone or "nowhere yet"))
     out.print(table if table.row_count else "Nothing was erased.")
+    _show_remaining(answer)
+
+
+def _show_remaining(answer: dict[str, Any]) -> None:
+    """Print the places that keep clear text; an older server doesn't list them."""
+    if not (places := answer.get("remaining")):
+        return
+    table = Table("clear text stays in", "which is", "until", box=None, pad_edge=False, header_style="dim")
+    for place in places:
+        table.add_row(*(escape(place[name]) for name in ("where", "what", "until")))
+    err.print(table)

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from caraway.cli.explain import explain
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.errors import InvalidInputError
 
 
@@ -46,7 +46,7 @@ def explain_query(
     runs: Annotated[int, typer.Option(help="How often to run it.", min=1)] = 20,
     branch: BranchOption = "main",
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -56,7 +56,7 @@ def explain_query(
         if given:
             body["data"] = _rows(given)
             body["inputs"] = inputs or _names(body["data"])
-        answer = ask("POST", "/query/explain", server=server_url(url, data), token=token, branch=branch, body=body)
+        answer = ask("POST", "/query/explain", server=server_of(url, token, data), branch=branch, body=body)
         if as_json:
             show_json(answer)
         else:

@@ -1,5 +1,6 @@
 """`caraway jobs`."""
 
+import os
 from typing import Annotated
 
 import msgspec
@@ -8,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import TokenOption, UrlOption, ask
+from caraway.cli.remote import TokenOption, UrlOption, ask, server_of
+from caraway.client.discovery import URL_VARIABLE
 from caraway.config import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import JobReport, report_job, report_stack
@@ -18,7 +20,7 @@ COLOURS = {"running": "green", "failing": "red"}
 
 def jobs(
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: a JSON list.")] = False,
 ) -> None:
@@ -27,10 +29,10 @@ def jobs(
     With --url those of all engines, as the server knows them; without, those of the engine in the data folder.
     """
     with plain_errors():
-        if url is None:
+        if url is None and URL_VARIABLE not in os.environ:
             found = report_stack(DataFolder(load_settings(data).data_dir)).jobs
         else:
-            told = ask("GET", "/status", server=url, token=token, branch="main")["jobs"]
+            told = ask("GET", "/status", server=server_of(url, token, data), branch="main")["jobs"]
             found = tuple(report_job(job["id"], job) for job in told if job["desired"] == "running")
         if as_json:
             typer.echo(msgspec.json.format(msgspec.json.encode(found), indent=2))
@@ -46,7 +48,7 @@ def jobs(
 
 def job_table(found: tuple[JobReport, ...]) -> Table:
     """Draw the jobs."""
-    table = Table("job", "state", "mode", "doing", box=None, header_style="dim")
+    table = Table("job", "state", "mode", "doing", box=None, pad_edge=False, header_style="dim")
     for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")
     table.add_column("engine")

@@ -6,24 +6,35 @@ import typer
 from rich.table import Table
 
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 
 
 def ledger(
     closed: Annotated[int, typer.Option(help="Show so many entries that are over, too.", min=0, max=10_000)] = 0,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what must still be made or removed, and why it isn't; exit code 0 only if nothing must be made."""
     with plain_errors():
-        server = server_url(url, data)
-        answer = ask("GET", "/ledger", server=server, token=token, branch="main", params={"closed": str(closed)})
+        server = server_of(url, token, data)
+        answer = ask("GET", "/ledger", server=server, branch="main", params={"closed": str(closed)})
         if as_json:
             show_json(answer)
         else:
-            table = Table("deed", "asset", "asset is", "entry", "due", "attempts", "why", box=None, header_style="dim")
+            table = Table(
+                "deed",
+                "asset",
+                "asset is",
+                "entry",
+                "due",
+                "attempts",
+                "why",
+                box=None,
+                pad_edge=False,
+                header_style="dim",
+            )
             for entry in answer["entries"]:
                 told = [entry[name] for name in ("deed", "asset", "asset_state", "state", "due_at")]
                 table.add_row(*told, str(entry["attempts"]), entry["reason"])

@@ -1,79 +1,107 @@
-"""`caraway log`, `caraway diff` and `caraway rollback`: the history of a branch."""
+"""`caraway log`: send events to an endpoint of a webhook."""
 
-from typing import Annotated
+import sys
+import uuid
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import typer
-from rich.text import Text
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_url, show_json
+from caraway.cli.output import DataOption, err, out, plain_errors
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.cli.rows import Format, batches, read_rows
 
-MARKS = (("added", "+", "green"), ("removed", "-", "red"), ("changed", "~", "yellow"))
+# Errors that are shown; the dead letters have all of them.
+MAX_SHOWN = 20
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What became of all rows; `errors` are the first ones, with the number of the row in the whole input."""
+
+    accepted: int = 0
+    rejected: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    warnings: dict[str, None] = field(default_factory=dict)
+
+    def add(self, answer: dict[str, Any], before: int) -> None:
+        """Count the answer to a batch that has `before` rows before it."""
+        self.accepted += answer["accepted"]
+        self.rejected += answer["rejected"]
+        room = MAX_SHOWN - len(self.errors)
+        self.errors += [{**error, "row": error["row"] + before} for error in answer["errors"][:room]]
+        self.warnings.update(dict.fromkeys(answer["warnings"]))
 
 
 def log(
+    webhook: Annotated[str, typer.Argument(help="The webhook.", metavar="WEBHOOK")],
+    endpoint: Annotated[str, typer.Argument(help="The endpoint.", metavar="ENDPOINT")],
+    rows: Annotated[
+        str, typer.Argument(help="A file, - for the standard input, or JSON itself.", metavar="ROWS")
+    ] = "-",
     *,
+    form: Annotated[
+        Format | None,
+        typer.Option("--format", "-f", help="The format of ROWS; without it by the name, JSON lines for -."),
+    ] = None,
+    batch: Annotated[int, typer.Option(help="Rows in one request.", min=1, max=100_000)] = 1_000,
+    as_json: JsonOption = False,
     branch: BranchOption = "main",
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=10_000, help="How many commits.")] = 20,
     url: UrlOption = None,
-    token: TokenOption = "",
+    token: TokenOption = None,
     data: DataOption = None,
-    as_json: JsonOption = False,
 ) -> None:
-    """Show the commits of a branch, newest first."""
+    """Send rows to a webhook's endpoint; they are durable when the command ends. Exit code 1 if a row is refused."""
+    sums = _Sums()
     with plain_errors():
-        server = server_url(url, data)
-        answer = ask("GET", "/branch/log", server=server, token=token, branch=branch, params={"limit": str(limit)})
-        if as_json:
-            show_json(answer)
-            return
-        for commit in answer["commits"]:
-            out.print(Text(f"commit {commit['id']}", style="yellow"))
-            by = f" by {commit['author']}" if commit["author"] else ""
-            out.print(f"{commit['created_at']}{by}, on {commit['branch']}", markup=False)
-            out.print(f"    {commit['message']}\n", markup=False)
+        server = server_of(url, token, data)
+        with _progress() as progress:
+            task = progress.add_task("", total=None)
+            for found in batches(read_rows(rows, form), batch):
+                body = {"webhook": webhook, "endpoint": endpoint, "data": found}
+                answer = ask(
+                    "POST",
+                    "/log",
+                    server=server,
+                    branch=branch,
+                    body=body,
+                    # With a key the request can be sent again, and no row counts twice.
+                    headers={"Idempotency-Key": uuid.uuid4().hex},
+                    accepted=(422,),
+                )
+                sums.add(answer, sums.accepted + sums.rejected)
+                progress.update(task, description=f"{sums.accepted + sums.rejected:,} rows")
+        _show(sums, as_json=as_json)
+        raise typer.Exit(1 if sums.rejected else 0)
 
 
-def diff(
-    *,
-    before: Annotated[str, typer.Argument(help="A commit.", metavar="A")],
-    after: Annotated[str, typer.Argument(help="Another one.", metavar="B")],
-    url: UrlOption = None,
-    token: TokenOption = "",
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Show what differs between two commits; exit code 0 only if nothing does."""
-    with plain_errors():
-        server = server_url(url, data)
-        params = {"from": before, "to": after}
-        answer = ask("GET", "/branch/diff", server=server, token=token, branch="main", params=params)
-        if as_json:
-            show_json(answer)
-        else:
-            for kind, mark, style in MARKS:
-                for name in answer[kind]:
-                    out.print(Text(f"{mark} {name}", style=style))
-        raise typer.Exit(1 if any(answer[kind] for kind, _, _ in MARKS) else 0)
+def _progress() -> Progress:
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TimeElapsedColumn(),
+        console=err,
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    )
 
 
-def rollback(
-    *,
-    commit: Annotated[str, typer.Argument(help="The commit whose definitions shall hold again.")],
-    branch: BranchOption = "main",
-    preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
-    url: UrlOption = None,
-    token: TokenOption = "",
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Commit again what a branch held at an earlier commit; what is still there of it is used again."""
-    with plain_errors():
-        server = server_url(url, data)
-        params = {"preview": str(preview).lower()}
-        body = {"commit_id": commit}
-        answer = ask("POST", "/branch/rollback", server=server, token=token, branch=branch, params=params, body=body)
-        if as_json:
-            show_json(answer)
-        else:
-            out.print("".join(answer["summary"]), end="", markup=False, soft_wrap=True)
+def _show(sums: _Sums, *, as_json: bool) -> None:
+    if as_json:
+        show_json(
+            {
+                "accepted": sums.accepted,
+                "rejected": sums.rejected,
+                "errors": sums.errors,
+                "warnings": list(sums.warnings),
+            }
+        )
+        return
+    for warning in sums.warnings:
+        err.print(f"Warning: {warning}", markup=False, soft_wrap=True)
+    for error in sums.errors:
+        at = f", field {error['field']}" if error["field"] else ""
+        err.print(f"row {error['row']}{at} ({error['dataset']}): {error['message']}", markup=False, soft_wrap=True)
+    rejected = f", {sums.rejected:,} rejected: `caraway dead-letters list` shows them" if sums.rejected else ""
+    out.print(f"{sums.accepted:,} rows accepted{rejected}", markup=False)

@@ -11,19 +11,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from caraway.cli.colours import COLOURS
 from caraway.cli.output import out
-from caraway.stack import PartState, PartStatus
+from caraway.stack.part import PartState, PartStatus
 from caraway.stack.stack import Progress
 
 QUIET_SECONDS = 3.0
-
-COLOURS = {
-    PartState.RUNNING: "green",
-    PartState.FAILED: "red",
-    PartState.UNRESPONSIVE: "red",
-    PartState.RESTARTING: "yellow",
-    PartState.STOPPED: "dim",
-}
 
 
 @contextmanager

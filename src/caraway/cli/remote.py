@@ -1,67 +1,62 @@
 """What the commands that talk to a server share: which server, which branch, how an answer is shown."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from caraway.client.http import Connection
-from caraway.client.response import BRANCH_HEADER
-from caraway.config import load_settings
-from caraway.errors import UnavailableError
-from caraway.stack.folder import DataFolder
-from caraway.stack.record import read_record
+from caraway.cli.connection import send
+from caraway.client.discovery import ServerAddress, find_server
+from caraway.client.response import BRANCH_HEADER, refusal
+
+OK = 200
 
 UrlOption = Annotated[
     str | None,
-    typer.Option(envvar="CARAWAY_URL", help="The server; without it, that of the stack in the data folder."),
+    typer.Option(help="The server; without it that of CARAWAY_URL, or the stack that runs on this machine."),
 ]
-TokenOption = Annotated[str, typer.Option(envvar="CARAWAY_TOKEN", help="The token to show to the server.")]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(help="The token to show to the server; without it that of CARAWAY_TOKEN, or of the stack."),
+]
 BranchOption = Annotated[str, typer.Option("--branch", "-b", envvar="CARAWAY_BRANCH", help="The branch.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")]
 
 
-def server_url(url: str | None, data: Path | None) -> str:
-    """Return the address of the server that is meant.
+def server_of(url: str | None, token: str | None, data: Path | None) -> ServerAddress:
+    """Return the server that the options of a command mean, and the token to show there.
 
     Raises:
-        UnavailableError: None is named, and no stack runs in the data folder.
+        UnavailableError: A data folder is named, and no stack runs in it.
+        InvalidInputError: Several stacks run on this machine, and nothing says which one is meant.
     """
-    if url is not None:
-        return url
-    folder = load_settings(data).data_dir
-    record = read_record(DataFolder(folder).record)
-    found = None if record is None else record.urls.get("server")
-    if found is None:
-        raise UnavailableError(
-            f"no stack runs in {folder}: start it with `caraway up`, name its folder with --data, or give --url"
-        )
-    return found
+    return find_server(url, token, data)
 
 
 def ask(
     method: str,
     path: str,
     *,
-    server: str,
-    token: str,
+    server: ServerAddress,
     branch: str,
     params: Mapping[str, str] | None = None,
     body: object = None,
+    headers: Mapping[str, str] | None = None,
+    accepted: Collection[int] = (),
 ) -> Any:  # noqa: ANN401 (any JSON)
-    """Make a request and return the JSON of the answer.
+    """Make a request and return the JSON of the answer; statuses in `accepted` are answers, too, if they have counts.
 
     Raises:
         RemoteError: The server refused.
         UnavailableError: It doesn't answer.
     """
-    connection = Connection(server, token)
-    try:
-        return connection.request(method, path, {BRANCH_HEADER: branch}, params=params, body=body).json()
-    finally:
-        connection.close()
+    sent = {BRANCH_HEADER: branch, **(headers or {})}
+    response = send(method, path, server, headers=sent, params=params, body=body)
+    if response.status_code != OK and not (response.status_code in accepted and "accepted" in response.json()):
+        raise refusal(response, f"{method} {path}")
+    return response.json()
 
 
 def show_json(answer: object) -> None:

@@ -50,7 +50,7 @@ def list_roles(database: DatabaseOption = None, data: DataOption = None, as_json
         if as_json:
             show_json({"roles": {name: [_shown(grant) for grant in grants] for name, grants in found.items()}})
             return
-        table = Table("role", "grants", box=None, header_style="dim")
+        table = Table("role", "grants", box=None, pad_edge=False, header_style="dim")
         for name, grants in found.items():
             table.add_row(name, "\n".join(map(_told, grants)))
         out.print(table)

@@ -7,67 +7,67 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from caraway.cli.database import DatabaseOption, opened, operator
+from caraway.cli.lazy import LazyGroup, Listed, Section
 from caraway.cli.output import DataOption, err, out, plain_errors
-from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_url, show_json
-from caraway.config import load_settings
-from caraway.integrations.keyring import open_keyring
-from caraway.state import Act, AuditLog, SecretStore
-from caraway.state.secret_book import SecretBook, checked_name, checked_value
+from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+from caraway.integrations.secret_rules import checked_name, checked_value
 
-secrets = typer.Typer(help="Secrets that pipelines, extractors and connectors use.", no_args_is_help=True)
-
-NameArgument = Annotated[str, typer.Argument(help="Its name.", metavar="NAME")]
+NameArgument = Annotated[str, typer.Argument(help="The name of the secret.", metavar="NAME")]
 
 
-@secrets.command("list")
+class _Secrets(LazyGroup):
+    """The commands for secrets: all but `rotate` talk to a server, and need no library of Postgres."""
+
+    path = "caraway secrets"
+    sections = (
+        Section(
+            "Commands",
+            (
+                Listed("list", "caraway.cli.secrets:list_secrets", "Show names of secrets, without their values."),
+                Listed("set", "caraway.cli.secrets:set_secret", "Store a secret, or change it."),
+                Listed("delete", "caraway.cli.secrets:delete", "Delete a secret."),
+                Listed("rotate", "caraway.cli.secret_rotation:rotate", "Encrypt all secrets with a new key.", "server"),
+            ),
+        ),
+    )
+
+
+secrets = typer.Typer(cls=_Secrets, help="Secrets that pipelines, extractors and connectors use.", no_args_is_help=True)
+
+
+@secrets.callback()
+def _group() -> None:
+    """Secrets that pipelines, extractors and connectors use."""
+
+
 def list_secrets(
-    url: UrlOption = None, token: TokenOption = "", data: DataOption = None, as_json: JsonOption = False
+    url: UrlOption = None, token: TokenOption = None, data: DataOption = None, as_json: JsonOption = False
 ) -> None:
-    """Show which secrets there are, without their values."""
+    """Show the names of all secrets, when and by whom each was changed; their values are never shown."""
     with plain_errors():
-        answer = ask("GET", "/secrets", server=server_url(url, data), token=token, branch="main")
+        answer = ask("GET", "/secrets", server=server_of(url, token, data), branch="main")
         if as_json:
             show_json(answer)
             return
-        table = Table("name", "changed", "by", box=None, header_style="dim")
+        table = Table("name", "changed", "by", box=None, pad_edge=False, header_style="dim")
         for found in answer["secrets"]:
             table.add_row(escape(found["name"]), found["updated_at"], escape(found["updated_by"] or "anybody"))
         out.print(table if table.row_count else "There are no secrets.")
 
 
-@secrets.command("set")
-def set_secret(name: NameArgument, url: UrlOption = None, token: TokenOption = "", data: DataOption = None) -> None:
-    """Keep a secret, or change it. Its value is read from the standard input, or asked for."""
+def set_secret(name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
+    """Store a secret, or change it. Its value is read from the standard input, or asked for."""
     with plain_errors():
         value = checked_value(_value(checked_name(name)))
-        ask("PATCH", f"/secret/{name}", server=server_url(url, data), token=token, branch="main", body={"value": value})
-        err.print(f"kept secret {name}", markup=False)
+        ask("PATCH", f"/secret/{name}", server=server_of(url, token, data), branch="main", body={"value": value})
+        err.print(f"stored secret {name}", markup=False)
 
 
-@secrets.command("delete")
-def delete(name: NameArgument, url: UrlOption = None, token: TokenOption = "", data: DataOption = None) -> None:
-    """Forget a secret."""
+def delete(name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
+    """Delete a secret."""
     with plain_errors():
-        ask(
-            "DELETE", f"/secret/{checked_name(name)}", server=server_url(url, data), token=token, branch="main", body={}
-        )
-        err.print(f"forgot secret {name}", markup=False)
-
-
-@secrets.command("rotate")
-def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:
-    """Make a new key, and seal all secrets anew with it. The old one stays in the key file.
-
-    Give the file to all machines of the deployment at once.
-    """
-    with plain_errors(), opened(database, data) as engine:
-        audit = AuditLog(engine)
-        number = audit.begin(Act(account=operator(), token_id="", action="rotate_secrets", branch=""))
-        book = SecretBook(SecretStore(engine), open_keyring(load_settings(data).key_file))
-        count = book.rotate()
-        audit.end(number, "done")
-        err.print(f"sealed {count} secrets with a new key", markup=False)
+        ask("DELETE", f"/secret/{checked_name(name)}", server=server_of(url, token, data), branch="main", body={})
+        err.print(f"deleted secret {name}", markup=False)
 
 
 def _value(name: str) -> str:

@@ -7,8 +7,8 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from caraway.cli.colours import COLOURS
 from caraway.cli.output import DataOption, out, plain_errors
-from caraway.cli.progress import COLOURS
 from caraway.config import load_settings
 from caraway.stack.folder import DataFolder
 from caraway.stack.report import PartReport, StackReport, report_stack
@@ -40,12 +40,16 @@ def _show(report: StackReport) -> None:
     for part in report.parts:
         if part.message:
             out.print(f"{part.name}: {part.message}", markup=False, soft_wrap=True)
+    if report.functions:
+        out.print(f"Users' functions: {report.functions}", markup=False, soft_wrap=True)
     if report.jobs:
         out.print(_job_table(report))
 
 
 def _part_table(report: StackReport) -> Table:
-    table = Table("part", "state", "pid", "port", "up", "memory", "restarts", box=None, header_style="dim")
+    table = Table(
+        "part", "state", "pid", "port", "up", "memory", "restarts", box=None, pad_edge=False, header_style="dim"
+    )
     for part in report.parts:
         table.add_row(
             part.name,
@@ -60,7 +64,7 @@ def _part_table(report: StackReport) -> Table:
 
 
 def _job_table(report: StackReport) -> Table:
-    table = Table("job", "state", "mode", "error", box=None, header_style="dim")
+    table = Table("job", "state", "mode", "error", box=None, pad_edge=False, header_style="dim")
     for job in report.jobs:
         table.add_row(
             job.id, Text(job.state, style="green" if job.state == "running" else "yellow"), job.mode, job.error

@@ -51,7 +51,18 @@ def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_jso
         if as_json:
             show_json({"tokens": [asdict(token) for token in found]})
             return
-        table = Table("id", "account", "of a", "roles", "note", "made", "valid until", box=None, header_style="dim")
+        table = Table(
+            "id",
+            "account",
+            "of a",
+            "roles",
+            "note",
+            "made",
+            "valid until",
+            box=None,
+            pad_edge=False,
+            header_style="dim",
+        )
         for token in found:
             end = f"revoked {token.revoked_at:%Y-%m-%d %H:%M}" if token.revoked_at else str(token.expires_at or "")
             made = f"{token.created_at:%Y-%m-%d %H:%M}"

@@ -17,12 +17,13 @@ import typer
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.progress import shown_progress
 from caraway.config import Settings, load_settings
-from caraway.stack import PartState, PartStatus, Stack
 from caraway.stack.errors import PartFailedError
 from caraway.stack.folder import DataFolder
 from caraway.stack.logs import quote
+from caraway.stack.part import PartState, PartStatus
+from caraway.stack.private import opener
 from caraway.stack.record import StackRecord, read_record
-from caraway.stack.stack import Progress
+from caraway.stack.stack import Progress, Stack
 
 POLL_SECONDS = 0.1
 
@@ -30,10 +31,17 @@ POLL_SECONDS = 0.1
 def up(
     data: DataOption = None,
     detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; `caraway down` ends it.")] = False,
+    no_tokens: Annotated[
+        bool,
+        typer.Option("--no-tokens", help="Let everybody who reaches the server do everything, run code included."),
+    ] = False,
 ) -> None:
     """Start Postgres, Kafka, the engine and the server, and keep them running until Ctrl-C."""
     with plain_errors():
         settings = load_settings(data)
+        if no_tokens:
+            server = settings.server.model_copy(update={"tokens": False})
+            settings = settings.model_copy(update={"server": server})
         began = time.monotonic()
         if detach:
             _start_detached(settings)
@@ -113,7 +121,7 @@ def _start_detached(settings: Settings) -> None:
     folder.release()
     log = folder.log("supervisor")
     began = time.monotonic()
-    with log.open("wb") as output:
+    with open(log, "wb", opener=opener) as output:
         child = subprocess.Popen(
             [sys.executable, "-m", "caraway.cli", "up"],
             env={**os.environ, **settings.environment()},

@@ -1,6 +1,37 @@
 """The client of a Caraway server."""
 
-from caraway.client.client import Client
-from caraway.client.response import V1_API, Response
+from typing import TYPE_CHECKING
 
-__all__ = ["V1_API", "Client", "Response"]
+from caraway.deferred import deferred
+
+if TYPE_CHECKING:
+    from caraway.client.client import Client
+    from caraway.client.discovery import ServerAddress, find_server
+    from caraway.client.response import V1_API, Response
+    from caraway.client.results import CommitResult, LogResult
+    from caraway.client.waiting import WaitResult
+else:
+    __getattr__, __dir__ = deferred(
+        "caraway.client",
+        {
+            "Client": "caraway.client.client:Client",
+            "CommitResult": "caraway.client.results:CommitResult",
+            "LogResult": "caraway.client.results:LogResult",
+            "WaitResult": "caraway.client.waiting:WaitResult",
+            "Response": "caraway.client.response:Response",
+            "ServerAddress": "caraway.client.discovery:ServerAddress",
+            "V1_API": "caraway.client.response:V1_API",
+            "find_server": "caraway.client.discovery:find_server",
+        },
+    )
+
+__all__ = [
+    "V1_API",
+    "Client",
+    "CommitResult",
+    "LogResult",
+    "Response",
+    "ServerAddress",
+    "WaitResult",
+    "find_server",
+]

@@ -1,6 +1,5 @@
 """What callers pass to queries and lookups: features, datasets and frames, in any of their forms."""
 
-import re
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -13,8 +12,6 @@ from caraway.featuresets.features import Feature, is_valid_feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.deletion import without_deleted
 from caraway.graph.specs import Graph
-
-_BRANCH = re.compile(r"[A-Za-z0-9_.\-/]+")
 
 # A feature by its full name, with its type where that is known.
 Named = dict[str, DataType | None]
@@ -170,17 +167,6 @@ def require_message(message: object) -> None:
     """
     if not isinstance(message, str):
         raise DefinitionTypeError(f"commit: the message is a str, not {message!r}; it comes before the datasets")
-
-
-def require_branch_name(name: object) -> str:
-    """Check the name of a new branch.
-
-    Raises:
-        InvalidInputError: It is empty or has other characters than letters, digits, `_`, `.`, `-` and `/`.
-    """
-    if not isinstance(name, str) or not _BRANCH.fullmatch(name):
-        raise InvalidInputError(f"{name!r} can't name a branch: letters, digits, _ . - and / are possible")
-    return name
 
 
 def name_list(names: str | Sequence[str] | None) -> str | None:

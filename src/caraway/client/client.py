@@ -1,7 +1,7 @@
 """`Client`: commit definitions, log events, query features."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import pandas as pd
@@ -17,18 +17,22 @@ from caraway.client.arguments import (
     key_frame,
     name_list,
     output_features,
-    require_branch_name,
     require_columns,
     require_message,
 )
+from caraway.client.discovery import ServerAddress, find_server
 from caraway.client.frames import column_values, columns_of, instants, row_frame, rows_of, typed_column, untyped_column
 from caraway.client.offline import offline_body
+from caraway.client.progress import progress_for
 from caraway.client.response import BRANCH_HEADER, Response
+from caraway.client.results import CommitResult, LogReport, LogResult, commit_result, none_taken, refused
+from caraway.client.waiting import WaitResult, wait_until_served
 from caraway.datasets.dataset import Dataset
 from caraway.dtypes.types import optional
-from caraway.errors import InvalidInputError, RemoteError, UnknownEntityError
+from caraway.errors import InvalidInputError, RemoteError, UnavailableError, UnknownEntityError
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
+from caraway.graph.branch_names import check_branch_name
 from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation import validate, validate_placement
@@ -39,8 +43,8 @@ if TYPE_CHECKING:
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
-# Rejected rows that a message spells out.
-SHOWN_REASONS = 10
+# How long `wait` waits by default: a job that starts, or an engine that comes back, takes up to a minute.
+WAIT_TIMEOUT_S = 300.0
 
 __all__ = ["MAIN_BRANCH", "Client", "build_graph"]
 
@@ -49,24 +53,36 @@ class Client:
     """A user's way to a Caraway server.
 
     Args:
-        url: Where the server is, such as "http://localhost:8400".
-        token: Who the user is; empty if the server asks for none.
+        url: The server, such as "http://127.0.0.1:8100". Without it the one of the environment or of the stack that
+            runs on this machine; see `caraway.client.discovery.find_server`.
+        token: The token to show to the server. Without it the one of the environment, or that of the stack on this
+            machine if `url` is its address; with an empty one requests carry none.
         branch: The branch to work on; main by default.
         connection: The connection to use in place of one to `url`.
+
+    Raises:
+        InvalidInputError: Several stacks run on this machine, and nothing says which one is meant.
+        UnavailableError: CARAWAY_DATA_DIR names a folder in which no stack runs.
     """
 
     def __init__(
-        self, url: str, token: str = "", branch: str | None = None, *, connection: "Connection | None" = None
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        branch: str | None = None,
+        *,
+        connection: "Connection | None" = None,
     ) -> None:
-        self.url = url
-        self.token = token
+        address = find_server(url, token) if connection is None else ServerAddress(url or "", token or "")
+        self.url = address.url
+        self.token = address.token
         self._branch = branch or MAIN_BRANCH
         self._queue = Queue()
         if connection is None:
             # httpx takes longer to import than all of Caraway's definitions, and most uses of them need no client.
             from caraway.client.http import Connection  # noqa: PLC0415
 
-            connection = Connection(url, token)
+            connection = Connection(address.url, address.token)
         self._connection = connection
 
     def __enter__(self) -> Self:
@@ -104,7 +120,11 @@ class Client:
         env: str | None = None,
         incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
         backfill: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
-    ) -> Response:
+        *,
+        wait: bool = False,
+        timeout: float = WAIT_TIMEOUT_S,
+        progress: bool | None = None,
+    ) -> CommitResult:
         """Make these definitions those of the branch: all of them or, if anything is wrong, none.
 
         Args:
@@ -115,10 +135,18 @@ class Client:
             env: Take only the sources, pipelines and extractors that are for this environment.
             incremental: Keep what isn't mentioned; otherwise the lists are all that the branch holds.
             backfill: Allow that data is computed from the beginning.
+            wait: Return only when the commit is served, with all rows that were accepted before; see `wait`. A
+                preview waits for nothing.
+            timeout: How long to wait, in seconds.
+            progress: Show how far it is; by default in terminals and notebooks.
+
+        Returns:
+            What was created, changed and removed, and which jobs start, in which mode and why. It is a response, too.
 
         Raises:
             CommitError: The definitions don't fit together.
             DefinitionTypeError: A list holds something else than datasets or featuresets.
+            NotServedError: The commit is made, but not all is served in time.
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
@@ -140,10 +168,11 @@ class Client:
             if isinstance(error.body, dict) and error.body.get("err_diff"):
                 print(error.body["err_diff"])  # noqa: T201 (part of the API)
             raise
-        answer = response.json()
-        summary = (answer.get("summary") if isinstance(answer, dict) else None) or ["The server gave no summary.\n"]
-        print("".join(summary), end="")  # noqa: T201 (part of the API)
-        return response
+        result = commit_result(response)
+        print("".join(result.summary or ["The server gave no summary.\n"]), end="")  # noqa: T201 (part of the API)
+        if wait and not preview:
+            self._wait(timeout, commit=True, progress=progress)
+        return result
 
     @staticmethod
     def build_commit(
@@ -187,10 +216,15 @@ class Client:
         batch_size: int = 1000,
         *,
         retry_timeout: float = RETRY_TIMEOUT_S,
-    ) -> Response | None:
-        """Post the rows of a frame to a webhook's endpoint, in chunks that are each taken as a whole or not at all.
+        strict: bool = True,
+        wait: bool = False,
+        timeout: float = WAIT_TIMEOUT_S,
+        progress: bool | None = None,
+    ) -> LogResult | None:
+        """Post the rows of a frame to a webhook's endpoint, in chunks.
 
-        A chunk that gets no answer, or an error of the server, is sent again; the server recognises what it has taken.
+        Each row that fits is taken, whatever its neighbours are. A chunk that gets no answer, or an error of the
+        server, is sent again; the server recognises what it has taken.
 
         Args:
             webhook: Name of the webhook.
@@ -198,36 +232,73 @@ class Client:
             df: The rows.
             batch_size: Rows in a chunk.
             retry_timeout: How long a chunk is tried, in seconds.
+            strict: Raise if rows were refused; otherwise the result tells of them.
+            wait: Return only when the rows are served; see `wait`.
+            timeout: How long to wait then, in seconds.
+            progress: Show how far it is; by default in terminals and notebooks.
 
         Returns:
-            The last answer; None if there are no rows.
+            How many rows were accepted and refused, of all chunks, and why. It is the last chunk's response, too. None
+            if there are no rows.
 
         Raises:
-            InvalidInputError: Some rows don't fit the dataset; all others, of all chunks, are taken.
+            InvalidInputError: Some rows don't fit the dataset; all others, of all chunks, are taken. Its `result` is
+                what would be returned.
+            NotServedError: The rows are taken, but not served in time.
             RemoteError: The server refused a whole chunk; earlier ones are taken, later ones weren't sent.
-            UnavailableError: The server doesn't answer.
+            UnavailableError: The server doesn't answer; earlier chunks are taken.
         """
         if batch_size < 1:
             raise InvalidInputError(f"log: batch_size is 1 or more, not {batch_size}")
         if not len(df):
             print("log: the frame has no rows, nothing is sent")  # noqa: T201 (part of the API)
             return None
-        data, response = columns_of(df), None
-        rejected, reasons = 0, []
+        data, report = columns_of(df), LogReport(webhook, endpoint)
         for start in range(0, len(df), batch_size):
             chunk = {name: values[start : start + batch_size] for name, values in data.items()}
             headers = {**self._headers(), "Idempotency-Key": str(uuid.uuid4())}
             body = {"webhook": webhook, "endpoint": endpoint, "data": chunk}
-            response = self._connection.post_until_taken("/log", body, headers, retry_timeout=retry_timeout)
-            report = response.json()
-            rejected += report.get("rejected", 0)
-            reasons += [f"row {start + e['row']}, {e['field']}: {e['message']}" for e in report.get("errors", ())]
-        if rejected:
-            shown = "".join(f"\n  {reason}" for reason in reasons[:SHOWN_REASONS])
-            raise InvalidInputError(
-                f"{webhook}/{endpoint} took {len(df) - rejected} of {len(df)} rows; it rejected:{shown}"
-            )
-        return response
+            try:
+                response = self._connection.post_until_taken("/log", body, headers, retry_timeout=retry_timeout)
+            except (RemoteError, UnavailableError) as error:
+                refusal = none_taken(error)
+                if refusal is None:
+                    error.add_note(
+                        f"Rows {start} to {len(df) - 1} of the frame weren't logged; before: {report.result()}"
+                    )
+                    raise
+                response = refusal
+            report.add(start, min(batch_size, len(df) - start), response.json(), response)
+        result = report.result()
+        if strict and result.rejected:
+            raise refused(result)
+        if wait:
+            self._wait(timeout, commit=False, progress=progress)
+        return result
+
+    def wait(self, timeout: float = WAIT_TIMEOUT_S, *, progress: bool | None = None) -> WaitResult:
+        """Wait until all that the server has accepted on the branch is served.
+
+        When it returns, a query through this server sees every row that the server had accepted before the call, from
+        whatever client, and all that pipelines make of it; and the branch serves its newest commit.
+
+        Args:
+            timeout: How long to wait, in seconds; 0 only asks.
+            progress: Show how far it is; by default in terminals and notebooks.
+
+        Raises:
+            InvalidInputError: `timeout` is negative.
+            NotServedError: Something still lags after that time; the text says what, and by how much.
+            RemoteError: The server refused.
+            UnavailableError: The server doesn't answer.
+        """
+        return self._wait(timeout, commit=True, progress=progress)
+
+    def _wait(self, timeout: float, *, commit: bool, progress: bool | None) -> WaitResult:
+        def ask(body: Mapping[str, Any], retry_timeout: float) -> Response:
+            return self._connection.post_until_taken("/wait", body, self._headers(), retry_timeout=retry_timeout)
+
+        return wait_until_served(ask, timeout=timeout, commit=commit, progress=progress_for("wait", wanted=progress))
 
     def query(  # noqa: PLR0917 (the API's signature)
         self,
@@ -522,7 +593,7 @@ class Client:
             RemoteError: It exists, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
-        return self._make_branch(require_branch_name(name), {})
+        return self._make_branch(check_branch_name(name), {})
 
     def clone_branch(self, name: str, from_branch: str) -> Response:
         """Make a branch with the definitions and data of another one, and check it out.
@@ -532,7 +603,7 @@ class Client:
             RemoteError: It exists, the other one doesn't, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
-        return self._make_branch(require_branch_name(name), {"clone_from": from_branch})
+        return self._make_branch(check_branch_name(name), {"clone_from": from_branch})
 
     def delete_branch(self, name: str) -> Response:
         """Delete a branch; if it is the current one, main is checked out.

@@ -6,15 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 import httpx
 import orjson
 
-from caraway.client.response import V1_API, Response
+from caraway.client.response import V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
 # A server that is busy with a commit may take its time; a lost one is noticed when it refuses the connection.
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
-
-# What a server says that has nothing under a path (`caraway.server.http.errors`).
-UNKNOWN_PATH = "unknown_path"
 
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 5.0
@@ -124,28 +121,11 @@ class Connection:
                 method, V1_API + path, content=content, headers=headers, params=params, timeout=timeout
             )
         except httpx.TransportError as error:
-            raise UnavailableError(
-                f"no answer from the Caraway server at {self._url} ({type(error).__name__}: {error}); is it running? "
-                "`caraway status` tells, `caraway up` starts it"
-            ) from error
+            raise no_answer(self._url, error) from error
         response = Response(answer.status_code, answer.headers, answer.content)
         if response.status_code != httpx.codes.OK:
-            raise _refusal(response, f"{method} {path}")
+            raise refusal(response, f"{method} {path}")
         return response
-
-
-def _refusal(response: Response, request: str) -> RemoteError:
-    body = response.json()
-    code = ""
-    if isinstance(body, dict):
-        code = str(body.get("code", ""))
-    text = (isinstance(body, dict) and body.get("err_msg")) or response.text or "no explanation"
-    if response.status_code == httpx.codes.NOT_FOUND and code == UNKNOWN_PATH:
-        text = f"{text}; this server has no {request}, it may be of another version than this client"
-    difference = f"\n{body['err_diff']}" if isinstance(body, dict) and body.get("err_diff") else ""
-    return RemoteError(
-        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=code, body=body
-    )
 
 
 def _pauses() -> Iterator[float]:

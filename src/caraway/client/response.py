@@ -6,9 +6,15 @@ from typing import Any
 
 import orjson
 
+from caraway.errors import RemoteError, UnavailableError
+
 V1_API = "/api/v1"
 BRANCH_HEADER = "X-Caraway-Branch"
 
+
+# The code of a server that has nothing under a path (`caraway.server.http.errors`).
+UNKNOWN_PATH = "unknown_path"
+NOT_FOUND = 404
 
 # From here on, a status tells of an error.
 FIRST_ERROR = 400
@@ -55,3 +61,26 @@ class Response(Mapping[str, Any]):
 
     def _items(self) -> dict[str, Any]:
         return {"status_code": self.status_code, "headers": self.headers, "body": self.text}
+
+
+def refusal(response: Response, request: str) -> RemoteError:
+    """Make the error for an answer that refuses a request, such as `POST /log`."""
+    body = response.json()
+    code = ""
+    if isinstance(body, dict):
+        code = str(body.get("code", ""))
+    text = (isinstance(body, dict) and body.get("err_msg")) or response.text or "no explanation"
+    if response.status_code == NOT_FOUND and code == UNKNOWN_PATH:
+        text = f"{text}; this server has no {request}, it may be of another version than this client"
+    difference = f"\n{body['err_diff']}" if isinstance(body, dict) and body.get("err_diff") else ""
+    return RemoteError(
+        f"{response.status_code}: {text}{difference}", status=response.status_code, remote_code=code, body=body
+    )
+
+
+def no_answer(url: str, error: Exception) -> UnavailableError:
+    """Make the error for a server that doesn't answer."""
+    return UnavailableError(
+        f"no answer from the Caraway server at {url} ({type(error).__name__}: {error}); is it running? "
+        "`caraway status` tells, `caraway up` starts it"
+    )

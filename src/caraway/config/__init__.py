@@ -2,6 +2,7 @@
 
 from caraway.config.errors import ConfigurationError
 from caraway.config.settings import (
+    FunctionSettings,
     IndexSettings,
     JarsSettings,
     KafkaSettings,
@@ -15,6 +16,7 @@ from caraway.config.settings import (
 
 __all__ = [
     "ConfigurationError",
+    "FunctionSettings",
     "IndexSettings",
     "JarsSettings",
     "KafkaSettings",

@@ -53,6 +53,10 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
+# Java's settings have users and passwords in quotes.
+_NO_QUOTES = r'^[^"\\\s;]+$'
+
+
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,11 +66,15 @@ class KafkaSettings(_Section):
 
     Attributes:
         bootstrap_servers: Brokers as `host:port,host:port`; None starts an embedded broker.
+        user: The user to sign in as (SASL/PLAIN); None signs in nowhere. The stack fills this in for its own broker.
+        password: The password of the user.
         partitions: Partitions of a new dataset topic; 1 is right for one machine.
         heap_mb: Java heap of the embedded broker, in MiB.
     """
 
     bootstrap_servers: Annotated[str, Field(pattern=r"^[^\s:,]+:\d+(,[^\s:,]+:\d+)*$")] | None = None
+    user: Annotated[str, Field(pattern=_NO_QUOTES)] | None = None
+    password: Annotated[str, Field(pattern=_NO_QUOTES)] | None = Field(default=None, repr=False)
     partitions: Annotated[int, Field(ge=1, le=10_000)] = 1
     heap_mb: Annotated[int, Field(ge=128)] = 384
 
@@ -117,23 +125,49 @@ class ServerSettings(_Section):
         port: Port to listen on; None or 0 chooses a free one and remembers it.
         workers: Processes that answer queries on the port. With more than one, a further one writes the index and does
             all that changes something.
-        tokens: Whether requests need a token (`caraway tokens create`); without, everybody may do everything.
+        tokens: Whether requests need a token (`caraway tokens create`). Without tokens everybody who reaches the server
+            may do everything, which includes running code on it.
+        admin_token_file: A file with a token whose holder may do everything, for as long as the file holds it. The
+            stack fills this in for the server that it starts.
+        allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
+            This machine's name, `localhost`, `host` and addresses need not be listed.
+        allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
+        allow_network_without_tokens: Whether a server without tokens may listen on an address that other machines
+            reach.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
         poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
             unless a pooler is in between.
+        request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
+            if its body isn't complete).
+        requests_memory_mb: What the bodies of all requests under way, and the values made of them, may take together,
+            in MiB; beyond it a request is refused (429).
+        concurrency_per_token: Requests that one token may have under way at a time; 0: as many as come. Without
+            tokens, all callers together.
+        requests_per_second_per_token: Requests that one token may make in a second, with as many at once; 0: as many
+            as come.
+        connections: Connections that are open at a time, as far as the system's limit of open files allows.
         archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Port | None = None
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    tokens: bool = False
+    tokens: bool = True
+    admin_token_file: FolderPath | None = None
+    allow_network_without_tokens: bool = False
+    allowed_hosts: tuple[Annotated[str, Field(pattern=r"^(\*|(\*\.)?[A-Za-z0-9_.-]+)$")], ...] = ()
+    allowed_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^/\s*]+/?$")], ...] = ()
     extractor_processes: Annotated[int, Field(ge=1, le=256)] = 2
     extractor_seconds: Annotated[float, Field(gt=0)] = 10.0
     extractor_memory_mb: Annotated[int, Field(ge=16)] = 1024
+    request_seconds: Annotated[float, Field(gt=0)] = 60.0
+    requests_memory_mb: Annotated[int, Field(ge=64)] = 256
+    concurrency_per_token: Annotated[int, Field(ge=0)] = 1_000
+    requests_per_second_per_token: Annotated[float, Field(ge=0)] = 0.0
+    connections: Annotated[int, Field(ge=100, le=1_000_000)] = 16_384
     poll_seconds: Annotated[float, Field(gt=0)] = 1.0
     archive_seconds: Annotated[float, Field(gt=0)] = 60.0
     snapshot_seconds: Annotated[float, Field(ge=0)] = 300.0
@@ -180,6 +214,28 @@ class SecretsSettings(_Section):
     cache_seconds: Annotated[float, Field(ge=0)] = 30.0
 
 
+class FunctionSettings(_Section):
+    """Users' functions, which run in processes that can compute and nothing else (docs/security.md).
+
+    Attributes:
+        isolation: "available" isolates them by all that the system has and logs what it lacks, "required" refuses to
+            run them if it lacks anything, "off" runs them with all rights of the platform.
+        user: The number of the user that they run as where the platform runs as root; None chooses one that nobody
+            else has.
+        network: Whether they may open connections.
+        processes: Whether they may start processes.
+        readable: Files and folders that they may read, such as a model's.
+        environment: Names of environment variables of the platform that they may see.
+    """
+
+    isolation: Literal["required", "available", "off"] = "available"
+    user: Annotated[int, Field(ge=1, le=2**31)] | None = None
+    network: bool = False
+    processes: bool = False
+    readable: tuple[FolderPath, ...] = ()
+    environment: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+
+
 class JarsSettings(_Section):
     """Where the Java libraries come from.
 
@@ -219,6 +275,7 @@ class Settings(BaseSettings):
     server: ServerSettings = ServerSettings()
     index: IndexSettings = IndexSettings()
     secrets: SecretsSettings = SecretsSettings()
+    functions: FunctionSettings = FunctionSettings()
     jars: JarsSettings = JarsSettings()
 
     @property
@@ -281,7 +338,7 @@ def _explain(location: tuple[int | str, ...], message: str, value: object) -> st
         return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
     reason = message.removeprefix("Value error, ")
     # A URL may carry a password, which has no place in a message.
-    current = "" if names[-1:] == ["url"] else f"; it is {value!r}"
+    current = "" if names[-1:] in (["url"], ["password"]) else f"; it is {value!r}"
     return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
 
 

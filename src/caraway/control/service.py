@@ -8,7 +8,7 @@ from typing import Protocol
 from caraway.control.backfill import Backfill, backfills
 from caraway.control.model import CommitResult
 from caraway.control.secret_use import LookUp, lacking, secrets_used
-from caraway.control.summary import Change, summarize
+from caraway.control.summary import Change, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import SecretRef
@@ -209,7 +209,7 @@ class CommitService:
         )
         self._commits.publish(commit)
         self._site.converge()
-        return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after)
+        return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
 
 
 def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
@@ -218,7 +218,12 @@ def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
 
 
 def _previewed(change: Change, told: tuple[str, ...]) -> CommitResult:
-    return CommitResult(commit_id=None, summary=(*summarize(change, preview=True), *told), plan=change.plan_after)
+    return CommitResult(
+        commit_id=None,
+        summary=(*summarize(change, preview=True), *told),
+        plan=change.plan_after,
+        details=details(change),
+    )
 
 
 def _placed(plan: GraphPlan, bank: Sequence[Asset]) -> GraphPlan:

@@ -1,7 +1,7 @@
 """What a commit does, in lines for people: a second reader of the same plan that the engines follow."""
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from caraway.control.backfill import Backfill, duration
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
@@ -29,6 +29,77 @@ class Change:
     backfills: tuple[Backfill, ...] | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobChange:
+    """What becomes of a job: its deed is "start", "keep", "share" or "stop".
+
+    `backfill_records` counts the records that are there already and that it reads first, `backfill_seconds` estimates
+    how long that takes; both are None if that isn't known.
+    """
+
+    job_id: str
+    dataset: str
+    pipeline: str
+    mode: str
+    reason: str
+    deed: str
+    backfill_records: int | None = 0
+    backfill_seconds: float | None = 0.0
+
+
+def details(change: Change) -> dict[str, object]:
+    """Return what a commit changes as plain values: all names, where the lines of `summarize` name the first ones."""
+    new = {asset.name.partition(EMITS)[0] for asset in change.allotment.created}
+    return {
+        "changes": {
+            "datasets": _sorted(_datasets(change.before), _datasets(change.after)),
+            "featuresets": _sorted(_featuresets(change.before), _featuresets(change.after)),
+            "features": _sorted(_features(change.before), _features(change.after)),
+            "indexes": {
+                "created": [shown for name, shown in _indexes(change.plan_after) if name in new],
+                "unchanged": [shown for name, shown in _indexes(change.plan_after) if name not in new],
+            },
+        },
+        "jobs": [asdict(job) for job in _job_changes(change, new)],
+    }
+
+
+def _job_changes(change: Change, new: Container[str]) -> Iterator[JobChange]:
+    kept_before = {job.job_id for job in change.plan_before.jobs}
+    known = change.backfills is not None
+    backfills = {each.job.job_id: each for each in change.backfills or ()}
+    for job in change.plan_after.jobs:
+        deed = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
+        backfill = backfills.get(job.job_id)
+        unknown = deed == "start" and not known
+        yield JobChange(
+            job_id=job.job_id,
+            dataset=job.dataset,
+            pipeline=job.pipeline,
+            mode=str(job.mode),
+            reason=job.mode_reason,
+            deed=deed,
+            backfill_records=None if unknown else backfill.records if backfill is not None else 0,
+            backfill_seconds=None if unknown else backfill.seconds if backfill is not None else 0.0,
+        )
+    kept = {job.job_id for job in change.plan_after.jobs}
+    for job in change.plan_before.jobs:
+        if job.job_id not in kept:
+            reason = f"its topic {job.output.name} is kept for a while"
+            yield JobChange(
+                job_id=job.job_id, dataset=job.dataset, pipeline=job.pipeline, mode="", reason=reason, deed="stop"
+            )
+
+
+def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, list[str]]:
+    return {
+        "created": [name for name in after if name not in before],
+        "changed": [name for name in after if name in before and before[name] != after[name]],
+        "removed": [name for name in before if name not in after],
+        "unchanged": [name for name in after if name in before and before[name] == after[name]],
+    }
+
+
 def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
     """Tell what a commit changes; the first line is the gist."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allotment.created}
@@ -40,17 +111,12 @@ def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
         *_created("topics", new, [(topic.name, topic.name) for topic in change.plan_after.topics]),
         *_created("indexes", new, _indexes(change.plan_after)),
     ]
-    kept_before = {job.job_id for job in change.plan_before.jobs}
-    for job in change.plan_after.jobs:
-        deed = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
-        lines.append(f"job {deed}: {job.job_id} ({job.pipeline}), {job.mode}: {job.mode_reason}")
-    lines += _backfills(change.backfills)
-    kept = {job.job_id for job in change.plan_after.jobs}
+    jobs = list(_job_changes(change, new))
     lines += [
-        f"job stop: {job.job_id} ({job.pipeline}); its topic {job.output.name} is kept for a while"
-        for job in change.plan_before.jobs
-        if job.job_id not in kept
+        f"job {job.deed}: {job.job_id} ({job.pipeline}), {job.mode}: {job.reason}" for job in jobs if job.deed != "stop"
     ]
+    lines += _backfills(change.backfills)
+    lines += [f"job stop: {job.job_id} ({job.pipeline}); {job.reason}" for job in jobs if job.deed == "stop"]
     return tuple(lines)
 
 
@@ -79,13 +145,9 @@ def _gist(change: Change, *, preview: bool) -> str:
 
 def _entities(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
     """Sort names into new, changed, unchanged and removed; kinds without names give no line."""
-    groups = {
-        "new": [name for name in after if name not in before],
-        "changed": [name for name in after if name in before and before[name] != after[name]],
-        "unchanged": [name for name in after if name in before and before[name] == after[name]],
-        "removed": [name for name in before if name not in after],
-    }
-    return [f"{kind} {group}: {_listed(names)}" for group, names in groups.items() if names]
+    groups = _sorted(before, after)
+    shown = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
+    return [f"{kind} {called}: {_listed(groups[group])}" for group, called in shown.items() if groups[group]]
 
 
 def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from caraway.datasets.fields import FieldMarker
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations
+from caraway.dtypes.structs import take_as_struct
 from caraway.dtypes.types import DATE, DATETIME, DataType, OptionalType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.specs import FieldSpec, Metadata
@@ -87,6 +88,7 @@ def _field(where: str, name: str, written: _Written, comment: str) -> FieldSpec:
 
 def _type(where: str, name: str, annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
     try:
+        take_as_struct(annotation)
         return dtype_of(annotation)
     except (DefinitionError, DefinitionTypeError) as error:
         refuse = DefinitionTypeError if _mixes_structs(annotation) else DefinitionError

@@ -3,9 +3,10 @@
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol, overload
+from typing import TYPE_CHECKING, Any, Protocol, cast, overload
 
 from caraway.datasets.class_body import fields_of
+from caraway.datasets.display import dataset_html
 from caraway.datasets.fields import Field
 from caraway.datasets.lookups import Lookup, lookup_function
 from caraway.datasets.nodes import Node
@@ -15,11 +16,12 @@ from caraway.dtypes.annotations import spell
 from caraway.dtypes.durations import parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Input
-from caraway.graph.runtime import DatasetHandle
+from caraway.graph.runtime import DatasetHandle, bound_member
 from caraway.graph.schemas import schema_of_dataset
 from caraway.graph.sources import SinkSpec, SourceSpec
 from caraway.graph.specs import DatasetSpec, IndexSpec, Metadata
 from caraway.graph.trees import is_terminal
+from caraway.lib.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.lib.metadata import get_metadata, module_owner
 
 # `@source` and `@sink` leave their connectors under these names: on the class, below `@dataset`, else on the dataset.
@@ -39,13 +41,19 @@ class _Connector(Protocol):
 class Dataset(Node):
     """A dataset: columns, keys, where its rows come from, and the operators of a pipeline as methods."""
 
-    def __init__(self, spec: DatasetSpec, module: str) -> None:
+    def __init__(self, spec: DatasetSpec, body: type) -> None:
         super().__init__(Input(dataset=spec.name), schema_of_dataset(spec))
-        self._name = spec.name
+        self._name = self.__name__ = spec.name
+        self.__qualname__ = body.__qualname__
         self._spec = spec
-        self._module = module
+        self._module = body.__module__
         self._fields = {f.name: Field(self, f) for f in spec.fields}
         self._lookup = lookup_function(self._handle(), spec.keys)
+        vars(self)[MEMBERS_ATTRIBUTE] = {
+            name: member
+            for name, member in vars(body).items()
+            if not name.startswith("__") and name not in self._fields and not isinstance(member, Pipeline)
+        }
 
     def __class_getitem__(cls, name: Any) -> Any:  # noqa: ANN401 (`Dataset[Name]` in annotations)
         return name
@@ -54,10 +62,17 @@ class Dataset(Node):
         fields: dict[str, Field] = self.__dict__.get("_fields", {})
         if name in fields:
             return fields[name]
+        members = members_of(self)
+        if name in members:
+            return cast("Field", bound_member(self, members[name]))
         raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {name}; fields: {', '.join(fields)}")
 
     def __repr__(self) -> str:
         return f"Dataset({self._name})"
+
+    def _repr_html_(self) -> str:
+        # For notebooks, which ask for this name.
+        return dataset_html(self._spec, get_metadata(self) or self._spec.metadata, vars(self).get(SOURCE_FIELD, []))
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A function that is shipped carries no definitions: only what it takes to look one up.
@@ -264,7 +279,7 @@ def _make(
         index=_index(name, tuple(f.name for f in fields if f.key), *flags),
         metadata=get_metadata(body) or Metadata(),
     )
-    made = Dataset(spec, body.__module__)
+    made = Dataset(spec, body)
     made.__doc__ = body.__doc__
     for name in (SOURCE_FIELD, SINK_FIELD):
         vars(made)[name] = list(vars(body).get(name, ()))

@@ -7,6 +7,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
+import pandas as pd
+
 from caraway.dtypes.annotations import struct_class
 from caraway.dtypes.instants import iso_instant, to_date, to_datetime
 from caraway.dtypes.types import (
@@ -38,7 +40,11 @@ _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 @lru_cache(maxsize=4096)
 def decode(dtype: DataType) -> Convert:
-    """Compile the way from the stored form to Python objects; null stays None, structs become instances."""
+    """Compile the way from the stored form to Python objects, as pandas users expect them.
+
+    A null in a list or map is pd.NA. A null field of a struct is None, so that structs can be compared: `pd.NA == 1` is
+    neither true nor false. Structs become instances of their class.
+    """
     match dtype:
         case OptionalType(of):
             return _nullable(decode(of))
@@ -55,9 +61,11 @@ def decode(dtype: DataType) -> Convert:
         case EmbeddingType():
             return list
         case ListType(of):
-            return _each(decode(of))
+            item = decode(of)
+            return lambda value: [pd.NA if each is None else item(each) for each in value]
         case MapType(of):
-            return _each_value(decode(of))
+            member = decode(of)
+            return lambda value: {key: pd.NA if each is None else member(each) for key, each in value.items()}
         case StructType():
             return _struct_decoder(dtype)
 

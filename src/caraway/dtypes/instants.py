@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, quoted, shortened
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
@@ -21,6 +21,11 @@ US_PER_DAY = 86_400_000_000
 # What fits into int64 nanoseconds, in seconds: the first unit whose value lies within is taken for a bare number.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
+# The instants that Python's datetime can hold in UTC, in microseconds.
+MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
+MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
+# Characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
+MAX_TEXT = 200
 
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 
@@ -49,7 +54,7 @@ def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
         return int(value.astype("datetime64[us]").astype(np.int64))
     if isinstance(value, date):
         return (value - EPOCH_DAY).days * US_PER_DAY
-    raise InvalidInputError(f"expected datetime, found {type(value).__name__} {value!r}")
+    raise InvalidInputError(f"expected datetime, found {type(value).__name__} {quoted(value)}")
 
 
 def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
@@ -66,8 +71,8 @@ def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
         try:
             return (date.fromisoformat(value) - EPOCH_DAY).days
         except ValueError:
-            raise InvalidInputError(f'expected date as YYYY-MM-DD, found "{value}"') from None
-    raise InvalidInputError(f"expected date, found {type(value).__name__} {value!r}")
+            raise InvalidInputError(f'expected date as YYYY-MM-DD, found "{shortened(value)}"') from None
+    raise InvalidInputError(f"expected date, found {type(value).__name__} {quoted(value)}")
 
 
 def to_datetime(us: int) -> datetime:
@@ -87,6 +92,8 @@ def iso_instant(us: int) -> str:
 
 def _parse(text: str) -> int:
     digits = text.strip()
+    if len(digits) > MAX_TEXT:
+        raise InvalidInputError(f'expected datetime (ISO 8601), found "{shortened(text)}"')
     if digits.removeprefix("-").isdecimal():
         return _from_number(int(digits))
     try:
@@ -94,9 +101,13 @@ def _parse(text: str) -> int:
     except ValueError:
         try:
             parsed = parsedate_to_datetime(digits)
-        except (ValueError, TypeError, IndexError):
-            raise InvalidInputError(f'expected datetime (ISO 8601), found "{text}"') from None
-    return ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+        except (ValueError, TypeError, IndexError, OverflowError):
+            raise InvalidInputError(f'expected datetime (ISO 8601), found "{shortened(text)}"') from None
+    us = ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
+    if not MIN_US <= us <= MAX_US:
+        # The zone took it out of the years that an answer could spell.
+        raise InvalidInputError(f'expected datetime in the years 1 to 9999 UTC, found "{digits}"')
+    return us
 
 
 def _year_first(text: str) -> str:
@@ -114,4 +125,4 @@ def _from_number(number: int) -> int:
         return number
     if size < 2**63:
         return number // 1_000
-    raise InvalidInputError(f"expected datetime, found {number}, which is out of range as an epoch offset")
+    raise InvalidInputError(f"expected datetime, found {quoted(number)}, which is out of range as an epoch offset")

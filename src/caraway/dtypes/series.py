@@ -4,7 +4,7 @@ The dtypes are those of the contract with users: nullable ones for scalars, Arro
 rest.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from types import MappingProxyType
@@ -123,14 +123,17 @@ def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
 
 
 def _user_value(dtype: DataType, seal: Wrap = MappingProxyType) -> Wrap:
-    """Compile what turns a composite value into what user code sees: records as mappings that can't be changed."""
+    """Compile what turns a composite value into what user code sees: records as mappings that can't be changed.
+
+    Nulls inside are as in `caraway.dtypes.decoding.decode`: pd.NA in lists and maps, None in structs.
+    """
     match strip_optional(dtype):
         case ListType(of):
             item = _user_value(of, seal)
-            return lambda value: [None if v is None else item(v) for v in value]
+            return lambda value: [pd.NA if v is None else item(v) for v in value]
         case MapType(of):
             member = _user_value(of, seal)
-            return lambda value: seal({k: None if v is None else member(v) for k, v in value.items()})
+            return lambda value: seal({k: pd.NA if v is None else member(v) for k, v in value.items()})
         case StructType(_, fields):
             names, members = [name for name, _ in fields], [_user_value(of, seal) for _, of in fields]
             return lambda value: seal(
@@ -237,8 +240,18 @@ def _hint(dtype: DataType, found: object) -> str:
 
 
 def plain_values(series: "pd.Series[Any]") -> list[object]:
-    """Take the values of a series from user code out of it, None for nulls."""
-    return [None if is_null(value) else value for value in series.astype(object).tolist()]
+    """Take the values of a series from user code out of it, None for nulls, also for those inside lists and maps."""
+    return [_plain(value) for value in series.astype(object).tolist()]
+
+
+def _plain(value: object) -> object:
+    match value:
+        case list():
+            return [_plain(item) for item in value]
+        case Mapping():
+            return {key: _plain(item) for key, item in value.items()}
+        case _:
+            return None if is_null(value) else value
 
 
 def key_values(values: Sequence[object], dtype: DataType, *, name: str) -> list[object]:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform
 
+import pandas as pd
+
 from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotations, register_struct, spell
 from caraway.dtypes.types import StructType
 from caraway.errors import DefinitionError, DefinitionTypeError
@@ -72,6 +74,30 @@ def struct(cls: type[T]) -> type[T]:
     return made
 
 
+def take_as_struct(annotation: object) -> None:
+    """Make structs of plain annotated classes in the annotation of a field or feature, as `@struct` would.
+
+    A class is plain if it has annotations, no base and no function of its own. `dtype_of` refuses any other.
+
+    Raises:
+        DefinitionTypeError: A field of such a class has a type that a struct can't hold.
+        DefinitionError: A field of such a class has a default.
+    """
+    for part in typing.get_args(annotation):
+        take_as_struct(part)
+    if not isinstance(annotation, type) or typing.get_origin(annotation) is not None:
+        return
+    body = vars(annotation)
+    fields = body.get("__annotations__")
+    if STRUCT_ATTRIBUTE in body or annotation.__bases__ != (object,) or not fields:
+        return
+    if any(inspect.isfunction(value) or isinstance(value, (staticmethod, classmethod)) for value in body.values()):
+        return
+    for field in own_annotations(annotation, vars(sys.modules.get(annotation.__module__, typing))).values():
+        take_as_struct(field)
+    struct(annotation)
+
+
 def register_builders(**builders: Builder) -> None:
     """Tell what `S.expr` and `S.zip` of struct classes do with the class and the fields."""
     _builders.update(builders)
@@ -107,8 +133,18 @@ def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: 
 def _equal(self: Any, other: object) -> bool:  # noqa: ANN401
     """Compare by fields; the classes need not be the same."""
     return all(
-        hasattr(other, f.name) and getattr(self, f.name) == getattr(other, f.name) for f in dataclasses.fields(self)
+        hasattr(other, f.name) and _nulls_as_none(getattr(self, f.name)) == _nulls_as_none(getattr(other, f.name))
+        for f in dataclasses.fields(self)
     ) and hasattr(type(other), STRUCT_ATTRIBUTE)
+
+
+def _nulls_as_none(value: object) -> object:
+    """Return a value with None for each pd.NA in lists and maps: pd.NA equals nothing, not even itself."""
+    if isinstance(value, list):
+        return [_nulls_as_none(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _nulls_as_none(item) for key, item in value.items()}
+    return None if value is pd.NA else value
 
 
 def _as_json(self: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -123,7 +159,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return [_plain(item) for item in value]
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    return value
+    return None if value is pd.NA else value
 
 
 @struct

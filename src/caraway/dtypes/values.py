@@ -7,8 +7,10 @@ ints.
 """
 
 import base64
+import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation, localcontext
 from functools import lru_cache
 from typing import Any
@@ -38,12 +40,37 @@ from caraway.dtypes.types import (
     StructType,
     type_name,
 )
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, quoted, shortened
 
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 DECIMAL_DIGITS = 28
 
+# How JSON spells the float that is no number, in answers and in requests.
+NAN_WORD = "NaN"
+
 Cast = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How lenient a cast is.
+
+    Attributes:
+        strict_text: Numbers and truth values aren't taken for text. A key that is 1.50 in one system and 1.5 in another
+            would be two keys as text, and nobody would notice.
+        takes_nan: The word `NaN` is a float, so that what an answer holds can be given again.
+    """
+
+    strict_text: bool = False
+    takes_nan: bool = False
+
+
+# What the local client does, and what comes from Python's own values.
+LENIENT = Manner()
+# Rows that are logged over HTTP.
+ROWS = Manner(strict_text=True)
+# Inputs of queries and keys of lookups over HTTP.
+INPUTS = Manner(strict_text=True, takes_nan=True)
 
 _NUMERIC = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE | re.ASCII)
 _TRUTH = {"true": True, "false": False}
@@ -59,23 +86,23 @@ def is_null(value: Any) -> bool:  # noqa: ANN401 (a caller may pass anything)
 
 
 @lru_cache(maxsize=4096)
-def cast(dtype: DataType) -> Cast:  # noqa: C901, PLR0911 (a branch a member)
-    """Compile the cast to a type.
+def cast(dtype: DataType, manner: Manner = LENIENT) -> Cast:  # noqa: C901, PLR0911 (a branch a member)
+    """Compile the cast to a type, in a manner that holds for what it is made of too.
 
     The function returns the stored form, and raises `InvalidInputError` naming the expected type and the value found.
     """
     match dtype:
         case OptionalType(of):
-            inner = cast(of)
+            inner = cast(of, manner)
             return lambda value: None if is_null(value) else inner(value)
         case IntType():
             return _int
         case FloatType():
-            return _float
+            return _float_or_nan if manner.takes_nan else _float
         case BoolType():
             return _bool
         case StringType():
-            return _str
+            return _text if manner.strict_text else _str
         case BytesType():
             return _bytes
         case DatetimeType():
@@ -85,27 +112,26 @@ def cast(dtype: DataType) -> Cast:  # noqa: C901, PLR0911 (a branch a member)
         case DecimalType():
             return _decimal(dtype)
         case EmbeddingType(dim):
-            return _embedding(dim)
+            return _embedding(dim, cast(FloatType(), manner))
         case ListType(of):
-            return _list(dtype, cast(of))
+            return _list(dtype, cast(of, manner))
         case MapType(of):
-            return _map(dtype, cast(of))
+            return _map(dtype, cast(of, manner))
         case StructType():
-            return _struct(dtype)
+            return _struct(dtype, manner)
         case BetweenType():
-            return _between(dtype)
+            return _between(dtype, manner)
         case OneOfType():
-            return _oneof(dtype)
+            return _oneof(dtype, manner)
         case RegexType():
-            return _regex(dtype)
+            return _regex(dtype, cast(StringType(), manner))
 
 
 def mismatch(expected: str, value: Any) -> InvalidInputError:  # noqa: ANN401 (a caller may pass anything)
     """Make the error for a value that isn't of the expected type."""
     if is_null(value):
         return InvalidInputError(f"expected {expected}, found null")
-    shown = repr(value)
-    return InvalidInputError(f"expected {expected}, found {type(value).__name__} {shown[:100]}")
+    return InvalidInputError(f"expected {expected}, found {type(value).__name__} {quoted(value)[:100]}")
 
 
 def _int(value: Any) -> int:  # noqa: ANN401
@@ -113,7 +139,7 @@ def _int(value: Any) -> int:  # noqa: ANN401
         value = _to_int(value)
     if INT_MIN <= value <= INT_MAX:
         return value  # type: ignore[no-any-return]
-    raise InvalidInputError(f"expected int, found {value}, which doesn't fit 64 bits")
+    raise InvalidInputError(f"expected int, found {quoted(value)}, which doesn't fit 64 bits")
 
 
 def _to_int(value: Any) -> int:  # noqa: ANN401
@@ -149,6 +175,11 @@ def _float(value: Any) -> float:  # noqa: ANN401
     return number
 
 
+def _float_or_nan(value: Any) -> float:  # noqa: ANN401
+    # How answers in JSON spell it.
+    return math.nan if value == NAN_WORD else _float(value)
+
+
 def _bool(value: Any) -> bool:  # noqa: ANN401
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
@@ -174,6 +205,12 @@ def _str(value: Any) -> str:  # noqa: ANN401
         except UnicodeDecodeError:
             raise mismatch("str", value) from None
     raise mismatch("str", value)
+
+
+def _text(value: Any) -> str:  # noqa: ANN401
+    if isinstance(value, (bool, np.bool_, int, np.integer, float, np.floating, Decimal)):
+        raise mismatch("str", value)
+    return _str(value)
 
 
 def _bytes(value: Any) -> bytes:  # noqa: ANN401
@@ -247,14 +284,14 @@ def _list(dtype: ListType, element: Cast) -> Cast:
     return to_list
 
 
-def _embedding(dim: int) -> Cast:
+def _embedding(dim: int, element: Cast) -> Cast:
     expected = f"Embedding[{dim}]"
 
     def to_embedding(value: Any) -> list[float]:  # noqa: ANN401
         items = _sequence(expected, value)
         if len(items) != dim:
             raise InvalidInputError(f"expected {expected}, found {len(items)} elements")
-        return [_float(item) for item in items]
+        return [element(item) for item in items]
 
     return to_embedding
 
@@ -268,20 +305,20 @@ def _map(dtype: MapType, element: Cast) -> Cast:
         except (TypeError, ValueError):
             raise mismatch(expected, value) from None
         if wrong := [key for key in items if not isinstance(key, str)]:
-            raise InvalidInputError(f"expected {expected}, found key {wrong[0]!r}")
+            raise InvalidInputError(f"expected {expected}, found key {quoted(wrong[0])}")
         result = {}
         for key in sorted(items):
             try:
                 result[key] = element(items[key])
             except InvalidInputError as error:
-                raise InvalidInputError(f'{expected}, key "{key}": {error}') from None
+                raise InvalidInputError(f'{expected}, key "{shortened(key)}": {error}') from None
         return result
 
     return to_map
 
 
-def _struct(dtype: StructType) -> Cast:
-    casts = [(name, cast(field)) for name, field in dtype.fields]
+def _struct(dtype: StructType, manner: Manner) -> Cast:
+    casts = [(name, cast(field, manner)) for name, field in dtype.fields]
 
     def to_struct(value: Any) -> list[Any]:  # noqa: ANN401
         if isinstance(value, Mapping):
@@ -301,8 +338,8 @@ def _struct(dtype: StructType) -> Cast:
     return to_struct
 
 
-def _between(dtype: BetweenType) -> Cast:
-    inner, expected = cast(dtype.of), type_name(dtype)
+def _between(dtype: BetweenType, manner: Manner) -> Cast:
+    inner, expected = cast(dtype.of, manner), type_name(dtype)
 
     def to_between(value: Any) -> Any:  # noqa: ANN401
         number = inner(value)
@@ -315,8 +352,8 @@ def _between(dtype: BetweenType) -> Cast:
     return to_between
 
 
-def _oneof(dtype: OneOfType) -> Cast:
-    inner, expected, options = cast(dtype.of), type_name(dtype), frozenset(dtype.options)
+def _oneof(dtype: OneOfType, manner: Manner) -> Cast:
+    inner, expected, options = cast(dtype.of, manner), type_name(dtype), frozenset(dtype.options)
 
     def to_option(value: Any) -> Any:  # noqa: ANN401
         option = inner(value)
@@ -327,11 +364,11 @@ def _oneof(dtype: OneOfType) -> Cast:
     return to_option
 
 
-def _regex(dtype: RegexType) -> Cast:
+def _regex(dtype: RegexType, as_text: Cast) -> Cast:
     expected, pattern = type_name(dtype), re.compile(dtype.pattern)
 
     def to_matching(value: Any) -> str:  # noqa: ANN401
-        text = _str(value)
+        text: str = as_text(value)
         if pattern.fullmatch(text):
             return text
         raise mismatch(expected, value)

@@ -2,6 +2,7 @@
 
 import faulthandler
 import logging
+import os
 import socket
 import sys
 
@@ -17,6 +18,8 @@ from caraway.state.secret_book import SecretBook
 def main() -> int:
     """Run an engine with the settings of the environment; return the exit code."""
     try:
+        # Files are for this user alone, also where no stack has started this process.
+        os.umask(0o077)
         settings = load_settings()
         # A crash of a library tells what all threads did.
         faulthandler.enable()

@@ -13,6 +13,7 @@ from typing import Any, Self
 from pyspark.sql import SparkSession
 
 from caraway.config import Settings
+from caraway.confinement.configured import confinement_of
 from caraway.errors import UnavailableError
 from caraway.spark.isolation import Limits
 from caraway.spark.java import jvm_of, jvm_process
@@ -50,7 +51,11 @@ class Driver:
                 java_options=spark_classes(settings.cache_dir, jars).options(),
                 scratch=scratch,
                 shuffle_partitions=settings.kafka.partitions,
-                functions=Limits(seconds=settings.spark.function_seconds, memory_mb=settings.spark.function_memory_mb),
+                functions=Limits(
+                    seconds=settings.spark.function_seconds,
+                    memory_mb=settings.spark.function_memory_mb,
+                    confinement=confinement_of(settings),
+                ),
                 conf=dict(setting.split("=", 1) for setting in settings.spark.conf),
             )
         )

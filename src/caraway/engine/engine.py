@@ -22,6 +22,7 @@ from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
 from caraway.engine.tenancy import Member, Tenancy, Work
 from caraway.spark.live import LiveRows
+from caraway.topics.credentials import sign_in
 from caraway.topics.positions import TopicEnds
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,7 @@ class Engine:
         """
         if settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
-        self._bootstrap_servers = settings.kafka.bootstrap_servers
+        self._bootstrap_servers = sign_in(settings.kafka)
         self._settings = settings
         self._link = RegistryLink(registry)
         self._heartbeat = Heartbeat(settings.data_dir / "run" / "engine.json")

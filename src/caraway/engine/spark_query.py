@@ -17,6 +17,7 @@ from caraway.plan.model import JobPlan
 from caraway.spark.checkpoints import next_batch, position_of
 from caraway.spark.java import causes_of
 from caraway.spark.letters import LetterCount
+from caraway.topics.positions import Offsets
 
 # Asking a query costs some milliseconds of the driver, and each answer is a write to the registry.
 LOOK_SECONDS = 5.0
@@ -83,7 +84,8 @@ class SparkQuery:
     def _look(self, now: float) -> Mapping[str, object]:
         last = self.query.lastProgress
         told = {} if last is None else json.loads(last.json)
-        done = self._records_done(told)
+        positions, batch = self._positions(told)
+        done = self._records_done(positions, batch)
         if self._done is None:
             rate = float(told.get("processedRowsPerSecond") or 0.0)
         else:
@@ -95,15 +97,20 @@ class SparkQuery:
             "phase": self.phase,
             "rows_per_second": round(rate, 1),
             "dead_letters": self.letters.value,
+            "positions": positions,
             **lag,
             **(checkpoint_figures(told, self.interval_ms) if told else {}),
         }
 
-    def _records_done(self, told: Mapping[str, Any]) -> int:
-        """Count the records before the position of the query, those since its last checkpoint included."""
+    def _positions(self, told: Mapping[str, Any]) -> tuple[Offsets, int]:
+        """Return up to which offsets all is done and committed, and the number of the batch after that."""
         ends = [source["endOffset"] for source in told.get("sources", ()) if source["endOffset"]]
-        offsets = ends[0] if ends else position_of(self.checkpoint).offsets
-        batch = told["batchId"] + 1 if ends else next_batch(self.checkpoint)
+        if ends:
+            return ends[0], told["batchId"] + 1
+        return position_of(self.checkpoint).offsets, next_batch(self.checkpoint)
+
+    def _records_done(self, offsets: Offsets, batch: int) -> int:
+        """Count the records before the position of the query, those since its last checkpoint included."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
         # At a checkpoint the rows of the old batch are in its offsets, and those of the new one aren't known yet.
         return max(done, self._done or 0)

@@ -5,7 +5,6 @@ from functools import singledispatch
 
 from caraway.engine_local.aggregates.grouping import compile_aggregate
 from caraway.engine_local.operators.columns import drop_null, explode, only, rename
-from caraway.engine_local.operators.expressions import compile_assign, compile_filter
 from caraway.engine_local.operators.functions import (
     compile_assign_function,
     compile_filter_function,
@@ -101,12 +100,26 @@ def _step(operator: Operator, _before: Schema) -> Step:
     raise TypeError(f"{type(operator).__name__} hasn't one input")
 
 
-_step.register(Filter, compile_filter)
 _step.register(FilterFunction, compile_filter_function)
-_step.register(Assign, compile_assign)
 _step.register(AssignFunction, compile_assign_function)
 _step.register(Transform, compile_transform)
 _step.register(Aggregate, compile_aggregate)
+
+
+@_step.register
+def _(operator: Filter, before: Schema) -> Step:
+    # Polars takes longer to import than all else that a pipeline without expressions needs.
+    from caraway.engine_local.operators.expressions import compile_filter  # noqa: PLC0415
+
+    return compile_filter(operator, before)
+
+
+@_step.register
+def _(operator: Assign, before: Schema) -> Step:
+    # As for a filter.
+    from caraway.engine_local.operators.expressions import compile_assign  # noqa: PLC0415
+
+    return compile_assign(operator, before)
 
 
 @_step.register

@@ -6,6 +6,7 @@ from caraway.dtypes.types import (
     STRING,
     BetweenType,
     DataType,
+    EmbeddingType,
     FloatType,
     IntType,
     ListType,
@@ -99,3 +100,25 @@ def shape(dtype: DataType) -> DataType:
             return StructType("", tuple((name, shape(field)) for name, field in fields))
         case _:
             return base_type(dtype)
+
+
+def representation(dtype: DataType) -> object:
+    """Return what stands for the form in which values of a type are kept: equal for types whose values are alike.
+
+    Restrictions and optionality make no difference, and an embedding is a list of floats.
+    """
+    match dtype:
+        case OptionalType(of) | BetweenType(of) | OneOfType(of):
+            return representation(of)
+        case RegexType():
+            return STRING
+        case EmbeddingType():
+            return (ListType, FLOAT)
+        case ListType(of):
+            return (ListType, representation(of))
+        case MapType(of):
+            return (MapType, representation(of))
+        case StructType(_, fields):
+            return (StructType, tuple((name, representation(inner)) for name, inner in fields))
+        case _:
+            return dtype

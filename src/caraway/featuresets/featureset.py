@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 import pandas as pd
 
 from caraway.dtypes.annotations import dtype_of, own_annotations
+from caraway.dtypes.structs import take_as_struct
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.featuresets.display import featureset_html
 from caraway.featuresets.extractors import (
     Extractor,
     ExtractorType,
@@ -34,7 +36,8 @@ class Featureset:
     """A featureset: its features as attributes, and the extractors that compute them."""
 
     def __init__(self, body: type, features: dict[str, Feature], generated: list[Generated]) -> None:
-        self._name = body.__name__
+        self._name = self.__name__ = body.__name__
+        self.__qualname__ = body.__qualname__
         self.original_cls = body
         self._features = features
         self._generated = [GeneratedExtractor(self._name, item) for item in generated]
@@ -63,6 +66,11 @@ class Featureset:
 
     def __repr__(self) -> str:
         return f"Featureset({self._name})"
+
+    def _repr_html_(self) -> str:
+        # For notebooks, which ask for this name.
+        metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
+        return featureset_html(self._name, self.features, self.extractors, metadata)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (FeaturesetHandle, (self._name, tuple(self._features)))
@@ -247,6 +255,7 @@ def featureset(cls: type) -> Featureset:
                 f"{where}: {item} is feature {found.fqn()} itself; write {item}: ... = feature({found.fqn()})"
             )
         try:
+            take_as_struct(annotation)
             dtype = dtype_of(annotation)
         except (DefinitionError, DefinitionTypeError) as error:
             raise type(error)(f"{where}: feature {item}: {error}") from None

@@ -6,7 +6,7 @@ from typing import Any
 from caraway.datasets.dataset import Dataset
 from caraway.datasets.fields import Field
 from caraway.dtypes.strictness import conforms
-from caraway.dtypes.types import DataType, ListType, optional, strip_optional, type_name
+from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
 from caraway.dtypes.values import cast
 from caraway.errors import CarawayError, DefinitionError, DefinitionTypeError
 from caraway.expr.expr import Expr, TypedExpr
@@ -98,7 +98,13 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
                 f"{where} is {type_name(feature.data_type)}, but feature {source.fqn()} is "
                 f"{type_name(source.data_type)}; the types must be equal"
             )
-    elif source.data_type != optional(feature.data_type) or feature.data_type == source.data_type:
+    elif is_optional(feature.data_type):
+        raise DefinitionTypeError(
+            f"{where} is {type_name(feature.data_type)} with a default, which stands for a null of feature "
+            f"{source.fqn()}; declare it "
+            f"{type_name(strip_optional(feature.data_type))}, or leave the default out"
+        )
+    elif source.data_type != optional(feature.data_type):
         raise DefinitionTypeError(
             f"{where} is {type_name(feature.data_type)} with a default, so feature {source.fqn()} must be "
             f"{type_name(optional(feature.data_type))}, but is {type_name(source.data_type)}"

@@ -38,6 +38,13 @@ SecretProvider = Callable[[str], str]
 secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 
 
+def bound_member(owner: object, member: Any) -> Any:  # noqa: ANN401 (members of any kind)
+    """Return a member of a class body as `owner.member` gives it: a class method is bound to the owner."""
+    if isinstance(member, classmethod):
+        return member.__func__.__get__(owner)
+    return member.__func__ if isinstance(member, staticmethod) else member
+
+
 @dataclass(frozen=True)
 class DatasetHandle:
     """A dataset as a running function sees it."""
@@ -46,6 +53,12 @@ class DatasetHandle:
     _name: str
     _keys: tuple[str, ...]
     _columns: tuple[str, ...]
+    _members: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def __name__(self) -> str:
+        """Name of the dataset."""
+        return self._name
 
     def lookup(
         self,
@@ -75,10 +88,13 @@ class DatasetHandle:
         frame = pd.DataFrame({key: keys[key].reset_index(drop=True) for key in self._keys})
         return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
-    def __getattr__(self, attribute: str) -> str:
+    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (columns and members of any kind)
         # As in the definition, where `Dataset.column` is a field whose text is its name.
         if attribute in self.__dict__.get("_columns", ()):
             return attribute
+        members = self.__dict__.get("_members", {})
+        if attribute in members:
+            return bound_member(self, members[attribute])
         raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}")
 
     def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Any) -> list[str]:  # noqa: ANN401
@@ -145,16 +161,18 @@ class FeaturesetHandle:
     _features: tuple[str, ...]
     _members: dict[str, Any] = field(default_factory=dict, compare=False)
 
+    @property
+    def __name__(self) -> str:
+        """Name of the featureset."""
+        return self._name
+
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (features and members of any kind)
         state = self.__dict__
         if attribute in state.get("_features", ()):
             return FeatureHandle(self._name, attribute)
         members = state.get("_members", {})
         if attribute in members:
-            member = members[attribute]
-            if isinstance(member, classmethod):
-                return member.__func__.__get__(self)
-            return member.__func__ if isinstance(member, staticmethod) else member
+            return bound_member(self, members[attribute])
         raise AttributeError(f"featureset {state.get('_name')} has no feature or helper {attribute}")
 
 

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import repeat
 
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.dtypes.values import ROWS
+from caraway.errors import InvalidInputError, UnknownEntityError, shortened
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.ingest.table import Table, json_type
 from caraway.plan.model import Column, GraphPlan, IngestPlan
-from caraway.topics.codec import PUT, RecordCodec
+from caraway.topics.codec import MAX_RECORD_BYTES, PUT, RecordCodec
+from caraway.topics.keys import MAX_KEY_BYTES, too_long
 
-# Kafka takes 1,000,000 bytes in a message, with its key and headers, unless brokers and clients are all told otherwise.
-MAX_RECORD_BYTES = 900_000
+# What is wrong with a row is told to the client and kept with the dead letter, without the value as a whole.
+MAX_MESSAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class Target:
         self.fields = tuple(column.name for column in plan.fields)
         schema = plan.topic.schema
         self.keys = schema.keys
-        self._casts = tuple(ColumnCast(column.dtype) for column in plan.fields)
+        self._casts = tuple(ColumnCast(column.dtype, ROWS) for column in plan.fields)
         self._codec = RecordCodec(schema)
         self._key_positions = tuple(self.fields.index(column.name) for column in schema.keys)
         self._row_positions = tuple(self.fields.index(column.name) for column in schema.columns)
@@ -74,7 +76,8 @@ class Target:
             columns.append(column.values)
             for position, message in column.errors.items():
                 if start + position not in table.strays:
-                    errors.append(RowError(row=start + position, dataset=self.dataset, field=name, message=message))
+                    told = shortened(message, MAX_MESSAGE)
+                    errors.append(RowError(row=start + position, dataset=self.dataset, field=name, message=told))
                     bad.add(start + position)
         records = self._records(columns, start, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)
@@ -108,9 +111,13 @@ class Target:
             try:
                 # The keys are the head of the row.
                 key = encode_key(row[:keys]) if keys else None
+                if key is not None and len(key) > MAX_KEY_BYTES:
+                    errors.append(self._too_long(number, key, row))
+                    continue
                 value = encode_value(op=PUT, time_us=time_us, ingested_us=ingested_us, row=row)  # type: ignore[arg-type]
             except InvalidInputError as error:
-                errors.append(RowError(row=number, dataset=self.dataset, field="", message=str(error)))
+                message = shortened(str(error), MAX_MESSAGE)
+                errors.append(RowError(row=number, dataset=self.dataset, field="", message=message))
                 continue
             if len(value) > MAX_RECORD_BYTES:
                 message = f"takes {len(value):,} bytes, at most {MAX_RECORD_BYTES:,} are possible"
@@ -118,6 +125,10 @@ class Target:
                 continue
             records.append((number, key, value))
         return records
+
+    def _too_long(self, number: int, key: bytes, row: Sequence[object]) -> RowError:
+        field, message = too_long(key, self.keys, row)
+        return RowError(row=number, dataset=self.dataset, field=field, message=message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,16 +166,18 @@ class Endpoints:
         webhooks = sorted({name for name, _ in self._endpoints})
         if not webhooks:
             raise UnknownEntityError(
-                f"there is no webhook {webhook!r}: no dataset has a webhook source yet. "
+                f"there is no webhook {shortened(webhook)!r}: no dataset has a webhook source yet. "
                 "Commit one with @source(webhook.endpoint(...))"
             )
         if webhook not in webhooks:
             raise UnknownEntityError(
-                f"there is no webhook {webhook!r}{_meant(webhook, webhooks)}; webhooks: {', '.join(webhooks)}"
+                f"there is no webhook {shortened(webhook)!r}{_meant(webhook, webhooks)}; "
+                f"webhooks: {', '.join(webhooks)}"
             )
         names = sorted(name for of, name in self._endpoints if of == webhook)
         raise UnknownEntityError(
-            f"webhook {webhook!r} has no endpoint {endpoint!r}{_meant(endpoint, names)}; endpoints: {', '.join(names)}"
+            f"webhook {webhook!r} has no endpoint {shortened(endpoint)!r}{_meant(endpoint, names)}; "
+            f"endpoints: {', '.join(names)}"
         )
 
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, shortened
 from caraway.ingest import metrics
 from caraway.ingest.endpoints import Encoded, Endpoint, Endpoints, RowError, Target
 from caraway.ingest.requests import Answers, RequestKey, Written, read_back
@@ -17,6 +17,12 @@ from caraway.ingest.table import Table, json_type, table
 from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, ErasedKeys, TopicItem
 
 MAX_LISTED_ERRORS = 20
+MAX_LISTED_FIELDS = 20
+# Writes that may be under way for one request: 20,000 rows for one dataset. Beyond, the request waits for them, so that
+# a request whose rows are refused doesn't fill the writer's queue with dead letters.
+MAX_PENDING = 100
+# Characters of the name of a webhook or endpoint. Near names are looked for, which takes long for long ones.
+MAX_NAME = 1_000
 # Rows that are cast and encoded in one go. Some 2 ms, after which other requests of the event loop have their turn.
 SLICE = 200
 
@@ -80,15 +86,19 @@ class IngestService:
         self._bootstrap_servers = bootstrap_servers
         self._answers: Answers[IngestReport] = Answers()
 
-    async def log(self, endpoints: Endpoints, body: object, request: RequestKey | None = None) -> IngestReport:
+    async def log(
+        self, endpoints: Endpoints, body: object, request: RequestKey | None = None, *, is_large: bool = False
+    ) -> IngestReport:
         """Take the rows of a request.
 
         Args:
             endpoints: Those of the current graph.
             body: The parsed body: an object with `webhook`, `endpoint` and `data`.
             request: The idempotency key, if the request bears one.
+            is_large: Even a few of its rows may take long, so that a thread looks at them.
 
         Raises:
+            TooLargeError: It has too many rows.
             InvalidInputError: The body isn't what it should be.
             UnknownEntityError: There is no such webhook or endpoint.
             ConflictError: The idempotency key was used with another body.
@@ -98,17 +108,32 @@ class IngestService:
         if not isinstance(body, dict) or "data" not in body:
             raise InvalidInputError("data is missing")
         if request is None:
-            return await self._take(endpoint, body["data"], None)
-        scope = (endpoint.webhook, endpoint.name, request.key)
-        return await self._answers.once(scope, request.digest, self._take(endpoint, body["data"], request))
+            return await self._take(endpoint, body["data"], None, is_large=is_large)
+        return await self.put(endpoint, body["data"], request, is_large=is_large)
 
-    async def _take(self, endpoint: Endpoint, data: object, request: RequestKey | None) -> IngestReport:
+    async def put(
+        self, endpoint: Endpoint, data: object, request: RequestKey, *, is_large: bool = False
+    ) -> IngestReport:
+        """Take rows for the datasets of an endpoint, once under an idempotency key.
+
+        Raises:
+            ConflictError: The idempotency key was used with other rows.
+            UnavailableError: Kafka doesn't take the rows; some may have been written.
+        """
+        scope = (endpoint.webhook, endpoint.name, request.key)
+        taking = self._take(endpoint, data, request, is_large=is_large)
+        return await self._answers.once(scope, request.digest, taking)
+
+    async def _take(
+        self, endpoint: Endpoint, data: object, request: RequestKey | None, *, is_large: bool
+    ) -> IngestReport:
         rows = table(data)
         written: Written = frozenset()
         if request is not None and request.elapsed_ms is not None:
             topics = {target.topic for target in endpoint.targets} | {DEAD_LETTERS}
             written = await asyncio.to_thread(read_back, self._bootstrap_servers, topics, request)
-        return await _Intake(self._writer, endpoint, rows, request, written, erased=self._erased).run()
+        intake = _Intake(self._writer, endpoint, rows, request, written, erased=self._erased)
+        return await intake.run(in_thread=is_large or len(rows) > SLICE)
 
 
 def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
@@ -144,24 +169,37 @@ class _Intake:
         self._rows = rows
         self._request = request
         self._written = written
-        self._pending: list[asyncio.Future[None]] = []
+        self._pending: list[Future[None]] = []
         self._errors: list[RowError] = []
         self._refused: dict[str, set[int]] = {target.dataset: set() for target in endpoint.targets}
 
-    async def run(self) -> IngestReport:
+    async def run(self, *, in_thread: bool) -> IngestReport:
         total = len(self._rows)
         try:
             for start in range(0, total, SLICE):
-                for target in self._endpoint.targets:
-                    self._slice(target, start, min(start + SLICE, total))
-                await asyncio.sleep(0)
+                stop = min(start + SLICE, total)
+                if in_thread:
+                    await asyncio.to_thread(self._slices, start, stop)
+                else:
+                    self._slices(start, stop)
+                if len(self._pending) >= MAX_PENDING:
+                    await self._written_down()
         finally:
             # Also when a slice fails: what is under way must not end unnoticed.
-            results = await asyncio.gather(*self._pending, return_exceptions=True)
+            await self._written_down()
+        return await asyncio.to_thread(self._report, total) if in_thread else self._report(total)
+
+    async def _written_down(self) -> None:
+        """Wait for all writes that are under way; raise what the first of them failed with."""
+        pending, self._pending = self._pending, []
+        results = await asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return self._report(total)
+
+    def _slices(self, start: int, stop: int) -> None:
+        for target in self._endpoint.targets:
+            self._slice(target, start, stop)
 
     def _slice(self, target: Target, start: int, stop: int) -> None:
         now_us = time.time_ns() // 1000
@@ -173,13 +211,15 @@ class _Intake:
             encoded = Encoded(shown, encoded.errors)
         self._send(target.topic, self._items(target, encoded))
         if encoded.errors:
-            self._errors += encoded.errors
+            # Each list is in order of rows, and so are the slices: no later one belongs among the first.
+            self._errors = sorted([*self._errors, *encoded.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
+            del self._errors[MAX_LISTED_ERRORS:]
             self._refused[target.dataset].update(error.row for error in encoded.errors)
             self._send(DEAD_LETTERS, self._dead_letters(target, encoded.errors, now_us))
 
     def _send(self, topic: str, items: list[TopicItem]) -> None:
         if items:
-            self._pending.append(asyncio.wrap_future(self._writer.write(topic, items)))
+            self._pending.append(self._writer.write(topic, items))
 
     def _items(self, target: Target, encoded: Encoded) -> list[TopicItem]:
         request, dataset = self._request, target.dataset
@@ -227,12 +267,13 @@ class _Intake:
         warnings: tuple[str, ...] = ()
         if unknown:
             datasets = ", ".join(target.dataset for target in self._endpoint.targets)
-            warnings = (f"fields that {datasets} doesn't have were ignored: {', '.join(unknown)}",)
-        self._errors.sort(key=lambda error: error.row)
+            more = f" and {len(unknown) - MAX_LISTED_FIELDS:,} more" if len(unknown) > MAX_LISTED_FIELDS else ""
+            shown = ", ".join(map(shortened, unknown[:MAX_LISTED_FIELDS]))
+            warnings = (f"fields that {datasets} doesn't have were ignored: {shown}{more}",)
         return IngestReport(
             accepted=total - len(refused),
             rejected=len(refused),
-            errors=tuple(self._errors[:MAX_LISTED_ERRORS]),
+            errors=tuple(self._errors),
             warnings=warnings,
             taken=taken,
         )
@@ -244,6 +285,8 @@ def _text(body: dict[str, object], name: str) -> str:
         raise InvalidInputError(
             f"{name} is {'missing' if name not in body else json_type(value)}; a string is expected"
         )
+    if len(value) > MAX_NAME:
+        raise InvalidInputError(f"{name} has {len(value):,} characters; nothing has a name of more than {MAX_NAME:,}")
     return value
 
 

@@ -2,11 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-import orjson
-
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.graph.rows.column_casts import MISSING
+from caraway.ingest.json_text import parse
+
+# Rows of one request, to log or to query.
+MAX_ROWS = 100_000
+# Columns that a message lists.
+SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,14 +73,16 @@ def table(data: object) -> Table:
     """Read the `data` of a request.
 
     Raises:
+        TooLargeError: It has too many rows.
         InvalidInputError: It is neither a list of objects nor an object of equally long lists, nor JSON text of either.
     """
     if isinstance(data, str):
         try:
-            data = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise InvalidInputError(f"data is text that isn't JSON: {position(error)}") from error
+            data = parse(data.encode())
+        except InvalidInputError as error:
+            raise InvalidInputError(f"data is text that {error}") from error
     if isinstance(data, list):
+        _check_rows(len(data))
         plain = set(map(type, data)) <= {dict}
         strays = frozenset() if plain else frozenset(n for n, row in enumerate(data) if not isinstance(row, dict))
         return RowTable(data, strays)
@@ -90,20 +97,23 @@ def _columns(data: Mapping[str, object]) -> ColumnTable:
     columns: dict[str, list[object]] = {}
     for name, values in data.items():
         if not isinstance(values, list):
-            raise InvalidInputError(
-                f"data: column {name!r} is {json_type(values)}, a list is expected (a single row is [{{...}}])"
-            )
+            found = f"column {shortened(name)!r} is {json_type(values)}"
+            raise InvalidInputError(f"data: {found}, a list is expected (a single row is [{{...}}])")
         columns[name] = values
     lengths = {len(values) for values in columns.values()}
     if len(lengths) > 1:
-        shown = ", ".join(f"{name} {len(values)}" for name, values in columns.items())
+        shown = ", ".join(f"{shortened(name)} {len(values)}" for name, values in islice(columns.items(), SHOWN_COLUMNS))
         raise InvalidInputError(f"data: the columns differ in length: {shown}")
-    return ColumnTable(columns, next(iter(lengths), 0))
+    rows = next(iter(lengths), 0)
+    _check_rows(rows)
+    return ColumnTable(columns, rows)
 
 
-def position(error: orjson.JSONDecodeError) -> str:
-    """Spell where JSON went wrong."""
-    return f"{error.msg.split(':')[0]} at line {error.lineno}, column {error.colno} (character {error.pos})"
+def _check_rows(rows: int) -> None:
+    if rows > MAX_ROWS:
+        raise TooLargeError(
+            f"a request may have {MAX_ROWS:,} rows, this one has {rows:,}; send them in several requests"
+        )
 
 
 def json_type(value: object) -> str:

@@ -2,7 +2,8 @@
 
 import hashlib
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -15,31 +16,105 @@ from caraway.lib.code_text import code_text
 # Longer values are told by their hash: a table of a million rates is no text for people.
 LONGEST_TEXT = 200
 
+# An object that a class body became carries the helpers and constants of the body under this name, so that they travel
+# with functions that use them.
+MEMBERS_ATTRIBUTE = "__caraway_members__"
+
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), date, datetime, time, timedelta, Decimal, Enum)
 
 
-def captured_text(functions: Iterable[Callable[..., Any]], is_a_users: Callable[[Callable[..., Any]], bool]) -> str:
-    """Tell the values and functions that functions use by name, a line or a text for each, in order of their names.
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """What functions use of their surroundings.
+
+    `text` has a line or a text for each value and function, in order of their names. `members` are, for each object
+    with a class body (by its `id`), the members that functions use of it.
+    """
+
+    text: str
+    members: Mapping[int, Mapping[str, Any]]
+
+
+def captured(functions: Iterable[Callable[..., Any]], is_a_users: Callable[[Callable[..., Any]], bool]) -> Captured:
+    """Return the values and functions that functions use by name, and what those use.
 
     Args:
         functions: They and what they use are looked through.
         is_a_users: Tells a function of the user, whose text counts, from one that is installed.
     """
-    given = [_function(f) for f in functions]
-    seen = {id(f) for f in given}
-    pending = [f for f in given if f is not None]
-    found: dict[str, str] = {}
-    while pending:
-        for name, value in _used(pending.pop()):
+    search = _Search(is_a_users)
+    search.look_through(functions)
+    return Captured("\n".join(search.found[name] for name in sorted(search.found)), search.members)
+
+
+def members_of(value: object) -> Mapping[str, Any]:
+    """Return the helpers and constants of an object's class body; nothing if it has none (see `MEMBERS_ATTRIBUTE`)."""
+    members: Mapping[str, Any] = getattr(value, "__dict__", {}).get(MEMBERS_ATTRIBUTE, {})
+    return members
+
+
+class _Search:
+    """A walk over functions and what they use."""
+
+    def __init__(self, is_a_users: Callable[[Callable[..., Any]], bool]) -> None:
+        self.found: dict[str, str] = {}
+        self.members: dict[int, dict[str, Any]] = {}
+        self._is_a_users = is_a_users
+        self._seen: set[int] = set()
+        self._owners: dict[int, Any] = {}
+        self._names: set[str] = set()
+
+    def look_through(self, functions: Iterable[Callable[..., Any]]) -> None:
+        """Follow functions until nothing new is found."""
+        pending: list[types.FunctionType] = []
+        for given in functions:
+            self._note_owner(given)
+            function = _function(given)
+            if function is not None:
+                self._seen.add(id(function))
+                pending.append(function)
+        while pending:
+            while pending:
+                pending += self._look_at(pending.pop())
+            pending += self._members_used()
+
+    def _look_at(self, function: types.FunctionType) -> Iterator[types.FunctionType]:
+        self._names.update(names_in(function.__code__))
+        for name, value in _used(function):
+            self._note_owner(value)
             used = _function(value)
-            if used is not None and is_a_users(used):
-                if id(used) not in seen:
-                    seen.add(id(used))
-                    pending.append(used)
-                    found[f"{used.__module__}.{used.__qualname__}"] = code_text(used)
+            if used is not None and self._is_a_users(used):
+                yield from self._first_seen(used)
             elif text := _text(value):
-                found[name] = f"{name} = {text}"
-    return "\n".join(found[name] for name in sorted(found))
+                self.found[name] = f"{name} = {text}"
+
+    def _members_used(self) -> Iterator[types.FunctionType]:
+        """Take the members whose names functions use. A name may mean something else: then one too many is taken."""
+        for key, owner in list(self._owners.items()):
+            taken = self.members.setdefault(key, {})
+            for name, member in members_of(owner).items():
+                if name in self._names and name not in taken:
+                    taken[name] = member
+                    function = _function(member)
+                    if function is not None:
+                        yield from self._first_seen(function)
+                    elif text := _text(member):
+                        full_name = f"{owner.__name__}.{name}"
+                        self.found[full_name] = f"{full_name} = {text}"
+
+    def _first_seen(self, function: types.FunctionType) -> Iterator[types.FunctionType]:
+        if id(function) not in self._seen:
+            self._seen.add(id(function))
+            self.found[f"{function.__module__}.{function.__qualname__}"] = code_text(function)
+            yield function
+
+    def _note_owner(self, value: object) -> None:
+        """Note an object with a class body: itself, or the one to which a method is bound."""
+        owner = getattr(value, "__self__", value) if isinstance(value, types.MethodType) else value
+        if members_of(owner):
+            self._owners[id(owner)] = owner
+            if owner is not value:
+                self._names.add(value.__name__)  # type: ignore[attr-defined]  # a method
 
 
 def names_in(code: types.CodeType | None) -> Iterator[str]:

@@ -1,10 +1,11 @@
 """User functions by value: they must run in a process that doesn't have the user's modules."""
 
 import functools
+import io
 import sys
 import sysconfig
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import cloudpickle
 from caraway.errors import DefinitionError
 from caraway.graph.functions import PythonFunction
 from caraway.graph.runtime import FeaturesetHandle, ShippedExtractor
-from caraway.lib.captured import captured_text, names_in
+from caraway.lib.captured import Captured, captured, names_in
 from caraway.lib.code_text import code_text, source_text
 from caraway.lib.includes import included
 
@@ -69,17 +70,32 @@ def python_function(
     )
 
 
-def _pickled(where: str, value: object, functions: Iterable[Callable[..., Any]]) -> bytes:
+def _pickled(where: str, value: object, functions: Sequence[Callable[..., Any]]) -> bytes:
     """Pickle a value, and whatever of the modules of `functions` it uses, by value."""
     registered = [module for module in _user_modules(functions) if _register(module)]
+    file = io.BytesIO()
     try:
-        data: bytes = cloudpickle.dumps(value)
+        _Pickler(file, _look_through(functions).members).dump(value)
     except Exception as error:
         raise DefinitionError(f"{where}: the function can't be sent: {error}") from error
     finally:
         for module in registered:
             cloudpickle.unregister_pickle_by_value(module)
-    return data
+    return file.getvalue()
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
+    """Pickles a definition as its handle, with those helpers of its class body that the functions use."""
+
+    def __init__(self, file: io.BytesIO, members: Mapping[int, Mapping[str, Any]]) -> None:
+        super().__init__(file)
+        self._members = {owner: {n: _bare(member) for n, member in used.items()} for owner, used in members.items()}
+
+    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 (the protocol of pickle)
+        if used := self._members.get(id(obj)):
+            handle, arguments = obj.__reduce__()
+            return handle, (*arguments, used)
+        return super().reducer_override(obj)
 
 
 def source_with_includes(function: Callable[..., Any]) -> str:
@@ -88,9 +104,13 @@ def source_with_includes(function: Callable[..., Any]) -> str:
     return "\n".join(text for text in (*map(source_text, parts), *_captured(parts)) if text)
 
 
-def _captured(functions: list[Callable[..., Any]]) -> tuple[str, ...]:
-    text = captured_text(map(_innermost, functions), _is_a_users_function)
+def _captured(functions: Sequence[Callable[..., Any]]) -> tuple[str, ...]:
+    text = _look_through(functions).text
     return (text,) if text else ()
+
+
+def _look_through(functions: Sequence[Callable[..., Any]]) -> Captured:
+    return captured(map(_innermost, functions), _is_a_users_function)
 
 
 def _is_a_users_function(function: Callable[..., Any]) -> bool:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from caraway.displays import Table, html
 from caraway.dtypes.durations import print_duration
 from caraway.graph.operators import AggregateSpec, Input, Join, Operator, Select, Union
 from caraway.graph.trees import parents
@@ -119,6 +120,36 @@ class PlanExplained:
     indexes: tuple[IndexExplained, ...]
     shared: tuple[str, ...]
     slots: int
+
+    def _repr_html_(self) -> str:
+        # For notebooks, which ask for this name.
+        jobs = [
+            (job.dataset, job.pipeline, job.mode, job.mode_reason, _steps(job.step), job.slots) for job in self.jobs
+        ]
+        indexes = [
+            (index.dataset, index.kind, ", ".join(index.keys), ", ".join(index.values)) for index in self.indexes
+        ]
+        topics = [
+            (topic.dataset, topic.kind, topic.partitions, ", ".join(topic.writers), ", ".join(topic.readers))
+            for topic in self.topics
+        ]
+        return html(
+            "Plan",
+            [f"{len(self.jobs)} jobs", f"{self.slots} slots", f"{len(self.topics)} topics"],
+            [
+                Table("jobs", ("dataset", "pipeline", "mode", "why", "steps", "slots"), jobs),
+                Table("indexes", ("dataset", "kind", "keys", "values"), indexes),
+                Table("topics", ("dataset", "kind", "partitions", "written by", "read by"), topics),
+                Table("shared", ("",), [(line,) for line in self.shared]),
+            ],
+        )
+
+
+def _steps(step: StepExplained, depth: int = 0) -> str:
+    """Return a step and those that its rows come from, a line each."""
+    kept = f" [keeps {step.state}]" if step.state else ""
+    below = "".join(f"\n{_steps(each, depth + 1)}" for each in step.steps)
+    return f"{'  ' * depth}{step.text}{kept}{below}"
 
 
 def explain(plan: GraphPlan, *, partitions: int, processors: int | None = None) -> PlanExplained:

@@ -3,14 +3,22 @@
 One executor for the server, which reads an index, and for the mock client, which reads the in-process engine.
 """
 
+from typing import TYPE_CHECKING
+
+from caraway.deferred import deferred
 from caraway.dtypes.series import input_series, result_series
 from caraway.query.batch import Batch, Columns
 from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups
 from caraway.query.executor import Answer, CompiledPlan, QueryEngine, StoredColumns, parse_instants
 from caraway.query.inputs import cast_input
-from caraway.query.isolation import FunctionPool
 from caraway.query.model import Instants, Reader
+
+if TYPE_CHECKING:
+    from caraway.query.isolation import FunctionPool
+else:
+    # Only servers run users' functions in processes of their own. It brings polars, which servers load at their start.
+    __getattr__, __dir__ = deferred("caraway.query", {"FunctionPool": "caraway.query.isolation:FunctionPool"})
 
 __all__ = [
     "Answer",

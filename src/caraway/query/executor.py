@@ -20,6 +20,7 @@ from caraway.query.aliases import compile_alias
 from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.catalog import Catalog
 from caraway.query.datasets import DatasetLookups, Lookups, keyed_dataset, read_rows
+from caraway.query.event_times import with_event_times
 from caraway.query.expressions import compile_expressions
 from caraway.query.functions import compile_function
 from caraway.query.inputs import Table, cast_input, input_columns
@@ -180,19 +181,30 @@ class QueryEngine:
         self._reader = reader
         # Whether parts of the index may be elsewhere, so that a read takes its time.
         self.asks_others = isinstance(reader, SoonReader)
-        self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool], CompiledPlan] = OrderedDict()
+        self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool, bool], CompiledPlan] = OrderedDict()
 
-    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+    def plan(
+        self,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        foreign_inputs: bool = False,
+        event_times: bool = False,
+    ) -> CompiledPlan:
         """Return the compiled plan for a query, made at its first use; see `caraway.query.planner.plan_query`.
+
+        With `event_times` it also reads the timestamps of rows; see `caraway.query.event_times`.
 
         Raises:
             UnknownEntityError: A feature or featureset doesn't exist.
             InvalidInputError: A feature can't be computed from the inputs.
         """
-        key = (tuple(inputs), tuple(outputs), foreign_inputs)
+        key = (tuple(inputs), tuple(outputs), foreign_inputs, event_times)
         compiled = self._plans.get(key)
         if compiled is None:
             plan = plan_query(self.catalog, inputs, outputs, foreign_inputs=foreign_inputs)
+            if event_times:
+                plan = with_event_times(plan, self.catalog)
             steps = tuple(map(self._compile, plan.steps))
             compiled = CompiledPlan(
                 plan,

@@ -1,53 +1,43 @@
 """What a process for users' functions does."""
 
 import gc
-import multiprocessing
-import os
-import signal
-import socket
-import threading
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pandas as pd
 
+from caraway.confinement.channel import Channel
+from caraway.confinement.hints import with_hint
+from caraway.confinement.values import packed
 from caraway.errors import CarawayError, InvalidInputError, UnknownEntityError
 from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import SecretProvider, secret_provider
-from caraway.memory import limit_memory
+from caraway.graph.wire.expressions import encode_expr
 from caraway.query.batch import Batch, Run
-from caraway.query.channel import Channel
 from caraway.query.datasets import Found, frames, question
 from caraway.query.functions import compile_function
 from caraway.query.model import Instants, PythonStep
-from caraway.query.traced import expressions_of
+from caraway.query.traced import Expressions, expressions_of
 
 Looked = tuple[pd.DataFrame, "pd.Series[bool]"]
 Call = tuple[bool, int, PythonStep | None, dict[str, list[object]], int, Instants, bool]
 
 
-def serve(end: socket.socket, memory_mb: int | None) -> None:
+def serve(channel: Channel) -> None:
     """Answer calls, and what extractors are, until the other end is closed, or memory is short."""
-    # Whoever stops the server by Ctrl-C stops the server, which ends us.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_the_server, daemon=True).start()
-    if memory_mb is not None:
-        limit_memory(memory_mb)
     # What was imported stays: no collection has to look through it while somebody waits.
     gc.freeze()
-    channel = Channel(end)
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
     # Of this thread, which runs nothing else.
     secret_provider.set(remembered(_secrets_through(channel)))
     redact_output()
     while True:
-        try:
-            message = channel.receive()
-        except EOFError:
-            return
+        message = _received(channel)
         if isinstance(message, PythonStep):
-            channel.send(expressions_of(message))
+            found = expressions_of(message)
+            channel.send(packed(["traced", None if found is None else _expressions(found)]))
             continue
         forget, number, step, columns, rows, at, past = cast("Call", message)
         if forget:
@@ -56,36 +46,49 @@ def serve(end: socket.socket, memory_mb: int | None) -> None:
             functions[number] = step, compile_function(step, lambda _step, _past: lookups)
         answer = _answer(*functions[number], columns, rows, at, past=past)
         channel.send(answer)
-        if answer[0] == "spent":
-            # What was left half done by it is nobody's business any more.
+        if answer == _SPENT:
+            # Whatever it has left half done ends with the process.
             return
 
 
-def _end_with_the_server() -> None:
-    """End this process when the server has ended, also while a function never does."""
-    server = multiprocessing.parent_process()
-    if server is not None:
-        server.join()
-    os._exit(1)
+def _expressions(found: Expressions) -> dict[str, bytes]:
+    return {name: encode_expr(node).SerializeToString() for name, node in found.items()}
+
+
+def warm_up() -> None:
+    """Do once what pandas is slow at the first time."""
+    series = pd.Series(pd.array([1, None], dtype="Int64"), name="x")
+    pd.DataFrame({"x": series + 1, "at": pd.to_datetime([0, 1], unit="us", utc=True)})["x"].astype(object).tolist()
+
+
+_SPENT = packed(["spent", None])
+
+
+def _received(channel: Channel) -> object:
+    # The server sends it, which can do what it likes here anyway.
+    return pickle.loads(channel.receive())  # noqa: S301
 
 
 def _answer(
     step: PythonStep, run: Run, columns: dict[str, list[object]], rows: int, at: Instants, *, past: bool
-) -> tuple[str, object]:
+) -> bytes:
     batch = Batch(columns, rows, at, past)
     try:
         run(batch)
+        return packed(["done", [batch.columns[name] for name in step.kept]])
     except CarawayError as error:
-        return ("spent", None) if isinstance(error.__cause__, MemoryError) else ("failed", redacted(str(error)))
+        if isinstance(error.__cause__, MemoryError):
+            return _SPENT
+        return packed(["failed", redacted(with_hint(str(error), error))])
     except MemoryError:
-        return "spent", None
-    return "done", {name: batch.columns[name] for name in step.kept}
+        return _SPENT
 
 
 def _lookups_through(channel: Channel) -> Callable[..., Looked]:
     def look_up(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Looked:
-        channel.send(("lookup", question(dataset, ts, keys, fields)))
-        found, reason = cast("tuple[Found | None, str]", channel.receive())
+        asked = question(dataset, ts, keys, fields)
+        channel.send(packed(["lookup", [asked.dataset, asked.at, asked.keys, asked.fields]]))
+        found, reason = cast("tuple[Found | None, str]", _received(channel))
         if found is None:
             raise InvalidInputError(reason)
         return frames(found)
@@ -95,8 +98,8 @@ def _lookups_through(channel: Channel) -> Callable[..., Looked]:
 
 def _secrets_through(channel: Channel) -> SecretProvider:
     def get(name: str) -> str:
-        channel.send(("secret", name))
-        value, reason = cast("tuple[str | None, str]", channel.receive())
+        channel.send(packed(["secret", name]))
+        value, reason = cast("tuple[str | None, str]", _received(channel))
         if value is None:
             raise UnknownEntityError(reason)
         return value

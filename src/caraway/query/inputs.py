@@ -11,7 +11,7 @@ from caraway.dtypes.types import (
     is_optional,
     type_name,
 )
-from caraway.dtypes.values import cast
+from caraway.dtypes.values import INPUTS, Manner, cast
 from caraway.errors import InvalidInputError
 from caraway.query.model import InputColumn
 
@@ -83,8 +83,8 @@ def _from_columns(inputs: Sequence[InputColumn], data: Mapping[str, object]) -> 
     return raw, next(iter(lengths.values()), 0)
 
 
-def cast_input(name: str, dtype: DataType | None, values: list[object]) -> list[object]:
-    """Cast a column to a type without its restriction; a type of None leaves it as it is.
+def cast_input(name: str, dtype: DataType | None, values: list[object], manner: Manner = INPUTS) -> list[object]:
+    """Cast a column to a type without its restriction, in a manner; a type of None leaves it as it is.
 
     Raises:
         InvalidInputError: A value can't be cast; the text names column, row, type and value.
@@ -95,7 +95,7 @@ def cast_input(name: str, dtype: DataType | None, values: list[object]) -> list[
     kind = _AS_IT_IS.get(base)
     if kind is not None and set(map(type, values)) == {kind}:
         return values
-    convert = cast(OptionalType(base) if is_optional(dtype) else base)
+    convert = cast(OptionalType(base) if is_optional(dtype) else base, manner)
     done: list[object] = []
     try:
         for value in values:

@@ -5,27 +5,32 @@ its lookups, and takes the columns that it gives. What isn't done in time is kil
 
 After its first call a function is looked at (`caraway.expr.tracing`): a simple one is an expression, and computed here.
 
-They are forked from a server process that Python starts for this (`forkserver`): a fork of our own would copy a process
-with threads and an open database.
+They have no rights but to compute (`caraway.confinement`).
 """
 
 import asyncio
 import itertools
-import multiprocessing
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 
+from caraway.confinement import Confinement, Report, UnconfinedError
+from caraway.confinement.process import start_fork_server
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
-from caraway.query import extractor_process
+
+# Servers import polars when they start, not at their first large query.
+from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
 from caraway.query.model import Computed, PythonStep
 from caraway.query.traced import TracedExtractor
-from caraway.query.worker import Columns, Worker
+from caraway.query.worker import TARGET, Columns, Worker
+
+log = logging.getLogger(__name__)
 
 MakeLookups = Callable[[PythonStep, bool], Lookups]
 
@@ -56,11 +61,21 @@ class FunctionPool:
         memory_mb: int | None = None,
         *,
         secrets: SecretProvider = no_secrets,
+        confinement: Confinement | None = None,
+        started: Callable[[Report | None], None] = lambda _: None,
     ) -> None:
         """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB.
 
-        `secrets` answers `secrets.get` of the functions, at once: it is called on the event loop.
+        `secrets` answers `secrets.get` of the functions, at once: it is called on the event loop. `confinement` is what
+        the functions may do; None: what they may do by default. `started` is called with what is in force, once the
+        processes run.
+
+        Attributes:
+            report: What is in force in the processes; None before the first one has started.
         """
+        self.report: Report | None = None
+        self._confinement = confinement or Confinement()
+        self._started = started
         self._secrets = secrets
         self.seconds = seconds
         self._memory_mb = memory_mb
@@ -71,11 +86,22 @@ class FunctionPool:
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="extractors")
 
     def start(self) -> None:
-        """Start the processes, so that no request has to wait for it."""
-        multiprocessing.get_context("forkserver").set_forkserver_preload([extractor_process.__name__])
+        """Start the processes, so that no request has to wait for it, and log what is in force in them."""
+        start_fork_server(TARGET)
         taken = [self._workers.take(self.seconds) for _ in range(self._size)]
         for worker in taken:
-            self._workers.give(worker or Worker(self._memory_mb, self._secrets))
+            try:
+                started = worker or self._worker()
+            except (UnconfinedError, OSError) as error:
+                # What needs no function goes on; what needs one says the same again.
+                log.error("%s", error)  # noqa: TRY400 (the text says all)
+                self._workers.give(None)
+            else:
+                self._workers.give(started)
+        if self.report is not None:
+            say = log.warning if self.report.missing else log.info
+            say("users' functions: %s", self.report)
+        self._started(self.report)
 
     def stop(self) -> None:
         """End all processes that do nothing; those that work end with us."""
@@ -168,13 +194,18 @@ class FunctionPool:
     def _start(self) -> Worker:
         """Start a process in the place of one that was taken."""
         try:
-            return Worker(self._memory_mb, self._secrets)
+            return self._worker()
         except OSError as error:
             self._workers.give(None)
             raise UnavailableError(f"no process for extractors can be started: {error}") from error
         except BaseException:
             self._workers.give(None)
             raise
+
+    def _worker(self) -> Worker:
+        worker = Worker(self._memory_mb, self._secrets, self._confinement)
+        self.report = worker.report
+        return worker
 
     async def _start_soon(self) -> Worker:
         starting = self._threads.submit(self._start)

@@ -1,56 +1,64 @@
 """A process that runs users' functions, as the server sees it."""
 
 import asyncio
-import multiprocessing
-import signal
-import socket
+import pickle
 import time
 from collections.abc import Generator, Mapping
-from multiprocessing.process import BaseProcess
 from typing import Any
 
+from google.protobuf.message import DecodeError
+
+from caraway.confinement import ConfinedProcess, Confinement, Report
+from caraway.confinement.values import unpacked
 from caraway.errors import CarawayError, ExtractorError
+from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
 from caraway.graph.runtime import SecretProvider
+from caraway.graph.wire.expressions import decode_expr
+from caraway.query.answers import Check, holds
 from caraway.query.batch import Batch
-from caraway.query.channel import Channel
 from caraway.query.datasets import Found, Lookups, Question
-from caraway.query.extractor_process import serve
 from caraway.query.model import PythonStep
 from caraway.query.traced import Expressions
 
 # Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
 MAX_KNOWN = 200
-JOIN_S = 1.0
-# One that has closed its end is about to end by itself.
-ENDING_S = 0.2
+# What the process runs.
+TARGET = "caraway.query.extractor_process:serve"
 
 Columns = Mapping[str, list[object]]
-# Gives what is to be sent, takes what came back, and returns columns in the end.
+# Columns that a function makes, by name, with the checks of their types.
+Checks = list[tuple[str, Check]]
+# Yields what is to be sent, takes what came back, and returns columns in the end.
 Talk = Generator[object, Any, Columns]
 
 
 class Worker:
     """Such a process. It runs one call after the other."""
 
-    def __init__(self, memory_mb: int | None, secrets: SecretProvider) -> None:
-        """Start it; its functions may take so much memory, in MiB, and get their secrets from `secrets`."""
+    def __init__(self, memory_mb: int | None, secrets: SecretProvider, confinement: Confinement) -> None:
+        """Start it; its functions may take so much memory, in MiB, and get their secrets from `secrets`.
+
+        Raises:
+            UnconfinedError: The confinement is required and can't be had.
+            OSError: It can't be started.
+        """
         self._secrets = secrets
-        ours, theirs = socket.socketpair()
-        context = multiprocessing.get_context("forkserver")
-        self._channel = Channel(ours)
-        self._process: BaseProcess = context.Process(
-            target=serve, args=(theirs, memory_mb), daemon=True, name="extractors"
-        )
-        self._process.start()
-        theirs.close()
-        self._known: set[int] = set()
+        self._process = ConfinedProcess(TARGET, confinement, memory_mb)
+        self._channel = self._process.channel
+        # The functions that the process keeps, and how their answers are checked.
+        self._known: dict[int, Checks] = {}
+
+    @property
+    def report(self) -> Report:
+        """What is in force in the process."""
+        return self._process.report
 
     def call(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups, seconds: float) -> Columns:
         """Run the function of a step, known under `number`, and wait for it.
 
         Raises:
             TimeoutError: It isn't done in time.
-            EOFError: The process has ended.
+            EOFError: The process has ended, or sends what can't be read.
             OSError: The process has ended.
             MemoryError: The function needs more memory than it may take; the process ends.
             ExtractorError: The function failed; the process can be used again.
@@ -60,8 +68,8 @@ class Worker:
         message = next(talk)
         try:
             while True:
-                self._channel.send(message, deadline)
-                message = talk.send(self._channel.receive(deadline))
+                self._channel.send(_pickled(message), deadline)
+                message = talk.send(_message(self._channel.receive(deadline)))
         except StopIteration as done:
             columns: Columns = done.value
             return columns
@@ -73,9 +81,9 @@ class Worker:
         try:
             async with asyncio.timeout(seconds):
                 while True:
-                    await self._channel.send_soon(message)
-                    received = await self._channel.receive_soon()
-                    if isinstance(received, tuple) and received[0] == "lookup" and lookups.asks_others:
+                    await self._channel.send_async(_pickled(message))
+                    received = _message(await self._channel.receive_async())
+                    if received[0] == "lookup" and lookups.asks_others:
                         # It takes its time, in which the loop goes on.
                         message = await asyncio.to_thread(talk.send, received)
                     else:
@@ -87,9 +95,14 @@ class Worker:
     def trace(self, step: PythonStep, seconds: float) -> Expressions | None:
         """Find out which expressions an extractor is, None if it is none, and wait for it; raises as `call` does."""
         deadline = time.monotonic() + seconds
-        self._channel.send(step, deadline)
-        found: Expressions | None = self._channel.receive(deadline)  # type: ignore[assignment] # what the process sends
-        return found
+        self._channel.send(_pickled(step), deadline)
+        _, found = _message(self._channel.receive(deadline))
+        if found is None:
+            return None
+        try:
+            return {name: decode_expr(pb.Expr.FromString(content)) for name, content in found.items()}
+        except (DecodeError, CarawayError, AttributeError, TypeError, ValueError, LookupError) as error:
+            raise EOFError(f"an unreadable expression: {error}") from error
 
     def _talk(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups) -> Talk:
         forget = len(self._known) >= MAX_KNOWN
@@ -97,43 +110,81 @@ class Worker:
             self._known.clear()
         columns = {column.name: batch.columns[column.name] for column in step.inputs}
         shipped = None if number in self._known else step
-        self._known.add(number)
+        checks = self._known[number] if shipped is None else self._known.setdefault(number, _checks(step))
         kind, what = yield forget, number, shipped, columns, batch.rows, batch.at, batch.past
         while True:
             match kind:
                 case "done":
-                    done: Columns = what
-                    return done
+                    return _columns(checks, what, batch.rows)
                 case "failed":
-                    raise ExtractorError(what)
+                    raise ExtractorError(str(what))
                 case "spent":
                     raise MemoryError
                 case "secret":
                     kind, what = yield _secret(self._secrets, what)
-                case _:
+                case "lookup":
                     kind, what = yield _looked_up(lookups, what)
+                case _:
+                    raise EOFError(f"an unknown message: {kind!r:.100}")
 
     def end(self) -> str:
-        """End the process, and say how it has ended."""
-        self._channel.close()
-        self._process.join(ENDING_S)
-        self._process.kill()
-        self._process.join(JOIN_S)
-        code = self._process.exitcode
-        if code is None or code >= 0:
-            return f"exit code {code}"
-        return signal.Signals(-code).name
+        """End the process, and return how it has ended."""
+        return self._process.end()
 
 
-def _looked_up(lookups: Lookups, question: Question) -> tuple[Found | None, str]:
+def _pickled(message: object) -> bytes:
+    return pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+
+
+def _message(content: bytes) -> tuple[str, Any]:
+    """Read what the process sends, which may be anything once a function has got hold of its channel.
+
+    Raises:
+        EOFError: It isn't a message.
+    """
+    message = unpacked(content)
+    if type(message) is not list or len(message) != 2 or type(message[0]) is not str:
+        raise EOFError("an unreadable message")
+    return message[0], message[1]
+
+
+def _checks(step: PythonStep) -> Checks:
+    types = dict(step.outputs)
+    return [(name, holds(types[name])) for name in step.kept]
+
+
+def _columns(checks: Checks, what: object, rows: int) -> Columns:
+    """Return the columns of an answer, after a check that their values are of their types.
+
+    Raises:
+        EOFError: They aren't: the function's process doesn't do what it should.
+    """
+    if not isinstance(what, list) or len(what) != len(checks):
+        raise EOFError("columns of another function")
+    columns: dict[str, list[object]] = {}
+    for (name, check), column in zip(checks, what, strict=True):
+        if type(column) is not list or len(column) != rows or not check(column):
+            raise EOFError(f"a column {name} that isn't of its type")
+        columns[name] = column
+    return columns
+
+
+def _looked_up(lookups: Lookups, what: object) -> tuple[Found | None, str]:
+    match what:
+        case [str(dataset), list() | None as at, dict() as keys, list() as fields]:
+            question = Question(dataset, at, keys, tuple(fields))
+        case _:
+            raise EOFError("an unreadable lookup")
+    if not all(type(value) is int for value in at or ()) or not all(isinstance(keys[name], list) for name in keys):
+        raise EOFError("an unreadable lookup")
     try:
         return lookups.answer(question), ""
     except CarawayError as error:
         return None, str(error)
 
 
-def _secret(secrets: SecretProvider, name: str) -> tuple[str | None, str]:
+def _secret(secrets: SecretProvider, name: object) -> tuple[str | None, str]:
     try:
-        return secrets(name), ""
+        return secrets(str(name)), ""
     except CarawayError as error:
         return None, str(error)

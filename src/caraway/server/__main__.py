@@ -1,15 +1,18 @@
 """`python -m caraway.server`: serve ingest, query and control over HTTP, with the settings of the environment."""
 
+import errno
 import os
 import socket
 import sys
+from ipaddress import ip_address
 
 import structlog
 import uvloop
 
-from caraway.config import ConfigurationError, Settings, load_settings
+from caraway.config import ConfigurationError, ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
-from caraway.server.app import App
+from caraway.server.access.sites import Sites
+from caraway.server.app import App, Bounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
@@ -19,15 +22,17 @@ from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
 
-LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+# A server of this machine takes a connection within milliseconds, however busy it is.
+PROBE_S = 1.0
 
 
 def run(settings: Settings) -> None:
     """Serve in this process until it is asked to end."""
     deployment = Deployment(settings)
     server = settings.server
-    port = server.port or _free_port(server.host)
-    http = http_server(App(Router(routes(deployment)), deployment.gate), server.host, port)
+    port = port_of(server)
+    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(server), sites=Sites(server))
+    http = http_server(app, server.host, port, connections=server.connections)
     _tell(settings, port)
     try:
         uvloop.run(serve(http, deployment.start))
@@ -49,8 +54,7 @@ def run_workers(settings: Settings) -> None:
             "server.workers: an index that is divided (index.shards) is read by one process of each server; "
             "run more servers instead, or leave index.shards out"
         )
-    # Before anything is started: whoever has the port already may be another server.
-    port = _free_port(server.host, server.port or 0)
+    port = port_of(server)
     _tell(settings, port)
     arguments = ["--host", server.host, "--port", str(port), "--readers", str(server.workers)]
     os.execv(sys.executable, [sys.executable, supervisor.__file__, *arguments])  # noqa: S606 (no shell is the point)
@@ -59,23 +63,66 @@ def run_workers(settings: Settings) -> None:
 def _tell(settings: Settings, port: int) -> None:
     server = settings.server
     LOG.info("listening", host=server.host, port=port)
-    if not server.tokens and server.host not in LOOPBACK:
-        LOG.warning("whoever reaches this server may do everything; server.tokens=true lets it ask for tokens")
+    if not server.tokens:
+        LOG.warning("everybody who reaches this server may do everything; server.tokens=true lets it ask for tokens")
 
 
-def _free_port(host: str, port: int = 0) -> int:
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+def require_protection(server: ServerSettings) -> None:
+    """Check that a server without tokens is reached from this machine only.
+
+    Raises:
+        ConfigurationError: It would be open to the network, and no setting says that it may be.
+    """
+    if server.tokens or server.allow_network_without_tokens or is_loopback(server.host):
+        return
+    raise ConfigurationError(
+        f"server.tokens: everybody who reaches {server.host} could run code on this server without a token. Leave "
+        "server.tokens out and make a token with `caraway tokens create NAME --role admin`; or listen on 127.0.0.1 "
+        "(server.host); or, if something in front of the server lets in nobody else, set "
+        "server.allow_network_without_tokens=true"
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address or a name."""
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def port_of(server: ServerSettings) -> int:
+    """Return the port to listen on; a free one if none is named.
+
+    Servers of one user can share a port on Linux, and requests would reach now the one and now the other. A supervisor
+    that only holds the port for this server is no obstacle (`caraway.stack.ports.reserve`).
+
+    Raises:
+        OSError: The address can't be listened on, or another server does.
+    """
+    family = socket.AF_INET6 if ":" in server.host else socket.AF_INET
+    with socket.socket(family) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((host, port))
-        found: int = probe.getsockname()[1]
-        return found
+        if server.port and sys.platform == "linux":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        probe.bind((server.host, server.port or 0))
+        port: int = probe.getsockname()[1]
+    if server.port:
+        with socket.socket(family) as probe:
+            probe.settimeout(PROBE_S)
+            if probe.connect_ex((server.host, port)) == 0:
+                raise OSError(errno.EADDRINUSE, "another server listens there")
+    return port
 
 
 def main() -> int:
     """Run the server; return the exit code."""
     try:
+        # Files are for this user alone, also where no stack has started this process.
+        os.umask(0o077)
         settings = load_settings()
         configure_logging(settings.log_level)
+        require_protection(settings.server)
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         if settings.server.workers > 1:
             run_workers(settings)

@@ -3,31 +3,69 @@
 import asyncio
 import time
 import uuid
+from dataclasses import dataclass, field
 
 import structlog
+from granian._granian import RSGIProtocolClosed
 
-from caraway.errors import CarawayError
+from caraway.config import ServerSettings
+from caraway.errors import CarawayError, shortened
 from caraway.server import metrics
 from caraway.server.access.gate import Gate
+from caraway.server.access.shares import Shares
+from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.http.body import read_body
+from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
-from caraway.server.http.errors import SlowBodyError, error_response, status_of
-from caraway.server.http.messages import Exchange, Headers, Request, Response, Scope, json_response
-from caraway.server.http.routes import Router
+from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, status_of
+from caraway.server.http.messages import DECODERS, Exchange, Request, Response, Scope, json_response
+from caraway.server.http.routes import Route, Router
+from caraway.state import Caller
 
 LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
-BODY_SECONDS = 30.0
+REQUEST_SECONDS = 60.0
+# Answers from this size on are compressed in a thread.
+LARGE_ANSWER_BYTES = 256 * 1024
+# A load balancer must learn how the server is, however much a caller asks of it.
+UNBOUNDED_TARGETS = frozenset({"health"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What requests may take: of the server's time each, of its memory all together, of the server each caller."""
+
+    seconds: float = REQUEST_SECONDS
+    budget: Budget = field(default_factory=Budget)
+    shares: Shares = field(default_factory=Shares)
+
+    @classmethod
+    def of(cls, settings: ServerSettings) -> "Bounds":
+        """Make the bounds that the settings ask for."""
+        return cls(
+            seconds=settings.request_seconds,
+            budget=Budget(settings.requests_memory_mb * 1024 * 1024),
+            shares=Shares(settings.concurrency_per_token, settings.requests_per_second_per_token),
+        )
 
 
 class App:
     """What granian calls for each request."""
 
-    def __init__(self, router: Router, gate: Gate) -> None:
-        """Answer through `router` whom `gate` lets in."""
+    def __init__(self, router: Router, gate: Gate, bounds: Bounds | None = None, *, sites: Sites | None) -> None:
+        """Answer requests through `router` that `gate` lets in.
+
+        Args:
+            router: Finds what answers.
+            gate: Checks tokens and what they allow.
+            bounds: What requests may take.
+            sites: Refuses what web pages of other sites send; None behind a process that has done so.
+        """
         self._router = router
         self._gate = gate
+        self._sites = sites
+        self._bounds = Bounds() if bounds is None else bounds
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         """Answer a request."""
@@ -36,34 +74,70 @@ class App:
         try:
             route, name = self._router.find(scope.method, scope.path)
             target = route.target
-            headers = scope.headers
+            if self._sites is not None:
+                self._sites.check(target, route.method, scope.headers)
             # Before the body: nobody who isn't let in may fill the memory.
-            caller = self._gate.admit(target, headers)
-            body = await _body(headers, exchange) if route.method != "GET" else b""
-            request = Request(route.method, scope.path, scope.query_string, headers, body, caller)
-            response = await self._gate.pass_on(target, request, lambda: route.answer(request, name))
+            caller = self._gate.admit(target, scope.headers)
+            if route.method != "GET":
+                check_media_type(route, scope.headers)
+            if target in UNBOUNDED_TARGETS:
+                response = await self._answer(scope, exchange, route, name, caller)
+            else:
+                self._bounds.shares.enter(caller.token_id)
+                try:
+                    response = await self._answer(scope, exchange, route, name, caller)
+                finally:
+                    self._bounds.shares.leave(caller.token_id)
         except CarawayError as error:
             response = error_response(error) if status_of(error) != 500 else _unexpected(error, scope)
         except Exception as error:  # noqa: BLE001 (the last resort: whoever asks gets an answer)
             response = _unexpected(error, scope)
-        response = encoded(response, scope.headers.get("accept-encoding"))
-        exchange.response_bytes(response.status, response.headers, response.body)
+        accepted = scope.headers.get("accept-encoding")
+        if accepted is not None and len(response.body) > LARGE_ANSWER_BYTES:
+            response = await asyncio.get_running_loop().run_in_executor(DECODERS, encoded, response, accepted)
+        else:
+            response = encoded(response, accepted)
+        try:
+            exchange.response_bytes(response.status, response.headers, response.body)
+        except RSGIProtocolClosed:
+            LOG.debug("a client went away before its answer", target=target)
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
+    async def _answer(self, scope: Scope, exchange: Exchange, route: Route, name: str, caller: Caller) -> Response:
+        """Read the body and let the handler answer, both together in time.
 
-async def _body(headers: Headers, exchange: Exchange) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await read_body(headers, exchange)
-    except TimeoutError:
-        raise SlowBodyError(f"the body wasn't complete after {BODY_SECONDS:g} s") from None
+        Raises:
+            SlowBodyError: Not even the body is complete by then.
+            CutBodyError: It never will be.
+            DeadlineError: The handler isn't done in time. What it left to a thread goes on to its end.
+        """
+        headers, hold = scope.headers, Hold(self._bounds.budget, caller.token_id)
+        body: bytes | None = None
+        try:
+            async with asyncio.timeout(self._bounds.seconds) as limit:
+                body = await read_body(headers, exchange, hold) if route.method != "GET" else b""
+                request = Request(route.method, scope.path, scope.query_string, headers, body, caller, hold)
+                return await self._gate.pass_on(route.target, request, lambda: route.answer(request, name))
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            if body is None:
+                raise SlowBodyError(f"the body wasn't complete after {self._bounds.seconds:g} s") from None
+            raise DeadlineError(
+                f"the request took more than {self._bounds.seconds:g} s (server.request_seconds); "
+                "what it was to change may have been changed"
+            ) from None
+        except RSGIProtocolClosed:
+            raise CutBodyError("the body ended before it was complete, or its chunks are malformed") from None
+        finally:
+            hold.release()
 
 
 def _unexpected(error: Exception, scope: Scope) -> Response:
     """Log an error that nobody raised on purpose under a number, and tell the client that number only."""
     number = uuid.uuid4().hex[:8]
-    LOG.error("a request failed", id=number, method=scope.method, path=scope.path, exc_info=error)
+    LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
     return json_response(
         {
             "err_msg": f"the server failed to answer; its log tells why under the id {number}",

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from prometheus_client import generate_latest
 
 from caraway.config import ConfigurationError, Settings
+from caraway.confinement.configured import confinement_of, write_note
 from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
@@ -52,6 +53,7 @@ from caraway.state import (
     Ledger,
     Needed,
     Plans,
+    Replays,
     SecretStore,
     StateReader,
     connect,
@@ -63,6 +65,7 @@ from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -106,7 +109,7 @@ class Deployment:
                 "kafka.bootstrap_servers: the server needs to know the broker (set CARAWAY_KAFKA__BOOTSTRAP_SERVERS)"
             )
         self.postgres_url = settings.postgres.url
-        self.bootstrap_servers = settings.kafka.bootstrap_servers
+        self.bootstrap_servers = sign_in(settings.kafka)
         self.partitions = settings.kafka.partitions
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
@@ -138,6 +141,8 @@ class Deployment:
             settings.server.extractor_seconds,
             settings.server.extractor_memory_mb,
             secrets=self.secrets.get,
+            confinement=confinement_of(settings),
+            started=partial(write_note, settings.data_dir),
         )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
         # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
@@ -162,7 +167,11 @@ class Deployment:
             needed=lambda: self.needed,
         )
         self.state = StateReader(self._engine)
-        self.gate = Gate(AuditLog(self._engine), Access(self._engine, by="server") if settings.server.tokens else None)
+        self.gate = Gate(
+            AuditLog(self._engine),
+            Access(self._engine, by="server") if settings.server.tokens else None,
+            admin_token_file=settings.server.admin_token_file,
+        )
         self.control = Control.connect(
             self.postgres_url,
             self.bootstrap_servers,
@@ -250,6 +259,11 @@ class Deployment:
     def needed(self) -> Needed | None:
         """All that the branches need; None before the graph was read."""
         return self._needed
+
+    @property
+    def replays(self) -> Replays:
+        """What knows which dead letters were sent again."""
+        return Replays(self._engine)
 
     @property
     def live(self) -> Live | None:

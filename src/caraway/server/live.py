@@ -38,7 +38,14 @@ class Queryable(Protocol):
         """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
         ...
 
-    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+    def plan(
+        self,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        foreign_inputs: bool = False,
+        event_times: bool = False,
+    ) -> CompiledPlan:
         """Return the plan of a query."""
         ...
 

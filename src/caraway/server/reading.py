@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.query import Instants
 from caraway.topics.codec import RecordCodec
+from caraway.topics.keys import check_read
 
 # Below this many rows it costs more to look for equal keys than it saves.
 MIN_ROWS_TO_SHARE = 8
@@ -96,6 +97,11 @@ def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:
     record = [key.name for key in plan.keys]
     dataset = [field.name for field in plan.fields if field.name in record]
     if record == dataset:
-        return lambda key: encode(key) or b""
+        return lambda key: _checked(encode(key) or b"")
     reorder: Callable[[Any], tuple[object, ...]] = itemgetter(*(dataset.index(name) for name in record))
-    return lambda key: encode(reorder(key)) or b""
+    return lambda key: _checked(encode(reorder(key)) or b"")
+
+
+def _checked(key: bytes) -> bytes:
+    check_read(key)
+    return key

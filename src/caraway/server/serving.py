@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import resource
 import signal
 import threading
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import structlog
 from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
 from granian.server.embed import Server
 
 from caraway.server.app import App
@@ -22,11 +24,50 @@ SWITCH_INTERVAL_S = 0.0005
 DRAIN_S = 6.0
 # A call that hangs must not keep the process: what is durable stays so, the rest is done again after the next start.
 END_S = 12.0
+# Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
 BACKLOG = 1024
+# Open files that are asked for where the system sets no limit.
+MAX_FILES = 1_000_000
+# Files that a server needs besides connections: RocksDB keeps up to 512 open, the rest is for Kafka, Postgres, logs.
+OWN_FILES = 1024
+# A connection is closed if the head of its next request isn't complete after this time: so one that is idle, or sends
+# its headers byte by byte, gives its place back. Clients close idle connections sooner (httpx after 5 s, aiohttp after
+# 15), so they seldom find one closed that they are about to use.
+IDLE_MS = 30_000
+# The head of a request with all its headers. Outputs of a query in Arrow stand in its query string.
+MAX_HEAD_BYTES = 64 * 1024
 
 
-def http_server(app: App, host: str, port: int, *, socket: Path | None = None) -> Server:
-    """Make what answers through `app` on a port, or on a Unix socket. Several processes may have one port (Linux)."""
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system allows it; return that number."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_FILES if hard == resource.RLIM_INFINITY else hard
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return MAX_FILES if soft == resource.RLIM_INFINITY else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    except (ValueError, OSError) as error:
+        # macOS refuses more than its kernel's own limit.
+        LOG.warning("the limit of open files stays as it is", limit=soft, reason=str(error))
+        return soft
+    return wanted
+
+
+def http_server(app: App, host: str, port: int, *, connections: int, socket: Path | None = None) -> Server:
+    """Make what answers through `app` on a port, or on a Unix socket. Several processes may have one port (Linux).
+
+    Args:
+        app: What answers.
+        host: The address to listen on.
+        port: The port.
+        connections: How many connections may be open at a time; fewer if the system allows too few open files. Further
+            ones wait until others are closed.
+        socket: A Unix socket to listen on instead.
+    """
+    files = raise_file_limit()
+    possible = max(files - OWN_FILES, files // 2)
+    if possible < connections:
+        LOG.info("fewer connections are possible than server.connections asks for", files=files, connections=possible)
     return Server(
         app,
         address=host,
@@ -36,6 +77,9 @@ def http_server(app: App, host: str, port: int, *, socket: Path | None = None) -
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
+        # Connections, not requests: granian accepts no more than these.
+        backpressure=min(connections, possible),
+        http1_settings=HTTP1Settings(header_read_timeout=IDLE_MS, max_buffer_size=MAX_HEAD_BYTES),
         log_enabled=False,
     )
 

@@ -3,7 +3,10 @@
 from caraway.server.access.limits import Limits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.admin import Admin
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.branches import BranchRoutes
+from caraway.server.handlers.dead_letters import DeadLetterRoutes
+from caraway.server.handlers.definitions import Definitions
 from caraway.server.handlers.erase import EraseRoutes
 from caraway.server.handlers.explanations import Explanations
 from caraway.server.handlers.feast import FeastDoor
@@ -11,8 +14,9 @@ from caraway.server.handlers.openapi import docs, openapi
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.handlers.secrets import SecretRoutes
+from caraway.server.handlers.waiting import Waits
 from caraway.server.handlers.writes import Api
-from caraway.server.http.routes import API, Route
+from caraway.server.http.routes import API, JSON, PROTOBUF, Route
 
 
 def routes(deployment: Deployment) -> tuple[Route, ...]:
@@ -31,12 +35,22 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         needed=lambda: deployment.needed,
     )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
+    letters = DeadLetterRoutes(
+        deployment,
+        limits,
+        api.ingest,
+        bootstrap_servers=deployment.bootstrap_servers,
+        erased=deployment.erased,
+        replays=deployment.replays,
+    )
+    definitions = Definitions(deployment, deployment.index_positions)
     return (
-        Route("POST", f"{API}/query", reads.query, "extract_features"),
+        Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
         Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
         Route("POST", f"{API}/log", api.log, "log"),
-        Route("POST", f"{API}/commit", api.commit, "sync"),
+        Route("POST", f"{API}/wait", Waits(deployment).wait, "wait"),
+        Route("POST", f"{API}/commit", api.commit, "sync", PROTOBUF),
         Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
         Route("POST", f"{API}/dataset/{{name}}/erase", erase.erase, "erase"),
         Route("GET", f"{API}/dataset/{{name}}/erasures", erase.erasures, "erasures"),
@@ -51,6 +65,11 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
         Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
         Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
+        Route("GET", f"{API}/dead_letters", letters.list, "dead_letters"),
+        Route("GET", f"{API}/dead_letters/{{name}}", letters.show, "dead_letter"),
+        Route("POST", f"{API}/dead_letters/{{name}}/replay", letters.replay, "replay"),
+        Route("GET", f"{API}/datasets", definitions.datasets, "list_datasets"),
+        Route("GET", f"{API}/definition/{{name}}", definitions.definition, "describe"),
         Route("GET", f"{API}/ledger", branches.ledger, "ledger"),
         Route("GET", f"{API}/health", admin.health, "health"),
         Route("GET", f"{API}/status", admin.status, "status"),

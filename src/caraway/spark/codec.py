@@ -20,6 +20,8 @@ PASSENGER = (SIDE, KEY, PACKED)
 
 # Sides: rows that the steps are about, and rows at which a step failed (`caraway.spark.letters`), on their way out.
 OWN, DEAD = 0, -1
+# The side of markers (`caraway.topics.markers`). Sides of unions (`caraway.spark.inputs`) count down from -3.
+MARKER = -(2**31)
 
 PUT, VOID, DELETE = 1, 0, -1
 

@@ -17,13 +17,14 @@ from pyspark.sql.pandas.types import to_arrow_type
 from caraway.dtypes.types import BOOL, DataType, is_optional
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Transform
 from caraway.plan.model import JobPlan
+from caraway.spark.calls import UserCall, UserStep
 from caraway.spark.codec import TIME, name
 from caraway.spark.isolation import limits_of
 from caraway.spark.letters import Reason, evaluate
 from caraway.spark.secret_port import door_of_functions
 from caraway.spark.stream import Stream
 from caraway.spark.types import spark_type
-from caraway.spark.workers import UserCall, UserStep, run_apart
+from caraway.spark.workers import run_apart
 
 _OUT = "$out"
 

@@ -18,7 +18,23 @@ from caraway.dtypes.types import DATETIME, DataType
 from caraway.graph.operators import Input, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicPlan
-from caraway.spark.codec import ID, KEY, META, OFFSET, OWN, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.codec import (
+    ID,
+    INGESTED,
+    KEY,
+    MARKER,
+    META,
+    OFFSET,
+    OP,
+    OWN,
+    PACKED,
+    PASSENGER,
+    SIDE,
+    TIME,
+    Codec,
+    name,
+)
+from caraway.spark.marking import is_marker, read_marker
 from caraway.spark.regrouping import regrouping_joins
 from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import row_type
@@ -26,6 +42,9 @@ from caraway.spark.types import row_type
 # How long a time must have been reached before what lies a horizon behind it is forgotten: while a backlog is read, one
 # topic or partition may run ahead of another.
 SETTLE_MS = 600_000
+
+# Meta columns that every record has.
+NUMBERS = (OP, TIME, INGESTED)
 
 # Sides of rows that wait for the other branch of a union; each has one of its own.
 _PARKED = -2
@@ -64,12 +83,14 @@ class Inputs:
         kafka: Kafka's columns of all topics of the job.
         plan: The job.
         lost: What a run may have read of which the checkpoint tells nothing; None if the job never ran before.
+        marked: Whether there are markers among Kafka's records, which the steps are to let pass.
     """
 
     session: SparkSession
     kafka: DataFrame
     plan: JobPlan
     lost: LostRun | None = None
+    marked: bool = False
 
     @property
     def horizon_us(self) -> int:
@@ -106,29 +127,44 @@ class Inputs:
         """Return the rows of all inputs: those of the first one decoded, the others waiting."""
         codec, leaves, topics = Codec(self.session), self.leaves, self.topics
         first = topics[leaves[0].dataset]
-        if len(leaves) == 1:
+        if len(leaves) == 1 and not self.marked:
             return Waiting(codec.decode_records(self.kafka, first.schema), 0)
-        of_topic: dict[str, list[int]] = {}
-        for side, leaf in enumerate(leaves):
-            of_topic.setdefault(topics[leaf.dataset].name, []).append(side)
-        kafka = self.kafka.select("*", F.explode(_by_topic(of_topic)).alias(SIDE))
+        kafka = self.kafka.select("*", self._side().alias(SIDE))
         records = [
             # Only the record's own side may decode it.
             F.when(name(SIDE) == side, codec.record(topics[leaf.dataset].schema)).alias(f"r{side}")
             for side, leaf in enumerate(leaves)
         ]
-        parts = kafka.select(name(SIDE), F.col("key").alias(KEY), F.col("offset").alias(OFFSET), *records)
+        marks = [F.col("value"), F.col("partition")] if self.marked else []
+        parts = kafka.select(name(SIDE), F.col("key").alias(KEY), F.col("offset").alias(OFFSET), *records, *marks)
         meta = [
             name(part) if part == OFFSET else _whichever(len(leaves), part.removeprefix("$")).alias(part)
             for part in META
         ]
-        packed = F.lit(None).cast("binary")
+        if self.marked:
+            # A marker is encoded with the rows where a step looks at how long they become.
+            meta = [
+                F.coalesce(m, F.lit(0)).alias(part) if part in NUMBERS else m
+                for part, m in zip(META, meta, strict=True)
+            ]
+        packed = read_marker() if self.marked else F.lit(None).cast("binary")
         for side, leaf in enumerate(leaves[1:], start=1):
             row = codec.encode_row(*_waiting_row(codec, f"r{side}", leaf, topics[leaf.dataset]))
             packed = F.when(name(SIDE) == side, row).otherwise(packed)
         key = F.coalesce(name(KEY), _whichever(len(leaves), "id")).alias(KEY)
         own = codec.columns("r0", name(KEY), first.schema)
-        return Waiting(parts.select(*meta, name(SIDE), key, packed.alias(PACKED), *own), 0)
+        rows = parts.select(*meta, name(SIDE), key, packed.alias(PACKED), *own)
+        return Waiting(rows, 0, copies=1 if self.marked else 0)
+
+    def _side(self) -> Column:
+        """Return the side of each of Kafka's records; one that several inputs read becomes several rows."""
+        of_topic: dict[str, list[int]] = {}
+        for side, leaf in enumerate(self.leaves):
+            of_topic.setdefault(self.topics[leaf.dataset].name, []).append(side)
+        if len(self.leaves) == 1:
+            return F.when(is_marker(), F.lit(MARKER)).otherwise(F.lit(OWN))
+        sides = _by_topic(of_topic)
+        return F.explode(F.when(is_marker(), F.array(F.lit(MARKER))).otherwise(sides) if self.marked else sides)
 
     def take_in(self, waiting: Waiting) -> Stream:
         """Return the stream of the input that is next: its rows are those that the steps are about from here on."""
@@ -153,8 +189,9 @@ class Inputs:
             columns={column.name: column.dtype for column in topic.schema.columns},
             timestamp=topic.schema.timestamp,
             revised=topic.revised,
-            passengers=len(self.leaves) > 1,
+            passengers=len(self.leaves) > 1 or self.marked,
             leaves=waiting.leaf + 1,
+            copies=waiting.copies,
         )
 
     def unite(self, left: Stream, right: Stream) -> Stream:
@@ -192,7 +229,7 @@ class Inputs:
             F.when(own, name(ID)).otherwise(name(KEY)).alias(KEY),
             F.when(own, row).otherwise(name(PACKED)).alias(PACKED),
         )
-        return Waiting(frame, stream.leaves)
+        return Waiting(frame, stream.leaves, copies=stream.copies)
 
 
 def leaves_of(step: Operator) -> tuple[Leaf, ...]:

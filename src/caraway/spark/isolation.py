@@ -5,33 +5,33 @@ it, and nobody knows the row. So the worker passes batches to a child, which it 
 and if no answer comes, it ends the child, halves the batch, and asks a new one, until the rows that are to blame stand
 alone.
 
-The child is forked, so that it has all modules already; it ends with the worker.
+The child has no rights but to compute (`caraway.confinement`), and nothing that it sends is unpickled.
 """
 
-import ctypes
-import os
-import signal
-import sys
+import pickle
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
+from pathlib import Path
 from typing import Generic, TypeVar
 
+import msgspec
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from caraway.graph.redaction import redact_output, redacted
-from caraway.memory import limit_memory
+from caraway.confinement import ConfinedProcess, Confinement
+from caraway.confinement.values import unpacked
+from caraway.errors import CarawayError, UnavailableError
+from caraway.spark.calls import Batch
+from caraway.spark.secret_port import Door, provider_of
 
-Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 
+#: What the child runs.
+TARGET = "caraway.spark.function_process:serve"
+
 _SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
-# Linux: the signal that a process gets when its parent ends (linux/prctl.h).
-_PR_SET_PDEATHSIG = 1
+_CONFINEMENT = "spark.caraway.function.confinement"
 # Parts of a batch get less time: a bad row among 10,000 is found after 14 halvings, the last ten with this share of it.
 _LEAST_SHARE = 0.1
 # What all failures of a batch together may take, in time limits, and how many there may be. A function that always
@@ -46,27 +46,34 @@ class Limits:
 
     Attributes:
         seconds: Time for one call with a batch.
-        memory_mb: Memory beyond what the worker has with all modules loaded.
+        memory_mb: Memory beyond what its process has with all modules loaded.
+        confinement: What its process may do.
     """
 
     seconds: float = 60.0
     memory_mb: int = 1024
+    confinement: Confinement = field(default_factory=Confinement)
 
 
 def limits_conf(limits: Limits) -> Mapping[str, str]:
     """Return limits as a session's settings."""
-    return {_SECONDS: str(limits.seconds), _MEMORY: str(limits.memory_mb)}
+    confinement = msgspec.json.encode(limits.confinement, enc_hook=str).decode()
+    return {_SECONDS: str(limits.seconds), _MEMORY: str(limits.memory_mb), _CONFINEMENT: confinement}
 
 
 def limits_of(session: SparkSession) -> Limits:
     """Return the limits that a session was opened with."""
     default = limits_conf(Limits())
-    seconds, memory = (session.conf.get(key, default[key]) for key in (_SECONDS, _MEMORY))
-    return Limits(seconds=float(seconds or 0), memory_mb=int(memory or 0))
+    seconds, memory, text = (session.conf.get(key, default[key]) for key in (_SECONDS, _MEMORY, _CONFINEMENT))
+    confinement = _decode_confinement(text or "{}")
+    return Limits(seconds=float(seconds or 0), memory_mb=int(memory or 0), confinement=confinement)
 
 
-class ExhaustedError(Exception):
-    """There is no more memory: raised in the child, which can't be trusted any more."""
+def _path(_: type, text: str) -> Path:
+    return Path(text)
+
+
+_decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=_path).decode
 
 
 class EndedError(Exception):
@@ -77,67 +84,94 @@ class UselessError(Exception):
     """A function fails in this way for so many rows that its job had better stop."""
 
 
-class Child(Generic[Request, Answer]):
-    """A process that works on requests, one after the other; it is started when it is needed."""
+class Child:
+    """A process that works on batches, one after the other; it is started when it is needed."""
 
-    def __init__(self, work: Callable[[Request], Answer], memory_mb: int) -> None:
-        """Prepare a child whose answers are those of `work`, which raises `ExhaustedError` where memory is short."""
-        self._work = work
+    def __init__(self, memory_mb: int, confinement: Confinement, target: str = TARGET) -> None:
+        """Prepare a child that runs `target`."""
+        self._target = target
         self._memory_mb = memory_mb
-        self._process: BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._confinement = confinement
+        self._process: ConfinedProcess | None = None
         #: Whether the next request is the first one of a process.
         self.fresh = True
 
-    def ask(self, request: Request, seconds: float) -> Answer:
-        """Pass on a request and wait for the answer.
+    def ask(self, batch: Batch, seconds: float, door: Door | None = None) -> pa.StructArray:
+        """Pass on a batch and wait for the answer; the function gets secrets of `door`.
 
         Raises:
             EndedError: There was none in time, or the process has ended.
-            RuntimeError: What `work` raised.
+            RuntimeError: The function can't be called, or no process can be started for it.
         """
-        pipe = self._started()
+        process = self._started()
         self.fresh = False
+        deadline = time.monotonic() + seconds
+        message: object = batch
         try:
-            pipe.send(request)
-            if not pipe.poll(seconds):
-                self.end()
-                raise EndedError(f"did not end within {seconds:g} s")
-            kind, answer = pipe.recv()
+            while True:
+                process.channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), deadline)
+                answer = unpacked(process.channel.receive(deadline))
+                match answer:
+                    case ["secret", str(name)] if door is not None:
+                        message = _secret(door, name)
+                    case _:
+                        return self._taken(answer, batch)
+        except TimeoutError as error:
+            self.end()
+            raise EndedError(f"did not end within {seconds:g} s") from error
         except (EOFError, ConnectionError) as error:
             raise EndedError(f"ended its process ({self.end()})") from error
-        match kind:
-            case "answer":
-                return answer  # type: ignore[no-any-return]
-            case "memory":
+
+    def _taken(self, answer: object, batch: Batch) -> pa.StructArray:
+        match answer:
+            case ["answer", bytes(content)]:
+                return _array(content, batch.type_, len(batch.called))
+            case ["memory", None]:
                 self.end()
                 raise EndedError(f"needs more than {self._memory_mb} MB of memory")
+            case ["error", str(text)]:
+                raise RuntimeError(text)
             case _:
-                raise RuntimeError(answer)
+                raise EOFError("an unreadable answer")
 
     def end(self) -> str:
-        """End the process, if it hasn't ended, and say how it has."""
-        process, pipe, self._process, self._pipe, self.fresh = self._process, self._pipe, None, None, True
-        if process is None or pipe is None:
-            return "not started"
-        pipe.close()
-        # One that has closed its pipe is about to end.
-        process.join(0.2)
-        process.kill()
-        process.join()
-        code = process.exitcode or 0
-        return f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+        """End the process, if it hasn't ended, and return how it has."""
+        process, self._process, self.fresh = self._process, None, True
+        return "not started" if process is None else process.end()
 
-    def _started(self) -> Connection:
-        if self._pipe is None:
-            context = get_context("fork")
-            self._pipe, theirs = context.Pipe()
-            self._process = context.Process(
-                target=_serve, args=(self._work, theirs, self._pipe, self._memory_mb, os.getpid()), daemon=True
-            )
-            self._process.start()
-            theirs.close()
-        return self._pipe
+    def _started(self) -> ConfinedProcess:
+        if self._process is None:
+            try:
+                self._process = ConfinedProcess(self._target, self._confinement, self._memory_mb)
+            except (OSError, CarawayError) as error:
+                raise RuntimeError(f"no process for users' functions: {error}") from error
+        return self._process
+
+
+def _secret(door: Door, name: str) -> tuple[str | None, str, bool]:
+    """Return a secret, or why there is none, and whether that is so because nobody answers."""
+    try:
+        return provider_of(door)(name), "", False
+    except CarawayError as error:
+        return None, str(error), isinstance(error, UnavailableError)
+
+
+def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
+    """Read an answer, which may be any bytes once a function has got hold of the channel.
+
+    Raises:
+        EOFError: It isn't an array of this type and length.
+    """
+    try:
+        with pa.ipc.open_stream(content) as reader:
+            array = reader.read_next_batch().column(0)
+        # Offsets may lead out of the buffers.
+        array.validate(full=True)
+    except (pa.ArrowException, ValueError, IndexError, StopIteration, OSError) as error:
+        raise EOFError(f"an unreadable answer: {error}") from error
+    if array.type != type_ or len(array) != rows:
+        raise EOFError("an answer of another function")
+    return array
 
 
 @dataclass(slots=True)
@@ -187,30 +221,3 @@ class Halving(Generic[Answer]):
             raise UselessError(
                 f"{error}; that happened {self._ends} times in one batch, which took {self._spent:.0f} s"
             ) from error
-
-
-def _serve(
-    work: Callable[[Request], Answer], pipe: Connection, theirs: Connection, memory_mb: int, parent: int
-) -> None:
-    """Answer requests until the worker goes away; runs in the child."""
-    theirs.close()
-    # A worker is asked to end by a signal that must not be caught here.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
-            return
-        limit_memory(memory_mb)
-    redact_output()
-    while True:
-        try:
-            request = pipe.recv()
-        except EOFError:
-            return
-        try:
-            pipe.send(("answer", work(request)))
-        except (ExhaustedError, MemoryError):
-            pipe.send(("memory", None))
-            return
-        except Exception:  # noqa: BLE001 (whatever it is, it is told where somebody reads it)
-            pipe.send(("error", redacted(traceback.format_exc())))

@@ -25,8 +25,13 @@ def active_jvm() -> Any:  # noqa: ANN401 (py4j has no types)
     return context._jvm  # noqa: SLF001
 
 
+def has_jvm() -> bool:
+    """Return whether this process has started a JVM already. It stays when a session is stopped."""
+    return SparkContext._gateway is not None  # noqa: SLF001
+
+
 def jvm_process(session: SparkSession) -> Popen[bytes]:
-    """Return the process of the JVM that PySpark started for `session`."""
+    """Return the process of the JVM of `session`."""
     process: Popen[bytes] = session.sparkContext._gateway.proc  # type: ignore[union-attr]  # noqa: SLF001
     return process
 

@@ -12,11 +12,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.checkpoints import forget_unfinished, next_batch
-from caraway.spark.codec import PACKED, Codec, name
+from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
 from caraway.spark.inputs import Inputs, LostRun
 from caraway.spark.letters import LetterCount
+from caraway.spark.marking import arrival, partitions_of
+from caraway.spark.sizes import within_bounds
 from caraway.spark.steps import compile_step
-from caraway.topics import DEAD_LETTERS, ERASURE_KEY
+from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, ERASURE_KEY, MARKER_KEY
+from caraway.topics.credentials import spark_options
+from caraway.topics.positions import TopicEnds
 
 # Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
@@ -46,20 +50,27 @@ def compile_job(
     trigger: Trigger | None = None,
     *,
     lost: LostRun | None = None,
+    partitions: int = 1,
 ) -> DataFrame:
-    """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`) that it writes."""
-    kafka = _read(session, [topic.name for topic in plan.inputs], trigger or trigger_of(plan.mode), bootstrap_servers)
-    inputs = Inputs(session=session, kafka=kafka, plan=plan, lost=lost)
-    result = compile_step(plan.operator, inputs, inputs.read())
-    key, value = Codec(session).encoded(plan.output.schema)
+    """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`, `partition`) that it writes.
+
+    `partitions` is how many the output topic has.
+    """
+    trigger = trigger or trigger_of(plan.mode)
+    kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers)
+    inputs = Inputs(session=session, kafka=kafka, plan=plan, lost=lost, marked=trigger is Trigger.REAL_TIME)
+    codec = Codec(session)
+    result = within_bounds(compile_step(plan.operator, inputs, inputs.read()), codec, plan)
+    key, value = codec.encoded(plan.output.schema)
     if not result.passengers:
         return result.frame.select(F.lit(plan.output.name).alias("topic"), key.alias("key"), value.alias("value"))
     letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
-    own = result.own()
+    own, dead = result.own(), name(SIDE) == DEAD
     return result.frame.select(
-        F.when(own, F.lit(plan.output.name)).otherwise(F.lit(DEAD_LETTERS)).alias("topic"),
-        F.when(own, key).alias("key"),
-        F.when(own, value).otherwise(letter).alias("value"),
+        F.when(dead, F.lit(DEAD_LETTERS)).otherwise(F.lit(plan.output.name)).alias("topic"),
+        F.when(own, key).when(name(SIDE) == MARKER, F.lit(ARRIVAL_KEY)).alias("key"),
+        F.when(own, value).when(dead, letter).otherwise(arrival(result, plan.job_id)).alias("value"),
+        *([partitions_of(partitions).alias("partition")] if partitions > 1 and result.copies else []),
     )
 
 
@@ -97,11 +108,13 @@ def start_job(
     lost = LostRun(batch=next_batch(checkpoint), before_us=before_us) if restarted else None
     trigger = trigger or trigger_of(plan.mode)
     session = session if tasks is None else _dividing(session, tasks)
+    output = plan.output.name
+    partitions = len(TopicEnds(bootstrap_servers).ends([output]).get(output, {0: 0}))
     writer = (
-        compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost)
+        compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost, partitions=partitions)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**spark_options(bootstrap_servers))
         # A record counts as written when all replicas in sync have it, and no retry of the producer doubles it.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")
@@ -132,7 +145,7 @@ def _dividing(session: SparkSession, tasks: int) -> SparkSession:
 def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootstrap_servers: str) -> DataFrame:
     reader = (
         session.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", bootstrap_servers)
+        .options(**spark_options(bootstrap_servers))
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
         # Kafka has dropped what a job has not read yet: going on would be a silent gap.
@@ -141,5 +154,7 @@ def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootst
     if trigger is not Trigger.REAL_TIME:
         reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
     frame = reader.load()
-    # That a key was erased concerns indexes; what jobs have made of its rows, and make of those before, stays.
-    return frame.where(F.col("key").isNull() | (F.col("key") != F.lit(ERASURE_KEY)))
+    # That a key was erased concerns indexes; what jobs have made of its rows, and make of those before, stays. Markers
+    # could overtake rows in a micro-batch, and arrivals are for those who wait for the job that wrote them.
+    passed_over = [ERASURE_KEY, ARRIVAL_KEY] if trigger is Trigger.REAL_TIME else [ERASURE_KEY, ARRIVAL_KEY, MARKER_KEY]
+    return frame.where(F.col("key").isNull() | ~F.col("key").isin(*(F.lit(key) for key in passed_over)))

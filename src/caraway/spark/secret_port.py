@@ -1,4 +1,4 @@
-"""How users' functions in Spark's workers get secrets: they ask the engine, which runs the driver.
+"""How Spark's workers get the secrets that users' functions ask them for: from the engine, which runs the driver.
 
 A value is never in a plan, a checkpoint or Spark's settings (these stand on command lines): what travels with a
 function is the address of a port, and the password of it, which is another one after each start of the engine. Both
@@ -16,8 +16,7 @@ from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Connection, Listener
 
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
-from caraway.graph.redaction import remembered
-from caraway.graph.runtime import SecretProvider, secret_provider
+from caraway.graph.runtime import SecretProvider
 
 # A changed secret is seen by running functions after this time.
 KEPT_S = 10.0
@@ -89,14 +88,10 @@ def door_of_functions() -> Door | None:
     return _ports[0].door if _ports else None
 
 
-def admit(door: Door | None) -> None:
-    """Let functions that run in this process from now on get secrets through a door."""
-    secret_provider.set(None if door is None else _provider(door))
-
-
 @lru_cache(maxsize=8)
-def _provider(door: Door) -> SecretProvider:
-    return remembered(_Asking(door, time.monotonic).get)
+def provider_of(door: Door) -> SecretProvider:
+    """Return what asks for secrets at a door."""
+    return _Asking(door, time.monotonic).get
 
 
 class _Asking:

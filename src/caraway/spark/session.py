@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from caraway.class_archives import ClassArchive
+from caraway.spark.gateway import start_gateway
 from caraway.spark.isolation import Limits, limits_conf
+from caraway.spark.java import has_jvm
 
 # What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
 # rest.
@@ -18,6 +21,10 @@ _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
 _ROCKSDB_MB = "160"
+# How long a job in micro-batches waits before it asks Kafka again, if there was nothing new. With Spark's own 10 ms an
+# idle job takes 12% of a core (with what the broker does for it); so it takes 2.6%, and rows that come after a pause
+# are taken up 0.1 s later at most (docs/streaming.md). Jobs in real-time mode don't ask this way.
+_POLLING_DELAY = "100ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +75,12 @@ def spark_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Start a JVM and a session in it; takes some seconds."""
+    """Start a JVM, or take the one that this process has, and a session in it; takes some seconds.
+
+    Raises:
+        JavaMissingError: There is no Java that Spark runs on.
+        UnavailableError: The JVM ended, or took too long.
+    """
     settings.scratch.mkdir(parents=True, exist_ok=True)
     # Workers must run this very interpreter; glibc would give each of the many threads an arena of its own.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -76,10 +88,12 @@ def open_session(settings: SessionSettings) -> SparkSession:
     if settings.local:
         # Spark would look up the machine's name otherwise, and listen on all addresses.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    builder = SparkSession.builder.appName("caraway").master(settings.master)
-    for key, value in spark_conf(settings).items():
-        builder = builder.config(key, value)
-    return builder.getOrCreate()
+    conf = {"spark.app.name": "caraway", "spark.master": settings.master, **spark_conf(settings)}
+    if not has_jvm():
+        gateway = start_gateway(conf, settings.scratch)
+        # Spark takes the settings that it has from this context.
+        SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
+    return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
 
 def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
@@ -90,7 +104,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # On spark.jars they are sent to executors, on the class paths they are there before a class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
-        **({} if settings.local else {"spark.executor.extraClassPath": class_path}),
+        # In local mode Spark makes a secret of its own, which its ports on this machine ask for.
+        **({"spark.authenticate": "true"} if settings.local else {"spark.executor.extraClassPath": class_path}),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(settings)),
         "spark.local.dir": str(settings.scratch),
@@ -107,6 +122,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.default.parallelism": str(settings.shuffle_partitions),
         # The streaming shuffle holds its buffers for 50 ms by default; this is what makes stateful jobs fast.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
+        "spark.sql.streaming.pollingDelay": _POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -119,6 +135,8 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
         # other kind of manager starts one to look for links besides.
         "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
+        # Hadoop sets modes itself; checkpoints hold rows, which are for this user alone.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
@@ -133,6 +151,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.ui.retainedTasks": "2000",
         "spark.sql.ui.retainedExecutions": "20",
         **limits_conf(settings.functions),
+        "spark.python.daemon.module": "caraway.spark.daemon",
         "spark.cleaner.referenceTracking.cleanCheckpoints": "false",
         **settings.conf,
     }

@@ -18,6 +18,7 @@ from caraway.plan.model import TopicPlan
 from caraway.spark.codec import KEY, META, OWN, PACKED, PASSENGER, SIDE, Codec, name
 from caraway.spark.inputs import Inputs, added_columns
 from caraway.spark.java import from_java, jvm_of, to_java
+from caraway.spark.marking import scattered
 from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
@@ -50,6 +51,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     if followed:
         key = F.coalesce(name(_TO), key)
     own = name(SIDE) == OWN
+    rows = scattered(rows, inputs.session)
     packed = _packed(
         rows.frame,
         name(SIDE),
@@ -118,21 +120,22 @@ def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
             instead of ends.
         inputs: The job's inputs.
     """
-    changed, columns = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
+    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
     news = (F.col("which") == _NEWS).alias(_IS_NEWS)
     frame = changed.select(*_own_meta(), *columns, F.col("to").alias(_TO), news)
-    return replace(keyed, frame=frame, revised=True, passengers=True)
+    return replace(keyed, frame=frame, revised=True, passengers=True, copies=copies)
 
 
 def contributions(keyed: Stream, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's."""
-    changed, columns = _with_neighbours(keyed, keyed.keys, "CONTRIBUTIONS", 0, inputs)
-    return replace(keyed, frame=changed.select(*_own_meta(), *columns), keys=(), revised=True, passengers=True)
+    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "CONTRIBUTIONS", 0, inputs)
+    frame = changed.select(*_own_meta(), *columns)
+    return replace(keyed, frame=frame, keys=(), revised=True, passengers=True, copies=copies)
 
 
 def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into events: one where a version begins, another one where it ends."""
-    changed, columns = _with_neighbours(keyed, keyed.keys, "CHANGES", 0, inputs)
+    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "CHANGES", 0, inputs)
     begins = F.col("which") == _BEGIN
     flag = (begins if step.marks_inserts else ~begins).alias(step.column)
     return replace(
@@ -142,13 +145,15 @@ def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
         columns={**keyed.columns, step.column: BOOL},
         revised=True,
         passengers=True,
+        copies=copies,
     )
 
 
 def first(rows: Stream, keys: Sequence[str], inputs: Inputs) -> Stream:
     """Keep the oldest row of each group, as the one version of its key."""
-    changed, columns = _with_neighbours(rows, keys, "FIRST", 0, inputs)
-    return replace(rows, frame=changed.select(*_own_meta(), *columns), keys=tuple(keys), revised=True, passengers=True)
+    changed, columns, copies = _with_neighbours(rows, keys, "FIRST", 0, inputs)
+    frame = changed.select(*_own_meta(), *columns)
+    return replace(rows, frame=frame, keys=tuple(keys), revised=True, passengers=True, copies=copies)
 
 
 def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
@@ -160,19 +165,21 @@ def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
             kind, window_us = "TUMBLING", stride_us
         case SessionWindow(gap_us=gap_us):
             kind, window_us = "SESSION", gap_us
-    changed, columns = _with_neighbours(rows, step.by, kind, window_us, inputs)
-    return replace(rows, frame=changed.select(*_own_meta(), *columns), revised=True, passengers=True)
+    changed, columns, copies = _with_neighbours(rows, step.by, kind, window_us, inputs)
+    frame = changed.select(*_own_meta(), *columns)
+    return replace(rows, frame=frame, revised=True, passengers=True, copies=copies)
 
 
 def _with_neighbours(
     rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs, *, joined_at: Column | None = None
-) -> tuple[DataFrame, list[Column]]:
+) -> tuple[DataFrame, list[Column], int]:
     """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.Neighbours`).
 
-    Returns its output, with the row decoded and the columns of passengers, and the columns of the row in it.
+    Returns its output, with the row decoded and the columns of passengers, the columns of the row in it, and how many
+    copies of each marker there are.
     """
     codec = Codec(inputs.session)
-    rows = rows.taking_passengers()
+    rows = scattered(rows.taking_passengers(), inputs.session)
     row = row_type(rows.columns.items())
     key = _group_key(codec, rows, by)
     own = name(SIDE) == OWN
@@ -200,7 +207,7 @@ def _with_neighbours(
         F.col("to"),
         codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
     )
-    return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns]
+    return parts, [F.col(f"r.`{column}`").alias(column) for column in rows.columns], rows.copies
 
 
 def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:

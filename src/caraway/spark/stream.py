@@ -19,10 +19,12 @@ class Waiting:
     Attributes:
         frame: The rows.
         leaf: Number of the input that is next (`caraway.spark.inputs`).
+        copies: As in `Stream`.
     """
 
     frame: DataFrame
     leaf: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,6 +39,7 @@ class Stream:
         revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
         passengers: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
         leaves: How many inputs have been taken in.
+        copies: How many copies there are of each marker (`caraway.spark.marking`); 0 if there are no markers.
     """
 
     frame: DataFrame
@@ -46,6 +49,7 @@ class Stream:
     revised: bool
     passengers: bool = False
     leaves: int = 1
+    copies: int = 0
 
     @property
     def types(self) -> Mapping[str, DataType]:

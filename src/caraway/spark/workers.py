@@ -1,96 +1,17 @@
-"""Users' functions in Spark's Python workers: batches of Arrow columns to what the in-process engine makes of them.
+"""Users' functions beside Spark's Python workers: what a worker does with a batch of Arrow columns.
 
-A function fails for a batch as a whole. Then the batch is halved until the rows that are to blame stand alone. It
-runs in a process of its own (`caraway.spark.isolation`), which may end without harm.
+A function may loop for ever, take all memory, or end its process. So it runs in one of its own, which the worker can do
+without (`caraway.spark.isolation`), and which has no rights but to compute (`caraway.confinement`).
 """
 
-import pickle
-import traceback
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any
+import atexit
+from collections.abc import Sequence
 
-import cloudpickle
 import pyarrow as pa
 
-from caraway.dtypes.types import DataType, ListType, MapType, StructType, base_type
-from caraway.engine_local.operators.functions import assign_call, filter_call, transform_call
-from caraway.errors import InvalidInputError
-from caraway.graph.operators import AssignFunction, FilterFunction, Transform
-from caraway.graph.redaction import redacted
-from caraway.graph.schemas import Schema
-from caraway.spark.isolation import Child, ExhaustedError, Halving, Limits, UselessError
-from caraway.spark.secret_port import Door, admit
-
-# Lines of a traceback that a dead letter has: the innermost frames and the error.
-TRACEBACK_LINES = 12
-# How the functions of so many steps stay unpickled.
-_KEPT = 256
-
-UserStep = FilterFunction | AssignFunction | Transform
-_Columns = Mapping[str, Sequence[object]]
-_Call = Callable[[_Columns, int], Mapping[str, Sequence[object]]]
-_Convert = Callable[[Any], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class UserCall:
-    """A user's function, as it travels to the workers.
-
-    Attributes:
-        step: The step, without those before it.
-        schema: The columns that the function is given.
-        result: The columns that are taken from what it makes.
-    """
-
-    step: UserStep
-    schema: Schema
-    result: tuple[tuple[str, DataType], ...]
-
-    @property
-    def title(self) -> str:
-        """What is called how, for messages."""
-        match self.step:
-            case AssignFunction(column=column):
-                step = f"assign: column {column}"
-            case FilterFunction():
-                step = "filter"
-            case Transform():
-                step = "transform"
-        return f"{step}: its function {self.step.function.name}"
-
-    def packed(self) -> bytes:
-        """Return it as bytes, by which a worker knows it again."""
-        return pickle.dumps(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """Why there is no value for a row."""
-
-    message: str
-    traceback: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """A request: the arguments of `run`."""
-
-    packed: bytes
-    type_: pa.StructType
-    called: pa.Array
-    columns: tuple[pa.Array, ...]
-    door: Door | None
-
-    def part(self, low: int, high: int) -> "_Batch":
-        if high - low == len(self.called):
-            return self
-        # A slice would travel with all that it was cut out of.
-        rows = pa.array(range(low, high), pa.int64())
-        return _Batch(
-            self.packed, self.type_, self.called.take(rows), tuple(c.take(rows) for c in self.columns), self.door
-        )
+from caraway.spark.calls import Batch, struct_array, unpacked_call
+from caraway.spark.isolation import Child, Halving, Limits, UselessError
+from caraway.spark.secret_port import Door
 
 
 def run_apart(
@@ -102,20 +23,21 @@ def run_apart(
     *,
     door: Door | None = None,
 ) -> pa.StructArray:
-    """Do what `run` does in a process of its own, whatever the function does to that.
+    """Do what `caraway.spark.calls.run` does in a process of its own, whatever the function does to that.
 
-    The function gets secrets through `door`.
+    The function gets secrets of `door` through this process.
 
     Raises:
         RuntimeError: The function can't be run at all, or ends the process for too many rows.
     """
-    child, batch = _child(limits.memory_mb), _Batch(packed, type_, called, tuple(columns), door)
+    child = _child(limits)
+    batch = Batch(packed, type_, called, tuple(columns), has_secrets=door is not None)
 
     def lost(reason: str) -> pa.StructArray:
-        return _struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
+        return struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
 
     halving = Halving(
-        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds),
+        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds, door),
         fresh=lambda: child.fresh,
         lost=lost,
         limits=limits,
@@ -130,154 +52,21 @@ def run_apart(
 
 
 def _title(packed: bytes) -> str:
-    user: UserCall = pickle.loads(packed)  # noqa: S301 (our own)
-    return user.title
+    return unpacked_call(packed).title
 
 
-@lru_cache(maxsize=1)
-def _child(memory_mb: int) -> Child[_Batch, pa.StructArray]:
+_children: dict[Limits, Child] = {}
+
+
+def _child(limits: Limits) -> Child:
     """Return the child of this worker, which runs one task at a time."""
-    return Child(_run, memory_mb)
+    if limits not in _children:
+        _end_children()
+        _children[limits] = Child(limits.memory_mb, limits.confinement)
+    return _children[limits]
 
 
-def _run(batch: _Batch) -> pa.StructArray:
-    admit(batch.door)
-    return run(batch.packed, batch.type_, batch.called, batch.columns)
-
-
-def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence[pa.Array]) -> pa.StructArray:
-    """Call a packed `UserCall` for a batch.
-
-    Args:
-        packed: The call.
-        type_: What comes out: the result's columns, `message` and `traceback` of a row that failed.
-        called: For which rows; the others are null.
-        columns: The columns of the schema.
-    """
-    user = _unpacked(packed)
-    rows = [row for row, wanted in enumerate(called.to_pylist()) if wanted]
-    taken = pa.array(rows, pa.int64())
-    given = {
-        name: [read(value) for value in column.take(taken).to_pylist()]
-        for (name, read), column in zip(user.read, columns, strict=True)
-    }
-    out: list[dict[str, object] | None] = [None] * len(called)
-    for row, found in zip(rows, results(user.call, given, len(rows)), strict=True):
-        if isinstance(found, Failed):
-            trace = None if found.traceback is None else redacted(found.traceback)
-            out[row] = {"message": redacted(found.message), "traceback": trace}
-        else:
-            out[row] = {name: write(value) for (name, write), value in zip(user.write, found, strict=True)}
-    return _struct_array([row or {} for row in out], type_)
-
-
-def _struct_array(rows: Sequence[Mapping[str, object]], type_: pa.StructType) -> pa.StructArray:
-    array = pa.array(rows, type=type_)
-    assert isinstance(array, pa.StructArray)  # noqa: S101 (that is what the type says)
-    return array
-
-
-def results(call: _Call, columns: _Columns, rows: int) -> list[tuple[object, ...] | Failed]:
-    """Return of each row its values, or why it has none.
-
-    Raises:
-        ExhaustedError: The function has used up the memory; what it holds of it may still be held.
-    """
-    if not rows:
-        return []
-    try:
-        return list(zip(*call(columns, rows).values(), strict=True)) or [()] * rows
-    except InvalidInputError as error:
-        if isinstance(error.__cause__, MemoryError):
-            raise ExhaustedError from error
-        if rows == 1:
-            return [Failed(str(error), _last_lines(error))]
-    half = rows // 2
-    parts = (
-        ({name: values[:half] for name, values in columns.items()}, half),
-        ({name: values[half:] for name, values in columns.items()}, rows - half),
-    )
-    return [found for part, size in parts for found in results(call, part, size)]
-
-
-@dataclass(frozen=True, slots=True)
-class _Unpacked:
-    call: _Call
-    read: tuple[tuple[str, _Convert], ...]
-    write: tuple[tuple[str, _Convert], ...]
-
-
-@lru_cache(maxsize=_KEPT)
-def _unpacked(packed: bytes) -> _Unpacked:
-    user: UserCall = pickle.loads(packed)  # noqa: S301 (our own)
-    # A function that can't be unpickled here is no row's fault: the job fails and says so.
-    cloudpickle.loads(user.step.function.pickled)
-    return _Unpacked(
-        _compiled(user),
-        tuple((name, _nullable(_from_arrow(dtype))) for name, dtype in user.schema.columns.items()),
-        tuple((name, _nullable(_to_arrow(dtype))) for name, dtype in user.result),
-    )
-
-
-def _compiled(user: UserCall) -> _Call:
-    names = [name for name, _ in user.result]
-    match user.step:
-        case FilterFunction():
-            verdicts = filter_call(user.step, user.schema)
-            return lambda columns, rows: {names[0]: verdicts(columns, rows)}
-        case AssignFunction():
-            values = assign_call(user.step, user.schema)
-            return lambda columns, rows: {names[0]: values(columns, rows)}
-        case Transform():
-            made = transform_call(user.step, user.schema)
-            return partial(_selected, made, names)
-
-
-def _selected(call: _Call, names: Sequence[str], columns: _Columns, rows: int) -> _Columns:
-    made = call(columns, rows)
-    return {name: made[name] for name in names}
-
-
-def _last_lines(error: BaseException) -> str | None:
-    """Return the end of the traceback of what the user's function raised, None if it has only returned wrongly."""
-    cause = error.__cause__
-    if cause is None or isinstance(cause, InvalidInputError):
-        return None
-    text = "".join(traceback.format_exception(cause)).rstrip()
-    return "\n".join(text.splitlines()[-TRACEBACK_LINES:])
-
-
-def _nullable(convert: _Convert) -> _Convert:
-    return lambda value: None if value is None else convert(value)
-
-
-def _from_arrow(dtype: DataType) -> _Convert:
-    """Compile the way from what Arrow gives of Spark's values (`caraway.spark.types`) to the stored form."""
-    match base_type(dtype):
-        case ListType(of):
-            item = _nullable(_from_arrow(of))
-            return lambda value: [item(each) for each in value]
-        case MapType(of):
-            member = _nullable(_from_arrow(of))
-            # Stored maps are sorted by key.
-            return lambda value: {key: member(each) for key, each in sorted(value)}
-        case StructType(_, fields):
-            members = [(name, _nullable(_from_arrow(of))) for name, of in fields]
-            return lambda value: [member(value[name]) for name, member in members]
-        case _:
-            return lambda value: value
-
-
-def _to_arrow(dtype: DataType) -> _Convert:
-    match base_type(dtype):
-        case ListType(of):
-            item = _nullable(_to_arrow(of))
-            return lambda value: [item(each) for each in value]
-        case MapType(of):
-            member = _nullable(_to_arrow(of))
-            return lambda value: [(key, member(each)) for key, each in value.items()]
-        case StructType(_, fields):
-            members = [(name, _nullable(_to_arrow(of))) for name, of in fields]
-            return lambda value: {name: member(each) for (name, member), each in zip(members, value, strict=True)}
-        case _:
-            return lambda value: value
+@atexit.register
+def _end_children() -> None:
+    while _children:
+        _children.popitem()[1].end()

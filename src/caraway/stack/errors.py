@@ -4,13 +4,11 @@
     ├── AlreadyRunningError          somebody else holds the data folder
     └── PortInUseError               another program listens on a port that was asked for
     UnavailableError
-    ├── JavaMissingError             no Java 17 or newer
-    ├── JarsError                    a Java library can't be had, or isn't what it should be
     ├── DataFolderError              the data folder can't be written, or its disk is full
     ├── PartFailedError              a part didn't become ready
     └── NotRunningError              nothing runs in the data folder
 
-Every text says what to do.
+Every text says what to do. What can go wrong with Java stands in `caraway.java.errors`.
 """
 
 from caraway.errors import ConflictError, UnavailableError
@@ -26,18 +24,6 @@ class PortInUseError(ConflictError):
     """A port that a setting asks for is taken."""
 
     code = "port_in_use"
-
-
-class JavaMissingError(UnavailableError):
-    """No Java that is new enough was found."""
-
-    code = "java_missing"
-
-
-class JarsError(UnavailableError):
-    """Java libraries are missing, can't be fetched, or fail their check."""
-
-    code = "jars_unavailable"
 
 
 class DataFolderError(UnavailableError):

@@ -4,13 +4,18 @@ import errno
 import fcntl
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import IO
 
+from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
+from caraway.stack.private import make_folder, make_private, opener
 
 # Below this Postgres and Kafka can't even start: their first files take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
+# A client that looks whether a stack runs holds the lock for some microseconds.
+LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
 
 
 class DataFolder:
@@ -22,13 +27,15 @@ class DataFolder:
         logs: One log a part.
         record: The stack's record, `stack.json`.
         heartbeat: What the engine writes every second.
+        token: The token by which this user's clients are let in.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.run = path / "run"
         self.logs = path / "logs"
-        self.record = self.run / "stack.json"
+        self.record = path / RECORD
+        self.token = path / TOKEN
         self.heartbeat = self.run / "engine.json"
         self._lock: IO[str] | None = None
 
@@ -45,24 +52,20 @@ class DataFolder:
         """
         try:
             for folder in (self.path, self.run, self.logs):
-                folder.mkdir(parents=True, exist_ok=True)
-            # The record holds the database's password.
-            self.run.chmod(0o700)
+                make_folder(folder)
             self._check_writable()
         except OSError as error:
             raise DataFolderError(_explain(self.path, error)) from error
-        lock = (self.run / "lock").open("a+")
-        try:
-            # The lock goes when the process that holds it goes, however that ends.
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        lock = open(self.path / LOCK, "a+", opener=opener)  # noqa: SIM115 (held open; a Path takes no opener)
+        if not _locked(lock):
             lock.seek(0)
             holder = lock.read().strip() or "unknown"
             lock.close()
             raise AlreadyRunningError(
                 f"Caraway runs already in {self.path} (process {holder}).\n"
                 "See `caraway status`, end it with `caraway down`, or choose another folder with --data."
-            ) from None
+            )
+        make_private(self.path)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
@@ -75,15 +78,8 @@ class DataFolder:
             self._lock = None
 
     def is_claimed(self) -> bool:
-        """Tell whether a stack, of whatever process, is in the folder."""
-        try:
-            with (self.run / "lock").open("r") as lock:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        """Return whether a stack, of whatever process, is in the folder."""
+        return is_running(self.path)
 
     def _check_writable(self) -> None:
         probe = self.run / "probe"
@@ -93,6 +89,18 @@ class DataFolder:
         free = shutil.disk_usage(self.path).free
         if free < LEAST_FREE_BYTES:
             raise OSError(errno.ENOSPC, f"{free // 2**20} MiB are free, {LEAST_FREE_BYTES // 2**20} MiB are needed")
+
+
+def _locked(lock: IO[str]) -> bool:
+    """Take the lock, which goes with its process, however that ends. A look at it (`is_running`) may be in the way."""
+    for attempt in range(LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(LOCK_PAUSE_SECONDS if attempt < LOCK_ATTEMPTS - 1 else 0)
+        else:
+            return True
+    return False
 
 
 def _explain(path: Path, error: OSError) -> str:

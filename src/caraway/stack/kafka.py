@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from caraway.class_archives import ClassArchive
+from caraway.java.runtime import find_java
 from caraway.stack.errors import PartFailedError
-from caraway.stack.java import find_java
 from caraway.stack.part import Launch
+from caraway.stack.private import kept_password, make_folder, opener
 from caraway.stack.probe import check_kafka
 from caraway.stack.process import start
+from caraway.topics.credentials import login
 
 FORMAT_SECONDS = 120.0
+USER = "caraway"
+# 192 random bits: every user of the machine reaches the port, and may try as often as they like.
+PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
 
 # Durability: a record is acknowledged once it is in the system's page cache, so it survives the death of any process
@@ -23,7 +28,7 @@ PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
     "controller.listener.names": "CONTROLLER",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    "inter.broker.listener.name": "CLIENT",
     "auto.create.topics.enable": "false",
     # One broker: there is nobody to replicate to.
     "default.replication.factor": "1",
@@ -78,7 +83,20 @@ class EmbeddedKafka:
         jars: Sequence[Path],
         heap_mb: int = 384,
         java_options: Sequence[str] = (),
+        with_password: bool = True,
     ) -> None:
+        """Prepare a broker.
+
+        Args:
+            folder: Where it lives.
+            port: Where clients find it, on this machine.
+            controller_port: Where it finds itself.
+            jars: Its class path.
+            heap_mb: Its heap, in MiB.
+            java_options: More options of its JVM.
+            with_password: Whether clients and the controller ask for the password; only tests do without.
+        """
+        self._with_password = with_password
         self.port = port
         self._controller_port = controller_port
         self._folder = folder
@@ -93,17 +111,19 @@ class EmbeddedKafka:
 
     def prepare(self) -> None:
         """Write the broker's configuration, and its identity the first time."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
+        make_folder(self._folder)
+        listeners = f"CLIENT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
         properties = {
             **PROPERTIES,
             "listeners": listeners,
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "advertised.listeners": f"CLIENT://127.0.0.1:{self.port}",
+            **self._security(),
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
             # In a properties file the backslash is an escape.
             "log.dirs": str(self._data).replace("\\", "\\\\"),
         }
-        self._properties.write_text("".join(f"{name}={value}\n" for name, value in properties.items()))
+        with open(self._properties, "w", encoding="utf-8", opener=opener) as file:
+            file.writelines(f"{name}={value}\n" for name, value in properties.items())
         if not (self._data / "meta.properties").is_file():
             self._format()
 
@@ -130,6 +150,25 @@ class EmbeddedKafka:
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
         """Tell why it doesn't answer, or None."""
         return check_kafka(self.bootstrap_servers)
+
+    @property
+    def password(self) -> str | None:
+        """The password of `USER`; None if the broker asks for none."""
+        return kept_password(self._folder / "password", PASSWORD_BYTES) if self._with_password else None
+
+    def _security(self) -> dict[str, str]:
+        password = self.password
+        if password is None:
+            return {"listener.security.protocol.map": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+        jaas = login(USER, password, (USER, password))
+        return {
+            "listener.security.protocol.map": "CLIENT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.mechanism.controller.protocol": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": jaas,
+            "listener.name.controller.plain.sasl.jaas.config": jaas,
+        }
 
     @property
     def _data(self) -> Path:

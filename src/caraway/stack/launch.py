@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG: Final = 1
 PR_SET_KEEPCAPS: Final = 8
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
-CAP_DAC_OVERRIDE: Final = 1
+CAP_DAC_READ_SEARCH: Final = 2
 CAPABILITY_VERSION_3: Final = 0x20080522
 
 
@@ -44,7 +44,7 @@ def become(user: str, *, see_all: bool) -> None:
 
     Args:
         user: The user to become.
-        see_all: Keep, and hand on to the program, the one capability to pass folders that only root may enter.
+        see_all: Keep, and hand on to the program, the one capability to read and pass folders that only root may enter.
             Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
             everybody else; the alternative would be to open /root to all users.
     """
@@ -56,11 +56,11 @@ def become(user: str, *, see_all: bool) -> None:
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
     if libc:
-        mask = 1 << CAP_DAC_OVERRIDE
+        mask = 1 << CAP_DAC_READ_SEARCH
         header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
         sets = (_CapabilitySet * 2)(_CapabilitySet(mask, mask, mask), _CapabilitySet(0, 0, 0))
         _check(libc.capset(ctypes.byref(header), ctypes.byref(sets)))
-        _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_OVERRIDE, 0, 0))
+        _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH, 0, 0))
 
 
 def main(arguments: list[str]) -> None:
@@ -76,6 +76,8 @@ def main(arguments: list[str]) -> None:
         become(chosen.user, see_all=chosen.see_all)
     # After the change of user: that clears the signal.
     die_with_parent(chosen.parent, chosen.signal)
+    # What the parts write is for their user alone.
+    os.umask(0o077)
     os.execvp(chosen.command[0], chosen.command)  # noqa: S606 (no shell is the point)
 
 

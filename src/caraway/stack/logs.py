@@ -14,7 +14,9 @@ def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False
-    shutil.copyfile(path, path.with_name(path.name + ".1"))
+    former = path.with_name(path.name + ".1")
+    former.touch(mode=0o600)
+    shutil.copyfile(path, former)
     with path.open("r+b") as file:
         file.truncate(0)
     return True

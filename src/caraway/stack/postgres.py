@@ -2,7 +2,6 @@
 
 import os
 import pwd
-import secrets
 import shutil
 import signal
 import stat
@@ -15,6 +14,7 @@ import psutil
 
 from caraway.stack.errors import PartFailedError
 from caraway.stack.part import Launch
+from caraway.stack.private import kept_password, make_folder, opener
 from caraway.stack.probe import check_postgres
 from caraway.stack.process import created_at, end_leftovers, start
 
@@ -74,7 +74,8 @@ class EmbeddedPostgres:
         # In a folder of another name, so that a half-made cluster is never taken for a whole one.
         unfinished = self._cluster.with_name("cluster.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True, mode=0o700)
+        make_folder(unfinished.parent)
+        unfinished.mkdir(mode=0o700)
         user = _unprivileged_user()
         if user:
             shutil.chown(unfinished, user)
@@ -101,8 +102,8 @@ class EmbeddedPostgres:
         binary = _binaries(cluster) / "initdb"
         # The password is read by initdb itself, as the other user: from a file in the folder that is that user's.
         password = cluster.with_name("initdb.password")
-        password.write_text(self._password())
-        password.chmod(0o600)
+        with open(password, "w", encoding="utf-8", opener=opener) as file:
+            file.write(self._password())
         log = cluster.with_name("initdb.log")
         log.unlink(missing_ok=True)
         if user:
@@ -127,13 +128,7 @@ class EmbeddedPostgres:
             raise PartFailedError(f"Postgres could not create its files in {cluster}:\n{said}")
 
     def _password(self) -> str:
-        if self._password_file.is_file():
-            return self._password_file.read_text()
-        password = secrets.token_hex(PASSWORD_BYTES)
-        self._password_file.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(self._password_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(password)
-        return password
+        return kept_password(self._password_file, PASSWORD_BYTES)
 
     def _end_stray_server(self) -> None:
         """End a server that still runs here after its supervisor was killed, or forget one that is gone.

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 
 from caraway.stack.part import Launch
+from caraway.stack.private import make_folder, opener
 
 LAUNCHER = Path(__file__).with_name("launch.py")
 
@@ -31,8 +32,8 @@ def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess
         launcher.append(f"--user={launch.user}")
     if launch.see_all:
         launcher.append("--see-all")
-    launch.folder.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as output:
+    make_folder(launch.folder)
+    with open(log, "ab", opener=opener) as output:
         return subprocess.Popen(
             [*launcher, "--", *launch.command],
             cwd=launch.folder,

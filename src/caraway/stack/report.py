@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from caraway.confinement.configured import read_note
 from caraway.stack.folder import DataFolder
 from caraway.stack.part import PartState, PartStatus
 from caraway.stack.process import is_alive, memory_bytes
@@ -86,6 +87,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         memory_bytes: Resident memory of supervisor and parts.
         parts: The parts.
         jobs: The engine's jobs.
+        functions: What isolates users' functions, and what is missing for it.
     """
 
     state: str
@@ -95,6 +97,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
     memory_bytes: int
     parts: tuple[PartReport, ...]
     jobs: tuple[JobReport, ...]
+    functions: str = ""
 
 
 def report_stack(folder: DataFolder) -> StackReport:
@@ -112,6 +115,7 @@ def report_stack(folder: DataFolder) -> StackReport:
         memory_bytes=(own or 0) + sum(part.memory_bytes or 0 for part in parts),
         parts=parts,
         jobs=_jobs(folder) if supervised else (),
+        functions=read_note(folder.path) if supervised else "",
     )
 
 

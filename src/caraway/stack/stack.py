@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -13,13 +14,15 @@ from typing import Self
 
 from msgspec.structs import replace
 
+from caraway.client.discovery import DEFAULT_PORT
 from caraway.config import Settings
 from caraway.stack import ports
+from caraway.stack.announcement import announce, withdraw
 from caraway.stack.errors import PartFailedError, PortInUseError
 from caraway.stack.external import ExternalService
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import ensure_jars
-from caraway.stack.kafka import EmbeddedKafka, kafka_classes
+from caraway.stack.kafka import USER, EmbeddedKafka, kafka_classes
 from caraway.stack.logs import quote
 from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.postgres import EmbeddedPostgres
@@ -28,6 +31,7 @@ from caraway.stack.process import created_at, end_leftovers, is_alive
 from caraway.stack.programs import EngineProgram, ServerProgram
 from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.runner import REPEATED_DEATHS, Runner
+from caraway.stack.token import ensure_token
 
 # Time for the slowest part's own limits to strike first.
 START_SECONDS = 240.0
@@ -57,6 +61,7 @@ class Stack:
         self._runners: dict[str, Runner | ExternalService] = {}
         self._record = StackRecord(state="stopped")
         self._on_progress: Progress = _silent
+        self._reserved: socket.socket | None = None
         # Parts report from their own threads; the record is written by one of them at a time.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
@@ -171,12 +176,18 @@ class Stack:
                 heap_mb=kafka.heap_mb,
                 java_options=kafka_classes(settings.cache_dir, jars.broker).options(),
             )
-            kafka = kafka.model_copy(update={"bootstrap_servers": embedded_kafka.bootstrap_servers})
+            kafka = kafka.model_copy(
+                update={
+                    "bootstrap_servers": embedded_kafka.bootstrap_servers,
+                    "user": USER,
+                    "password": embedded_kafka.password,
+                }
+            )
             parts.append(embedded_kafka)
         else:
             servers = kafka.bootstrap_servers
             parts.append(ExternalService("kafka", lambda: check_kafka(servers), on_change=self._changed_part))
-        server = settings.server.model_copy(update={"port": self._server_port()})
+        server = settings.server.model_copy(update={"port": self._server_port(), **self._token_setting()})
         spark = settings.spark.model_copy(update={"jars": settings.spark.jars or jars.connector})
         self.settings = settings.model_copy(
             update={"kafka": kafka, "postgres": postgres, "server": server, "spark": spark}
@@ -184,6 +195,13 @@ class Stack:
         parts += self._programs(path)
         self._record = _with_urls(self._record, self.settings)
         return parts
+
+    def _token_setting(self) -> dict[str, Path]:
+        """Make the token of the stack if the server asks for tokens and nobody has made one for it."""
+        if not self.settings.server.tokens or self.settings.server.admin_token_file is not None:
+            return {}
+        ensure_token(self._folder.token)
+        return {"admin_token_file": self._folder.token}
 
     def _programs(self, path: Path) -> list[Part]:
         server = ServerProgram(path / "server", self.settings, self._record.ports["server"], self.url)
@@ -202,14 +220,22 @@ class Stack:
         return port
 
     def _server_port(self) -> int:
-        host, port = self.settings.server.host, self.settings.server.port
-        if not port:
-            return self._port("server", host)
-        if not ports.is_free(port, host):
-            raise PortInUseError(
-                f"Port {port} on {host} is taken by another program. End that one, or choose another port with\n"
-                "CARAWAY_SERVER__PORT; without it Caraway chooses a free one."
-            )
+        """Reserve the port that is named, or that of the last time, or else the first free one from 8100 on."""
+        host, named = self.settings.server.host, self.settings.server.port
+        others = {port for name, port in self._record.ports.items() if name != "server"}
+        former = self._record.ports.get("server")
+        port = named or former or DEFAULT_PORT
+        try:
+            self._reserved = ports.reserve(port, host)
+        except PortInUseError as error:
+            if named:
+                raise PortInUseError(
+                    f"{error} End that one, or choose another port with\n"
+                    "CARAWAY_SERVER__PORT; without it Caraway chooses a free one."
+                ) from None
+            taken = port
+            port, self._reserved = ports.reserve_from(DEFAULT_PORT, host, avoid=others)
+            self._tell(f"Port {taken} of server is taken by another program; from now on it is {port}")
         self._remember("server", port)
         return port
 
@@ -246,6 +272,14 @@ class Stack:
                 self._changed.wait(0.5)
             self._record = replace(self._record, state="running", message="")
             self._publish("Ready")
+        self._announce()
+
+    def _announce(self) -> None:
+        """Let this user's clients find the stack from any folder."""
+        try:
+            announce(self._folder.path, self.url)
+        except OSError as error:
+            self._tell(f"Clients in other folders must be given the URL: the list of stacks can't be written: {error}")
 
     def _unready(self) -> str:
         late = [status for status in self.status() if status.state is not PartState.RUNNING]
@@ -254,6 +288,7 @@ class Stack:
         return "\n".join(lines)
 
     def _end(self, state: str, message: str) -> None:
+        withdraw(self._folder.path)
         with self._lock:
             self._record = replace(self._record, state="stopping", message=message)
             self._publish("Stopping")
@@ -267,6 +302,9 @@ class Stack:
             self._record = replace(self._record, state=state, message=message, pid=None, process_created_at=None)
             self._publish("Stopped")
             self._runners = {}
+        if self._reserved is not None:
+            self._reserved.close()
+            self._reserved = None
         self._folder.release()
 
     def _changed_part(self, status: PartStatus) -> None:

@@ -33,6 +33,7 @@ from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
+from caraway.state.replays import ReplayClaim, Replays
 from caraway.state.secrets import SealedSecret, SecretStore
 from caraway.state.tenures import Membership
 from caraway.state.writer import StateWriter
@@ -76,6 +77,8 @@ __all__ = [
     "Outcome",
     "Planned",
     "Plans",
+    "ReplayClaim",
+    "Replays",
     "Role",
     "SealedSecret",
     "SecretStore",

@@ -1,17 +1,13 @@
 """The secrets of the deployment as a process uses them: known sealed, opened when they are asked for."""
 
-import re
 import threading
 from collections.abc import Mapping
 from datetime import datetime
 
-from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.errors import UnknownEntityError
 from caraway.integrations.keyring import Keyring, add_key, open_keyring
+from caraway.integrations.secret_rules import NAME, checked_name, checked_value
 from caraway.state.secrets import SealedSecret, SecretStore
-
-NAME = re.compile(r"[A-Za-z0-9_.\-]{1,200}")
-# Beyond so many characters it is no secret, but a file.
-MAX_VALUE = 65_536
 
 
 class SecretBook:
@@ -115,31 +111,3 @@ class SecretBook:
         """
         self.refresh()
         return self._known or {}
-
-
-def checked_name(name: str) -> str:
-    """Return a name that a secret may have.
-
-    Raises:
-        InvalidInputError: It isn't possible.
-    """
-    if not NAME.fullmatch(name):
-        raise InvalidInputError("the name of a secret has 1 to 200 letters, digits, _ . and -")
-    return name
-
-
-def checked_value(value: object) -> str:
-    """Return a value that a secret may have. No message tells what was given.
-
-    Raises:
-        InvalidInputError: It isn't possible.
-    """
-    if not isinstance(value, str):
-        raise InvalidInputError(f"value is {type(value).__name__}; a string is expected")
-    if not value or len(value) > MAX_VALUE:
-        raise InvalidInputError(f"value has {len(value):,} characters; 1 to {MAX_VALUE:,} are possible")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidInputError("value isn't text: it has half of a surrogate pair") from None
-    return value

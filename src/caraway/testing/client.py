@@ -19,6 +19,8 @@ from caraway.client.arguments import (
     require_message,
 )
 from caraway.client.client import MAIN_BRANCH
+from caraway.client.results import CommitResult, LogResult
+from caraway.client.waiting import WaitResult
 from caraway.datasets.dataset import Dataset
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.featuresets.features import Feature
@@ -32,7 +34,7 @@ from caraway.testing.catalogue import describe, lineage_of
 from caraway.testing.feeding import log_dataset, log_webhook
 from caraway.testing.frames import arrow_frame, key_rows
 from caraway.testing.queries import compute, look_up, row_times
-from caraway.testing.responses import failed, ok
+from caraway.testing.responses import committed, failed, ok
 
 
 class MockClient(Client):
@@ -66,7 +68,11 @@ class MockClient(Client):
         env: str | None = None,
         incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
         backfill: bool = True,  # noqa: ARG002, FBT001, FBT002 (ignored)
-    ) -> Response:
+        *,
+        wait: bool = False,  # noqa: ARG002 (all is served at once)
+        timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
+        progress: bool | None = None,  # noqa: ARG002 (all is served at once)
+    ) -> CommitResult:
         """Make these definitions those of the branch, and wipe its data, unless the commit is incremental.
 
         Args:
@@ -77,6 +83,12 @@ class MockClient(Client):
             env: Take only the sources, pipelines and extractors that are for this environment.
             incremental: Keep what isn't mentioned, and the data of what doesn't change.
             backfill: Ignored.
+            wait: Ignored: what is committed is served.
+            timeout: Ignored.
+            progress: Ignored.
+
+        Returns:
+            What was created, changed and removed.
 
         Raises:
             CommitError: The definitions don't fit together, or don't follow on what is there.
@@ -88,9 +100,10 @@ class MockClient(Client):
         defined = gather(datasets or (), featuresets or ())
         validate_placement(defined, env)
         graph = for_env(defined, env)
+        before = self._current()
         with hooks.secrets_of(self.get_secret):
-            self._branches[self._branch] = self._current().committed(graph, env, incremental=incremental)
-        return ok()
+            after = self._branches[self._branch] = before.committed(graph, env, incremental=incremental)
+        return committed(before.graph, after.graph)
 
     def log(
         self,
@@ -100,18 +113,26 @@ class MockClient(Client):
         batch_size: int = 1000,  # noqa: ARG002 (one chunk)
         *,
         retry_timeout: float = 0.0,  # noqa: ARG002 (nothing to try again)
-    ) -> Response:
+        strict: bool = True,  # noqa: ARG002 (all rows are taken or none)
+        wait: bool = False,  # noqa: ARG002 (all is served at once)
+        timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
+        progress: bool | None = None,  # noqa: ARG002 (all is served at once)
+    ) -> LogResult:
         """Give rows to every dataset, of any branch, that has this endpoint; derived datasets follow at once.
 
         Raises:
             UnknownEntityError: No dataset has the endpoint.
             InvalidInputError: A column is missing or a value doesn't fit; then no row is stored.
         """
-        if not len(df):
-            return ok()
-        with hooks.secrets_of(self.get_secret):
-            log_webhook(self._branches, webhook, endpoint, df)
-        return ok()
+        if len(df):
+            with hooks.secrets_of(self.get_secret):
+                log_webhook(self._branches, webhook, endpoint, df)
+        return LogResult(200, {}, b"{}", webhook=webhook, endpoint=endpoint, chunks=min(1, len(df)), accepted=len(df))
+
+    def wait(self, timeout: float = 0.0, *, progress: bool | None = None) -> WaitResult:  # noqa: ARG002 (nothing lags)
+        """Return at once: all that was logged is served."""
+        self._current()
+        return WaitResult(seconds=0.0, since={})
 
     def query(  # noqa: PLR0917 (the API's signature)
         self,
@@ -161,16 +182,18 @@ class MockClient(Client):
             The frame of features, with the time stamps as its last column.
 
         Raises:
-            AssertionError: An argument for S3 is given.
-            InvalidInputError: There is no frame, or it doesn't fit.
+            InvalidInputError: There is no frame (a mock client reads none from S3), or it doesn't fit.
+            AssertionError: An argument for S3 is given besides a frame.
             KeyError: The frame has no such time stamp column.
             ExtractorError: An extractor failed.
         """
+        if input_dataframe is None:
+            raise InvalidInputError(
+                "query_offline: a mock client needs input_dataframe; it has no S3, so input_s3 is for servers only"
+            )
         s3 = {"input_s3": input_s3, "output_s3": output_s3, "feature_to_column_map": feature_to_column_map}
         if used := [name for name, value in s3.items() if value is not None]:
             raise AssertionError(f"query_offline: a mock client has no S3, leave {', '.join(used)} out")
-        if input_dataframe is None:
-            raise InvalidInputError("query_offline: a mock client needs input_dataframe")
         given, wanted = input_features(inputs, "query_offline"), output_features(outputs, "query_offline")
         frame = require_columns(input_dataframe, list(given), "query_offline")
         if timestamp_column not in frame.columns:

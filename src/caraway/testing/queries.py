@@ -10,6 +10,7 @@ import pandas as pd
 from caraway.client.arguments import Named
 from caraway.dtypes.instants import instant_us
 from caraway.dtypes.types import DataType
+from caraway.dtypes.values import LENIENT
 from caraway.errors import InvalidInputError
 from caraway.query import (
     Batch,
@@ -85,7 +86,7 @@ def _columns(compiled: CompiledPlan, given: Named, frame: pd.DataFrame) -> Colum
         name, declared = column.name, given[column.name]
         raw = frame[name].astype(object).tolist()
         try:
-            stored = cast_input(name, declared if declared is not None else column.dtype, raw)
+            stored = cast_input(name, declared if declared is not None else column.dtype, raw, LENIENT)
         except InvalidInputError as error:
             if declared is not None:
                 raise
@@ -99,7 +100,7 @@ def _columns(compiled: CompiledPlan, given: Named, frame: pd.DataFrame) -> Colum
 def _given_column(name: str, declared: DataType | None, frame: pd.DataFrame) -> "pd.Series[Any]":
     if declared is None:
         return frame[name].reset_index(drop=True)
-    return input_series(cast_input(name, declared, frame[name].astype(object).tolist()), declared, name)
+    return input_series(cast_input(name, declared, frame[name].astype(object).tolist(), LENIENT), declared, name)
 
 
 def _computed_column(name: str, dtype: DataType | None, batch: Batch) -> "pd.Series[Any]":

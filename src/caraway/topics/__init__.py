@@ -13,28 +13,34 @@ from caraway.topics.erasure import (
     is_erasure,
 )
 from caraway.topics.identity import ID_BYTES, position_id, position_of
+from caraway.topics.markers import ARRIVAL_KEY, MARKER_KEY, Arrival, decode_arrival, is_marker
 from caraway.topics.producer import TopicItem, TopicWriter
 
 __all__ = [
+    "ARRIVAL_KEY",
     "DEAD_LETTERS",
     "DELETE",
     "ERASURE_KEY",
     "FORMAT",
     "ID_BYTES",
+    "MARKER_KEY",
     "MAX_PAYLOAD",
     "PUT",
     "VOID",
+    "Arrival",
     "ErasedKeys",
     "Erasure",
     "Record",
     "RecordCodec",
     "TopicItem",
     "TopicWriter",
+    "decode_arrival",
     "decode_erasure",
     "encode_erasure",
     "ensure_topics",
     "erasure_of",
     "is_erasure",
+    "is_marker",
     "position_id",
     "position_of",
 ]

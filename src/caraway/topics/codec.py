@@ -32,6 +32,8 @@ from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
 
 FORMAT = 1
+# Kafka takes 1,000,000 bytes in a message, with its key and headers, unless brokers and clients are all told otherwise.
+MAX_RECORD_BYTES = 900_000
 
 PUT = 1
 DELETE = -1

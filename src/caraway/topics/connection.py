@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from caraway.topics.credentials import client_options
+
 LOGGER = logging.getLogger("caraway.kafka")
 
 # A broker that is away makes librdkafka say so at every attempt of every connection; once in this time is enough.
@@ -42,8 +44,9 @@ def kafka_logger() -> logging.Logger:
 
 
 def client_config(bootstrap_servers: str) -> dict[str, Any]:
-    """Return the settings of every client: where the broker is, and how soon to look for it again when it was away."""
+    """Return the settings of every client: where the broker is, how to sign in, how soon to look for it again."""
     return {
+        **client_options(bootstrap_servers),
         "bootstrap.servers": bootstrap_servers,
         # A broker that was restarted is found again within a second; the defaults go up to 10 s.
         "reconnect.backoff.ms": 50,

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 BENCH = Path(__file__).parents[3] / "bench"
 PATIENCE_S = 240
 PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "__main__")
@@ -36,6 +38,7 @@ def test_all_can_be_imported() -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
 def test_queries(tmp_path: Path) -> None:
     run("query", "--by-python", "--seconds", "0.1", "--events", "10", "--json", str(tmp_path / "found"))
     found = figures(tmp_path / "found")["figures"]
@@ -50,6 +53,7 @@ def test_queries(tmp_path: Path) -> None:
     assert all(0 < figure["p50_ms"] <= figure["p99_ms"] and not figure["errors"] for figure in found.values())
 
 
+@pytest.mark.full(reason="figures of a benchmark, for nobody but its reader; that all benchmarks start is in each run")
 def test_endurance(kafka: str, postgres: str, tmp_path: Path) -> None:
     run("endurance", "--by-python", "--minutes", "0.02", "--kafka", kafka, "--postgres", postgres, "--json",
         str(tmp_path / "found"))  # fmt: skip

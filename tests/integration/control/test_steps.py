@@ -129,6 +129,7 @@ def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deplo
     assert outcomes.count(True) >= AFTER
 
 
+@pytest.mark.full(reason="a commit for each of its steps; the same steps are killed at by the test above")
 def test_a_postgres_that_drops_every_connection_at_any_step_goes_unnoticed(deployment: Deployment) -> None:
     version, at = 1, 0
     with psycopg.connect(deployment.url, autocommit=True) as other:

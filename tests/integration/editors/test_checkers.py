@@ -79,6 +79,7 @@ def test_mypy_reports_the_mistakes_and_nothing_else(folder: Path) -> None:
     assert missed_and_unwanted(by_mypy(folder), expected(mypy=True)) == ([], [])
 
 
+@pytest.mark.full(reason="two more runs of mypy, for its cache")
 def test_mypy_reports_the_same_out_of_its_cache(folder: Path) -> None:
     first = by_mypy(folder)
     # The other modules come out of the cache now, with what the plugin made of them.

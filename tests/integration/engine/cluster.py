@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pyspark
 
+from caraway.java.runtime import find_java
 from caraway.stack import ports
-from caraway.stack.java import find_java
+from tests.patience import deadline_in, scaled
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JARS = SPARK_HOME / "jars" / "*"
@@ -58,7 +59,7 @@ class Cluster:
             process.terminate()
         for process in self._processes.values():
             try:
-                process.wait(10)
+                process.wait(scaled(10))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -76,7 +77,7 @@ class Cluster:
 
     def _wait_for(self, name: str, text: str) -> None:
         log = self._folder / f"{name}.log"
-        deadline = time.monotonic() + 120
+        deadline = deadline_in(120)
         while not re.search(text, log.read_text()):
             assert time.monotonic() < deadline, log.read_text()[-2000:]
             time.sleep(0.1)

@@ -14,6 +14,7 @@ import psutil
 
 from caraway.plan.model import JobPlan
 from tests.integration.spark.broker import jars
+from tests.patience import deadline_in
 
 PROGRAM = Path(__file__).with_name("engine_process.py")
 
@@ -74,7 +75,7 @@ class Rig:
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 180) -> None:
         """Wait until the heartbeat of this very engine fulfils `condition`."""
-        deadline = time.monotonic() + seconds
+        deadline = deadline_in(seconds)
         while True:
             beat = self.heartbeat()
             if beat["pid"] == self.process.pid and condition(beat):
@@ -100,7 +101,7 @@ class Rig:
 
 def is_gone(process: psutil.Process, seconds: float) -> bool:
     """Tell whether a process ends in time; one that only waits to be collected by its new parent has ended."""
-    deadline = time.monotonic() + seconds
+    deadline = deadline_in(seconds)
     while time.monotonic() < deadline:
         try:
             if process.status() == psutil.STATUS_ZOMBIE:

@@ -16,6 +16,7 @@ from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
+from tests.patience import scaled
 
 ROWS = 400
 # Seven JVMs start side by side; alone on two cores they take 20 seconds. So does what a killed one ran.
@@ -23,6 +24,7 @@ START_SECONDS = 240
 ANSWER_SECONDS = 180
 
 
+@pytest.mark.full(reason="seven JVMs of a standalone cluster, whose workers are killed")
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_jobs_run_on_a_cluster_and_outlive_its_workers(broker: Broker, tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_jobs_run_on_a_cluster_and_outlive_its_workers(broker: Broker, tmp_path:
             broker.send(shop.orders, orders[2 * ROWS // 3 :])
             answers(ROWS)
             rig.process.send_signal(signal.SIGTERM)
-            assert rig.process.wait(60) == 0, rig.log()
+            assert rig.process.wait(scaled(60)) == 0, rig.log()
         finally:
             rig.close()
 

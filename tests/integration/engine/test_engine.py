@@ -11,6 +11,7 @@ from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.shop import Shop
+from tests.patience import scaled
 
 ROWS = 600
 
@@ -23,6 +24,7 @@ def broker(tmp_path: Path) -> Iterator[Broker]:
 
 
 # Three starts of a JVM and one of a broker, on machines that do other things as well.
+@pytest.mark.full(reason="three kills in a row; tests/e2e/test_kill.py kills each part of a stack once")
 @pytest.mark.timeout(600)
 def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
     shop = Shop("-kills")
@@ -54,7 +56,7 @@ def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
     send(3)
     time.sleep(1)
     rig.jvm().kill()
-    assert rig.process.wait(90) == 75, rig.log()
+    assert rig.process.wait(scaled(90)) == 75, rig.log()
 
     rig.start()
     rig.wait_until_running(len(jobs))
@@ -70,7 +72,7 @@ def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
 
     rig.process.send_signal(signal.SIGTERM)
     jvm = rig.jvm()
-    assert rig.process.wait(90) == 0, rig.log()
+    assert rig.process.wait(scaled(90)) == 0, rig.log()
     assert is_gone(jvm, 1)
     assert {r["job_id"]: r["state"] for r in rig.reports()} == {job.job_id: "stopped" for job in jobs}
     assert "InterruptedException" not in rig.log()

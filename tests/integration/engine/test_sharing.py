@@ -14,6 +14,7 @@ from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
+from tests.patience import scaled
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,7 @@ def running(rig: Rig) -> set[str]:
     return {job for job, told in rig.heartbeat()["jobs"].items() if told["state"] == "running"}
 
 
+@pytest.mark.full(reason="two engines and four of their starts; the sharing itself has unit tests")
 @pytest.mark.timeout(900)
 def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, tmp_path: Path, postgres: str) -> None:
     one, two = rigs
@@ -116,13 +118,13 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     two.wait_until_running(3)
     assert not list(tmp_path.glob("checkpoints/*/gone-job"))
     two.process.send_signal(signal.SIGTERM)
-    assert two.process.wait(90) == 0, two.log()
+    assert two.process.wait(scaled(90)) == 0, two.log()
     one.wait_until_running(5)
     send(3)
     agree(4)
     assert {job: [folder.parent.name for folder in tmp_path.glob(f"checkpoints/*/{job}")] for job in names} == tokens
     one.process.send_signal(signal.SIGTERM)
-    assert one.process.wait(90) == 0, one.log()
+    assert one.process.wait(scaled(90)) == 0, one.log()
     assert {report["job_id"]: report["state"] for report in one.reports()} == dict.fromkeys(names, "stopped")
     assert owned() == {}
     database.dispose()

@@ -19,6 +19,7 @@ from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.sessions import SLOTS
 from tests.integration.spark.shop import Shop
+from tests.patience import deadline_in
 
 
 def tasks_of(session: SparkSession) -> int:
@@ -28,7 +29,7 @@ def tasks_of(session: SparkSession) -> int:
 
 
 def eventually(check: Callable[[], bool], explain: Callable[[], str], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
+    deadline = deadline_in(seconds)
     while not check():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.1)

@@ -9,6 +9,7 @@ from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStatus, IndexWorker
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import PUT, VOID, TopicWriter, position_id
+from tests.patience import deadline_in
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 KEYS = [f"key{n}" for n in range(20)]
@@ -87,7 +88,7 @@ class Flow:
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until `condition` holds."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = deadline_in(PATIENCE_S)
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)

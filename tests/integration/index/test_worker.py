@@ -196,10 +196,13 @@ def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
         flow.check(reader)
 
 
+@pytest.mark.full(reason="a broker of its own that is killed; tests/e2e/test_kill.py kills that of a stack")
 @pytest.mark.timeout(600)
 def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, topic: str, tmp_path: Path) -> None:
     port = ports.choose()
-    broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)
+    broker = EmbeddedKafka(
+        tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
+    )
     with (
         TopicWriter(broker.bootstrap_servers, timeout_s=PATIENCE_S) as writer,
         following(broker.bootstrap_servers, tmp_path / "index") as (worker, reader),

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from signal import SIGCONT, SIGKILL, SIGSTOP, SIGTERM
 from typing import Any
@@ -18,6 +18,7 @@ from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, Ser
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
+from tests.patience import deadline_in, scaled
 
 PATIENCE_S = 120.0
 # Long enough for a slice of work, short beside a request of many rows.
@@ -31,27 +32,31 @@ class ServerProcess:
         self,
         folder: Path,
         *,
-        kafka: str,
+        kafka: str | KafkaSettings,
         postgres: str,
         archive_seconds: float = 60.0,
         snapshot_seconds: float = 300.0,
         tokens: bool = False,
+        admin_token_file: Path | None = None,
         workers: int = 1,
         poll_seconds: float = 1.0,
         key_file: Path | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         self.settings = Settings(
             data_dir=folder,
             secrets=SecretsSettings(key_file=key_file),
-            kafka=KafkaSettings(bootstrap_servers=kafka),
+            kafka=KafkaSettings(bootstrap_servers=kafka) if isinstance(kafka, str) else kafka,
             postgres=PostgresSettings(url=postgres),
             server=ServerSettings(
                 port=ports.choose(),
                 archive_seconds=archive_seconds,
                 snapshot_seconds=snapshot_seconds,
                 tokens=tokens,
+                admin_token_file=admin_token_file,
                 workers=workers,
                 poll_seconds=poll_seconds,
+                **(more or {}),  # type: ignore[arg-type]  # other settings of the server by name
             ),
         )
         folder.mkdir(parents=True, exist_ok=True)
@@ -96,7 +101,7 @@ class ServerProcess:
         So what it works at can't end while we look, however slow we are.
         """
         assert self._process is not None
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = deadline_in(PATIENCE_S)
         self._process.send_signal(SIGSTOP)
         while not condition():
             assert time.monotonic() < deadline, self.said()
@@ -114,7 +119,7 @@ class ServerProcess:
 
     def wait(self) -> int:
         assert self._process is not None
-        return self._process.wait(60)
+        return self._process.wait(scaled(60))
 
     def stop(self) -> int:
         self.terminate()
@@ -154,7 +159,7 @@ class ServerProcess:
 
 def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = PATIENCE_S) -> None:
     """Wait until something holds."""
-    deadline = time.monotonic() + seconds
+    deadline = deadline_in(seconds)
     while not check():
         assert time.monotonic() < deadline, explain()
         time.sleep(0.02)

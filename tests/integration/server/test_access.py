@@ -43,6 +43,12 @@ REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("get", "/api/v1/branch/log"): ("branch_log", None),
     ("get", "/api/v1/branch/diff"): ("branch_diff", None),
     ("post", "/api/v1/branch/rollback"): ("roll_back", {}),
+    ("get", "/api/v1/dead_letters"): ("dead_letters", None),
+    ("get", "/api/v1/dead_letters/{name}"): ("dead_letter", None),
+    ("post", "/api/v1/dead_letters/{name}/replay"): ("replay", {}),
+    ("get", "/api/v1/datasets"): ("list_datasets", None),
+    ("get", "/api/v1/definition/{name}"): ("describe", None),
+    ("post", "/api/v1/wait"): ("wait", {"seconds": 0}),
     ("get", "/api/v1/ledger"): ("ledger", None),
     ("get", "/api/v1/health"): ("health", None),
     ("get", "/api/v1/status"): ("status", None),
@@ -165,6 +171,9 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
         if path == ("post", "/api/v1/init"):
             # To clone is to read and write definitions and data: no single mode is enough.
             assert status == 403, (path, status)
+        elif path == ("post", "/api/v1/wait"):
+            # Any mode on the branch will do.
+            assert (status == 403) is (mode is None), (path, status)
         elif need is None or need.mode is None or need.mode is mode:
             assert status not in {401, 403}, (path, status)
         else:

@@ -17,11 +17,17 @@ from tests.unit.query import garden
 ROW = {"pot": 1, "species": "oak", "size": None, "bought": 1000}
 
 
+@pytest.mark.full(reason="starts and stops of all parts; tests/e2e/test_kill.py kills them below a whole stack")
 @pytest.mark.timeout(600)
 def test_the_server_waits_for_its_parts_and_survives_their_absence(jars: JarSet, tmp_path: Path) -> None:
     port = ports.choose()
     broker = EmbeddedKafka(
-        tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, heap_mb=256
+        tmp_path / "kafka",
+        port=port,
+        controller_port=ports.choose(avoid=[port]),
+        jars=jars.broker,
+        heap_mb=256,
+        with_password=False,
     )
     database = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
     server = ServerProcess(tmp_path / "server", kafka=broker.bootstrap_servers, postgres=database.url)

@@ -19,6 +19,7 @@ from caraway.stack.jars import JarSet, ensure_jars
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.topics.codec import Record, RecordCodec
 from caraway.topics.identity import position_id
+from tests.patience import deadline_in
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,15 @@ class Received:
     identity: bytes
 
 
+@dataclass(frozen=True)
+class Awaited:
+    """What a topic is to hold, as `view` makes it of all its records."""
+
+    topic: TopicPlan
+    expected: Sequence[Any]
+    view: Callable[[Iterable[Received]], list[Any]]
+
+
 class Broker:
     """A broker of our own."""
 
@@ -60,6 +70,7 @@ class Broker:
             jars=jars().broker,
             heap_mb=256,
             java_options=kafka_classes(load_settings().cache_dir, jars().broker).options(),
+            with_password=False,
         )
         self._log = folder / "kafka.log"
         self._process: Popen[bytes] | None = None
@@ -68,7 +79,7 @@ class Broker:
     def start(self) -> None:
         self._part.prepare()
         self._process = process.start(self._part.launch(), self._log, SIGTERM)
-        deadline = time.monotonic() + 120
+        deadline = deadline_in(120)
         while (reason := self._check()) is not None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker did not start: {reason}")
@@ -117,21 +128,34 @@ class Broker:
 
         On a busy machine nothing may come for a while, so only `limit` seconds without success end it otherwise.
         """
-        codec, view = RecordCodec(topic.schema), view or rows_of
+        (found,) = self.receive_all([Awaited(topic, expected, view or rows_of)], limit=limit)
+        return found
+
+    def receive_all(self, awaited: Sequence["Awaited"], *, limit: float = 180) -> list[list[Any]]:
+        """Read some topics as `receive` does, all at once, until each holds what is expected, and a second longer."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
         )
-        partitions = consumer.list_topics(topic.name, timeout=30).topics[topic.name].partitions
-        consumer.assign([TopicPartition(topic.name, p, 0) for p in partitions])
-        received: list[Received] = []
-        deadline, reached = time.monotonic() + limit, 0.0
+        topics = consumer.list_topics(timeout=30).topics
+        consumer.assign([TopicPartition(a.topic.name, p, 0) for a in awaited for p in topics[a.topic.name].partitions])
+        places = {a.topic.name: place for place, a in enumerate(awaited)}
+        codecs = [RecordCodec(a.topic.schema) for a in awaited]
+        received: list[list[Received]] = [[] for _ in awaited]
+        found = [a.view(()) for a in awaited]
+        deadline, reached = deadline_in(limit), 0.0
         while time.monotonic() < deadline and not 0 < reached < time.monotonic() - 1:
-            messages = consumer.consume(10_000, 0.2)
-            received += [_received(codec, message) for message in messages]
-            if messages or not received:
-                reached = time.monotonic() if view(received) == list(expected) else 0.0
+            changed = set()
+            for message in consumer.consume(10_000, 0.2):
+                place = places[message.topic() or ""]
+                received[place].append(_received(codecs[place], message))
+                changed.add(place)
+            for place in changed:
+                found[place] = awaited[place].view(received[place])
+            if changed or not reached:
+                there = all(f == list(a.expected) for f, a in zip(found, awaited, strict=True))
+                reached = time.monotonic() if there else 0.0
         consumer.close()
-        return view(received)
+        return found
 
     def _check(self) -> str | None:
         assert self._process is not None

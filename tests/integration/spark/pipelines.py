@@ -22,6 +22,7 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.plan import GraphPlan, JobPlan, TopicPlan, plan_graph
 from caraway.topics import DEAD_LETTERS, DELETE, PUT
 from tests.integration.spark.broker import Broker, Received, Sent, consolidate
+from tests.patience import deadline_in
 
 HORIZON_US = 10**12
 
@@ -216,7 +217,7 @@ def letters(broker: Broker, job: JobPlan, least: int, *, limit: float = 30) -> l
     )
     consumer.assign([TopicPartition(DEAD_LETTERS, 0, 0)])
     found: dict[str, dict[str, Any]] = {}
-    deadline, more = time.monotonic() + limit, True
+    deadline, more = deadline_in(limit), True
     while time.monotonic() < deadline and (more or len(found) < least):
         messages = consumer.consume(10_000, 0.5)
         more = bool(messages)

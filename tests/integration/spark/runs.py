@@ -1,9 +1,11 @@
-"""Jobs under way, over rows that come in small lots."""
+"""Jobs over rows that come in small lots, and what they have written in the end."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -11,7 +13,7 @@ from caraway.plan import JobPlan
 from caraway.spark.jobs import start_job
 from caraway.topics import DEAD_LETTERS, ensure_topics
 from tests.integration.spark import pipelines as model
-from tests.integration.spark.broker import Broker
+from tests.integration.spark.broker import Awaited, Broker, Received, astray
 from tests.integration.spark.pipelines import SOURCES, Arrival, Case
 
 BURSTS = 6
@@ -19,14 +21,15 @@ BURSTS = 6
 
 @dataclass(frozen=True)
 class Run:
-    """Jobs by the name of their case."""
+    """Jobs and what they wrote, by the name of their case; all of them have ended, some by a failure."""
 
-    broker: Broker
     jobs: dict[str, JobPlan]
-    queries: dict[str, StreamingQuery]
+    expected: dict[str, list[Any]]
+    found: dict[str, list[Any]]
+    failures: dict[str, StreamingQueryException | None]
 
 
-def running(
+def run_all(
     cases: Sequence[Case],
     arrivals: Mapping[str, Sequence[Arrival]],
     *,
@@ -34,27 +37,47 @@ def running(
     spark: SparkSession,
     folder: Path,
     suffix: str,
-) -> Iterator[Run]:
-    """Run the jobs of all cases over the same rows, and stop them afterwards."""
+) -> Run:
+    """Run the jobs of all cases over the same rows until all have written what is expected, or time is up.
+
+    What is expected of a case are its rows, and that no key has a row that is elsewhere or nowhere.
+    """
     jobs = {case.name: model.plan(case, suffix)[1] for case in cases}
     sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}
     names = [topic.name for topic in (*sources.values(), *(job.output for job in jobs.values()))]
     ensure_topics(broker.bootstrap_servers, [*names, DEAD_LETTERS], 1)
-    queries = {}
-    for burst in range(BURSTS):
-        for dataset, topic in sources.items():
-            sent = model.sent(SOURCES[dataset], topic, arrivals[dataset])
-            size = -(-len(sent) // BURSTS)
-            broker.send(topic, sent[burst * size : (burst + 1) * size])
-        for name, job in jobs.items():
-            if burst == 0:
-                queries[name] = start_job(
-                    spark,
-                    job,
-                    bootstrap_servers=broker.bootstrap_servers,
-                    checkpoint=folder / job.job_id,
-                    checkpoint_interval_seconds=5,
-                )
-    yield Run(broker, jobs, queries)
-    for query in queries.values():
-        query.stop()
+    expected = {case.name: [model.expected(case, arrivals), []] for case in cases}
+    views = {case.name: _with_strays(jobs[case.name], case) for case in cases}
+    queries: dict[str, StreamingQuery] = {}
+    try:
+        for burst in range(BURSTS):
+            for dataset, topic in sources.items():
+                sent = model.sent(SOURCES[dataset], topic, arrivals[dataset])
+                size = -(-len(sent) // BURSTS)
+                broker.send(topic, sent[burst * size : (burst + 1) * size])
+            for name, job in jobs.items():
+                if burst == 0:
+                    queries[name] = start_job(
+                        spark,
+                        job,
+                        bootstrap_servers=broker.bootstrap_servers,
+                        checkpoint=folder / job.job_id,
+                        checkpoint_interval_seconds=5,
+                    )
+        awaited = [Awaited(job.output, expected[name], views[name]) for name, job in jobs.items()]
+        found = dict(zip(jobs, broker.receive_all(awaited), strict=True))
+        failures = {name: query.exception() for name, query in queries.items()}
+    finally:
+        for query in queries.values():
+            query.stop()
+    return Run(jobs, expected, found, failures)
+
+
+def _with_strays(job: JobPlan, case: Case) -> Callable[[Iterable[Received]], list[Any]]:
+    view = model.held(job.output, model.derived(case.name, case.operator))
+
+    def both(records: Iterable[Received]) -> list[Any]:
+        known = list(records)
+        return [view(known), astray(known)]
+
+    return both

@@ -1,30 +1,34 @@
 """The file system under checkpoints: it does what is asked for, and starts no process for it."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pyspark
 
-from caraway.spark.session import caraway_jar
-from caraway.stack.java import find_java
+from caraway.java.runtime import find_java
+from tests.integration.spark.conftest import CompiledJava
 
 PROGRAM = Path(__file__).with_name("LocalFilesLaws.java")
 JARS = Path(pyspark.__file__).parent / "jars"
 
 
-def _run(file_system: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def _run(java: CompiledJava, file_system: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the program where no other program can be found, so that starting one fails."""
     folder.mkdir()
     (folder / "stale").write_text("kept")
     (folder / ".stale.crc").write_bytes(b"crc\x00\x00\x00\x02\x00\x00\x00\x00\x01")
-    command = [str(find_java()), "-cp", f"{caraway_jar()}:{JARS}/*", str(PROGRAM), file_system, str(folder)]
+    jars, classes = os.pathsep.join(map(str, JARS.glob("*.jar"))), folder.with_name("classes")
+    subprocess.run([*java.compiler, "-cp", jars, "-d", str(classes), str(PROGRAM)], check=True)
+    class_path = os.pathsep.join([str(java.jar), str(classes), jars])
+    command = [str(find_java()), "-cp", class_path, PROGRAM.stem, file_system, str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False, env={"PATH": str(folder / "nothing")})
 
 
-def test_no_process_is_started_and_modes_are_set(tmp_path: Path) -> None:
+def test_no_process_is_started_and_modes_are_set(compiled_java: CompiledJava, tmp_path: Path) -> None:
     folder = tmp_path / "files"
-    run = _run("io.caraway.files.LocalFiles", folder)
+    run = _run(compiled_java, "io.caraway.files.LocalFiles", folder)
     assert run.returncode == 0, run.stderr
     assert run.stdout == "kept"
     modes = [path.stat().st_mode & 0o777 for path in (folder / f"mode-{mode}" for mode in range(0o1000))]
@@ -37,8 +41,8 @@ def test_no_process_is_started_and_modes_are_set(tmp_path: Path) -> None:
     assert others == {"old", "stale", ".stale.crc"}
 
 
-def test_hadoop_s_own_starts_processes(tmp_path: Path) -> None:
+def test_hadoop_s_own_starts_processes(compiled_java: CompiledJava, tmp_path: Path) -> None:
     """If this fails, Hadoop has learnt it, and ours may go."""
-    run = _run("org.apache.hadoop.fs.LocalFileSystem", tmp_path / "files")
+    run = _run(compiled_java, "org.apache.hadoop.fs.LocalFileSystem", tmp_path / "files")
     assert run.returncode != 0
     assert 'Cannot run program "chmod"' in run.stderr

@@ -1,18 +1,21 @@
 """The Java operators against plain Java ones (jvm/test), over generated traces."""
 
+import os
 import subprocess
 from pathlib import Path
 
-from caraway.spark.session import caraway_jar
+from caraway.java.runtime import find_java
+from tests.integration.spark.conftest import CompiledJava
 
 SOURCES = Path(__file__).parents[3] / "jvm" / "test"
 SEEDS = 150
 
 
-def test_operators_agree_with_plain_ones(tmp_path: Path) -> None:
+def test_operators_agree_with_plain_ones(compiled_java: CompiledJava, tmp_path: Path) -> None:
+    jar = str(compiled_java.jar)
     sources = [str(path) for path in sorted(SOURCES.rglob("*.java"))]
-    jar = str(caraway_jar())
-    subprocess.run(["javac", "--release", "17", "-cp", jar, "-d", str(tmp_path), *sources], check=True)
-    command = ["java", "-Xmx512m", "-cp", f"{jar}:{tmp_path}", "io.caraway.OperatorsTest", str(SEEDS)]
+    subprocess.run([*compiled_java.compiler, "-cp", jar, "-d", str(tmp_path), *sources], check=True)
+    class_path = os.pathsep.join([jar, str(tmp_path)])
+    command = [str(find_java()), "-Xmx512m", "-cp", class_path, "io.caraway.OperatorsTest", str(SEEDS)]
     run = subprocess.run(command, capture_output=True, text=True, check=False)
     assert run.stdout.strip() == f"ok {SEEDS}", run.stderr[:4000]

@@ -1,6 +1,5 @@
 """Joins of tables, and of a table with itself, through a job: as the in-process engine has them."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +18,10 @@ from caraway.graph.operators import (
     Select,
 )
 from tests.integration.spark import pipelines as model
-from tests.integration.spark.broker import Broker, astray
+from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import Case
-from tests.integration.spark.runs import Run, running
+from tests.integration.spark.runs import Run, run_all
+from tests.tiers import selected
 
 ARRIVALS = model.traffic(seed=5, count=240)
 CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
@@ -65,21 +65,25 @@ ALL = [
 ]
 
 
+# The others are variants of what these have: each is a job that takes three seconds of the processor's time.
+OFTEN = {"CartsOfAll", "ChangesOfCarts", "FirstCartsOfUsers", "Superiors"}
+VARIANT = pytest.mark.full(reason="a variant of the joins that each run tests; a job more beside theirs")
+PARAMS = [pytest.param(case, id=case.name, marks=() if case.name in OFTEN else VARIANT) for case in ALL]
+
+
 @pytest.fixture(scope="module")
-def run(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """Run all jobs while rows come in, late ones among them, in small lots."""
+def run(
+    request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Run:
+    """Run the jobs that are tested while rows come in, late ones among them, in small lots."""
     folder: Path = tmp_path_factory.mktemp("checkpoints")
-    yield from running(ALL, ARRIVALS, broker=broker, spark=spark, folder=folder, suffix="joins")
+    cases = [case for case in ALL if case in selected(request, "case")]
+    return run_all(cases, ARRIVALS, broker=broker, spark=spark, folder=folder, suffix="joins")
 
 
-@pytest.mark.parametrize("case", ALL, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", PARAMS)
 def test_a_join_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
-    expected = model.expected(case, ARRIVALS)
-    assert expected
-    job = run.jobs[case.name]
-    view = model.held(job.output, model.derived(case.name, case.operator))
-    # A row that leaves a key is taken back there, too.
-    both = [expected, []]
-    found = run.broker.receive(job.output, both, view=lambda records: [view(records), astray(records)])
-    assert run.queries[case.name].exception() is None
-    assert found == both
+    (rows, _) = run.expected[case.name]
+    assert rows
+    assert run.failures[case.name] is None
+    assert run.found[case.name] == run.expected[case.name]

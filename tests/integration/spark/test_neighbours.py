@@ -1,6 +1,7 @@
 """Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ from caraway.graph.operators import (
 )
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from tests.integration.spark import pipelines as model
-from tests.integration.spark.broker import Broker, astray
+from tests.integration.spark.broker import Broker
 from tests.integration.spark.pipelines import Arrival, Case
-from tests.integration.spark.runs import Run, running
+from tests.integration.spark.runs import Run, run_all
 
 SECOND = 1_000_000
 # Windows are of whole seconds.
@@ -77,40 +78,43 @@ ALL = [
     Case("LatestOfChanges", Latest(of=CHANGES, keys=("town",))),
     Case("DedupOfChanges", _dedup(CHANGES, "level", window=TUMBLING)),
 ]
-# Few jobs at a time: each takes a second to start, and much longer on a busy machine.
+# The others are variants of what these have, and run a few at a time, each with a job of its own.
+OFTEN = ("Changes", "Tumbling", "DedupByJoined", "FirstOfJoin", "ChangesOfLatest")
+VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more for each")
 TOGETHER = 5
-GROUPS = [ALL[start : start + TOGETHER] for start in range(0, len(ALL), TOGETHER)]
+RARE = [case for case in ALL if case.name not in OFTEN]
+GROUPS = [
+    [case for case in ALL if case.name in OFTEN],
+    *(RARE[start : start + TOGETHER] for start in range(0, len(RARE), TOGETHER)),
+]
 
 
-@pytest.fixture(scope="module", params=range(len(GROUPS)))
-def run(
-    request: pytest.FixtureRequest, broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Run]:
-    """Run the jobs of a group while rows come in, late ones among them, in small lots."""
+@pytest.fixture(scope="module")
+def run_of(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Run]:
+    """Run the jobs of a group, once, while rows come in, late ones among them, in small lots."""
     folder: Path = tmp_path_factory.mktemp("checkpoints")
-    yield from running(
-        GROUPS[request.param],
-        ARRIVALS,
-        broker=broker,
-        spark=spark,
-        folder=folder,
-        suffix=f"neighbours-{request.param}",
-    )
+
+    @cache
+    def run_of(group: int) -> Run:
+        suffix = f"neighbours-{group}"
+        return run_all(GROUPS[group], ARRIVALS, broker=broker, spark=spark, folder=folder, suffix=suffix)
+
+    return run_of
 
 
+# Not by a parameter of the fixture: pytest would set it up for each case anew.
 @pytest.mark.parametrize(
-    ("run", "case"),
-    [pytest.param(group, case, id=case.name) for group, cases in enumerate(GROUPS) for case in cases],
-    indirect=["run"],
+    ("group", "case"),
+    [
+        pytest.param(group, case, id=case.name, marks=() if case.name in OFTEN else VARIANT)
+        for group, cases in enumerate(GROUPS)
+        for case in cases
+    ],
 )
-def test_a_job_gives_what_the_in_process_engine_gives(case: Case, run: Run) -> None:
-    expected = model.expected(case, ARRIVALS)
-    assert expected
-    job = run.jobs[case.name]
-    assert job.output.revised
-    view = model.held(job.output, model.derived(case.name, case.operator))
-    # A row that leaves a key is taken back there, too.
-    both = [expected, []]
-    found = run.broker.receive(job.output, both, view=lambda records: [view(records), astray(records)])
-    assert run.queries[case.name].exception() is None
-    assert found == both
+def test_a_job_gives_what_the_in_process_engine_gives(group: int, case: Case, run_of: Callable[[int], Run]) -> None:
+    run = run_of(group)
+    (rows, _) = run.expected[case.name]
+    assert rows
+    assert run.failures[case.name] is None
+    assert run.jobs[case.name].output.revised
+    assert run.found[case.name] == run.expected[case.name]

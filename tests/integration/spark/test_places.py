@@ -119,6 +119,7 @@ def _view(topic: TopicPlan, keys: tuple[str, ...], records: Iterable[Received]) 
     return [_counting(topic, keys, known), astray(known), _have_moved(known)]
 
 
+@pytest.mark.full(reason="nine runs of jobs; test_restarts shows for one what becomes of rows after a restart")
 @pytest.mark.slow
 def test_each_key_knows_what_lives_there_and_nothing_else(broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
     jobs = {case.name: model.plan(case, "places")[1] for case in CASES}

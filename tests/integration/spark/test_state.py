@@ -24,6 +24,7 @@ NOTE = 200 * "-"
 assert LOTS * ROWS * len(NOTE) / PAGE_BYTES > 2 * MOST_PAGES
 
 
+@pytest.mark.full(reason="200,000 rows through a state, to see it stay within bounds")
 @pytest.mark.slow
 def test_keys_that_never_come_again_are_forgotten(
     broker: Broker, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

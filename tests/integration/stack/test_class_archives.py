@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from caraway.class_archives import ClassArchive
+from caraway.java.runtime import find_java
 from caraway.plan.model import JobMode
 from caraway.stack.classes.training import plan_of_training
-from caraway.stack.java import find_java
 from tests.integration.spark.broker import jars
 
 PROGRAM = ("kafka.tools.StorageTool", "random-uuid")

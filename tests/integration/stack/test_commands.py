@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from caraway.stack.jars import JarSet
+from tests.patience import scaled
 
 # The bound on the whole stack at rest, in bytes.
 MEMORY_BOUND = 2.5e9
@@ -25,7 +26,7 @@ def data(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def caraway(command: str, data: Path, *options: str) -> subprocess.CompletedProcess[str]:
     arguments = [sys.executable, "-m", "caraway.cli", command, "--data", str(data), *options]
-    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=280)
+    return subprocess.run(arguments, capture_output=True, text=True, check=False, timeout=scaled(280))
 
 
 def status(data: Path) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def test_up_in_the_background_and_down(data: Path) -> None:
     assert caraway("down", data).returncode == 1
 
 
+@pytest.mark.full(reason="a second start of a whole stack; the first one, in the background, is in each run")
 @pytest.mark.timeout(600)
 def test_up_in_the_foreground_until_ctrl_c(data: Path) -> None:
     arguments = [sys.executable, "-m", "caraway.cli", "up", "--data", str(data)]

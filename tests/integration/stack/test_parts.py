@@ -2,14 +2,17 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from caraway.config import KafkaSettings
 from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
-from caraway.stack.kafka import EmbeddedKafka
+from caraway.stack.kafka import USER, EmbeddedKafka
 from caraway.stack.postgres import EmbeddedPostgres
+from caraway.topics.connection import client_config
+from caraway.topics.credentials import sign_in
 
 
 def test_postgres_fixture_gives_an_empty_database(postgres: str) -> None:
@@ -33,12 +36,15 @@ def test_postgres_keeps_its_data_on_another_port(tmp_path: Path) -> None:
         assert connection.execute("SELECT number FROM kept").fetchone() == (7,)
 
 
+@pytest.mark.full(reason="two brokers of its own; test_supervision starts one again on its data")
 def test_kafka_keeps_its_data_on_another_port(tmp_path: Path, jars: JarSet) -> None:
     folder = tmp_path / "kafka"
 
     def broker() -> EmbeddedKafka:
         port = ports.choose()
-        return EmbeddedKafka(folder, port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker)
+        return EmbeddedKafka(
+            folder, port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
+        )
 
     first = broker()
     with running(first, tmp_path / "log"):
@@ -63,3 +69,35 @@ def test_kafka_creates_no_topic_by_itself(kafka: str) -> None:
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.list_topics("not-there", timeout=10)
     assert "not-there" not in admin.list_topics(timeout=10).topics
+
+
+def test_kafka_wants_its_password_from_clients_and_from_whoever_asks_its_controller(
+    tmp_path: Path, jars: JarSet
+) -> None:
+    port = ports.choose()
+    controller_port = ports.choose(avoid=[port])
+    broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=controller_port, jars=jars.broker)
+    address = broker.bootstrap_servers
+    with running(broker, tmp_path / "log"):
+        settings = KafkaSettings(bootstrap_servers=address, user=USER, password=broker.password)
+        assert sign_in(settings) == address
+        admin = AdminClient(client_config(address))
+        admin.create_topics([NewTopic("kept", 1, 1)])["kept"].result(timeout=30)
+        assert "kept" in admin.list_topics(timeout=10).topics
+        sign_in(KafkaSettings(bootstrap_servers=address, user=USER, password="guessed"))
+        guessing = client_config(address)
+        sign_in(KafkaSettings(bootstrap_servers=address))
+        nobody = client_config(address)
+        assert "sasl.password" not in nobody
+        for config in (guessing, nobody, {**nobody, "bootstrap.servers": f"127.0.0.1:{controller_port}"}):
+            with pytest.raises(KafkaException):
+                AdminClient(config).list_topics(timeout=3)
+    password = broker.password
+    assert password is not None
+    assert len(password) == 48
+    assert password not in (tmp_path / "log").read_text()
+    assert password not in repr(settings)
+    again = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=controller_port, jars=jars.broker)
+    assert again.password == password
+    readable = [path for path in (tmp_path / "kafka").rglob("*") if path.stat().st_mode & 0o077]
+    assert readable == []

@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from caraway.config import KafkaSettings, PostgresSettings, Settings, load_settings
+from caraway.config import PostgresSettings, Settings, load_settings
 from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
@@ -25,6 +25,9 @@ from caraway.stack.process import is_alive
 from caraway.stack.record import read_record
 from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
+from caraway.topics.connection import client_config
+from caraway.topics.credentials import sign_in
+from tests.patience import deadline_in
 
 # What a test runs in a process of its own: two real services, until it is killed.
 PROGRAM = """
@@ -64,7 +67,7 @@ def stack(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Se
 
 
 def eventually(condition: Callable[[], bool], limit: float = 60.0) -> None:
-    deadline = time.monotonic() + limit
+    deadline = deadline_in(limit)
     while not condition():
         assert time.monotonic() < deadline, "it didn't happen in time"
         time.sleep(0.05)
@@ -81,12 +84,12 @@ def brokers(stack: Stack) -> str:
 
 
 def topics(stack: Stack) -> set[str]:
-    admin = AdminClient({"bootstrap.servers": brokers(stack)})
+    admin = AdminClient(client_config(sign_in(stack.settings.kafka)))
     return set(admin.list_topics(timeout=20).topics)
 
 
 def make_topic(stack: Stack, name: str) -> None:
-    admin = AdminClient({"bootstrap.servers": brokers(stack)})
+    admin = AdminClient(client_config(sign_in(stack.settings.kafka)))
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=30)
 
 
@@ -130,7 +133,7 @@ def test_report_of_running_services(stack: Services) -> None:
 def test_external_services_are_used_and_watched(stack: Services, tmp_path: Path) -> None:
     settings = Settings(
         data_dir=tmp_path / "other",
-        kafka=KafkaSettings(bootstrap_servers=stack.settings.kafka.bootstrap_servers),
+        kafka=stack.settings.kafka,
         postgres=PostgresSettings(url=database(stack)),
     )
     with Services(settings) as guest:

@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.topics import TopicWriter, ensure_topics
 from caraway.topics.positions import TopicEnds
+from tests.patience import deadline_in
 
 NOWHERE = "127.0.0.1:9"
 
@@ -83,7 +84,7 @@ def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: 
         names = {f"{topic}.{attempt}.{place}" for place in range(2)}
         futures = admin.create_topics([NewTopic(name, 10, 1) for name in names])
         # Their partitions are listed before anybody leads them: asked without patience, this fails 200 times in all.
-        deadline = time.monotonic() + 60
+        deadline = deadline_in(60)
         while (found := ends.ends(names)).keys() != names:
             assert time.monotonic() < deadline, found
         assert found == {name: dict.fromkeys(range(10), 0) for name in names}
@@ -122,7 +123,7 @@ def test_keys_go_where_java_sends_them_and_the_rest_is_spread(kafka: str, writer
     for key, _, partition in read(kafka, topic, 4):
         assert partition == murmur2_partition(key or b"", 4)
     # A partition whose leader isn't known yet, as after the topic was made, is passed over for a moment.
-    deadline = time.monotonic() + 30
+    deadline = deadline_in(30)
     while min(sizes(kafka, topic + ".b", 4)) == 0:
         assert time.monotonic() < deadline, sizes(kafka, topic + ".b", 4)
         writer.write(topic + ".b", [(None, b"v", None)] * 20).result(20)
@@ -167,7 +168,7 @@ def test_a_producer_that_can_not_go_on_is_replaced(kafka: str, writer: TopicWrit
     writer.write(topic, [(None, b"1", None)]).result(20)
     before = writer._producer
     writer._on_error(KafkaError(KafkaError._FENCED, "fenced", fatal=True))
-    deadline = time.monotonic() + 20
+    deadline = deadline_in(20)
     while writer._producer is before:
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from caraway.cli import app
-from caraway.stack.errors import JarsError
+from caraway.java.errors import JarsError
 from caraway.stack.folder import DataFolder
 from caraway.stack.jars import JarSet
 from caraway.stack.part import PartState, PartStatus

@@ -2,7 +2,9 @@
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ import typer
 from typer.testing import CliRunner
 
 from caraway.cli import app
+from caraway.cli.commands import SECTIONS
+from caraway.cli.lazy import LazyGroup
 
 runner = CliRunner()
 ROOT = typer.main.get_command(app)
@@ -19,6 +23,7 @@ WITHOUT_JSON = {
     "up",
     "down",
     "jars",
+    "init",
     "demo",
     "branch create",
     "branch clone",
@@ -35,9 +40,10 @@ WITHOUT_JSON = {
 
 
 def commands(command: object = ROOT, names: tuple[str, ...] = ()) -> Iterator[tuple[str, set[str]]]:
-    """Name all commands, each with its options."""
+    """Yield all commands, each with its options."""
     below = getattr(command, "commands", {})
-    for name, found in below.items():
+    for name in below:
+        found = command.load(name) if isinstance(command, LazyGroup) else below[name]
         yield from commands(found, (*names, name))
     if not below:
         yield " ".join(names), {option for parameter in command.params for option in parameter.opts}  # type: ignore[attr-defined]
@@ -47,6 +53,45 @@ def test_what_tells_something_tells_it_to_programs_too() -> None:
     assert {name for name, options in commands() if "--json" not in options} == WITHOUT_JSON
 
 
+def test_the_page_of_help_lists_each_command_with_one_sentence() -> None:
+    page = runner.invoke(app, ["--help"], env={"COLUMNS": "120"}).output
+    for section in SECTIONS:
+        assert f"{section.title}:" in page
+        for listed in section.commands:
+            assert re.search(rf"^  {listed.name} +{re.escape(listed.summary)}$", page, re.MULTILINE), listed.name
+            assert re.fullmatch(r"[A-Z][^.]*\.", listed.summary), listed.summary
+
+
+@pytest.mark.parametrize("name", [listed.name for section in SECTIONS for listed in section.commands])
+def test_each_command_has_a_page_of_its_own(name: str) -> None:
+    page = runner.invoke(app, [name, "--help"])
+    assert page.exit_code == 0, page.output
+    assert page.output.startswith(f"Usage: caraway {name} ")
+
+
+def test_an_unknown_command_is_told_what_it_may_have_meant() -> None:
+    told = runner.invoke(app, ["statsu"])
+    assert told.exit_code == 2
+    assert "Did you mean 'status'" in told.output
+
+
+@pytest.mark.parametrize("command", ["audit", "secrets rotate"])
+def test_a_command_whose_library_is_missing_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # `None` makes Python raise ModuleNotFoundError for it.
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    for module in [name for name in sys.modules if name.startswith("caraway.cli.")]:
+        if module.endswith((".audit", ".database", ".secret_rotation")):
+            monkeypatch.delitem(sys.modules, module)
+    told = runner.invoke(app, command.split())
+    assert told.exit_code != 0
+    assert f"caraway {command} needs sqlalchemy, which comes with: pip install 'caraway[server]'" in str(told.exception)
+
+
+def test_the_version() -> None:
+    told = runner.invoke(app, ["--version"])
+    assert told.output == f"caraway {version('caraway')}\n"
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
@@ -54,6 +99,7 @@ def test_what_tells_something_tells_it_to_programs_too() -> None:
         ("caraway branch cl", {"clone"}),
         ("caraway ledger --cl", {"--closed"}),
         ("caraway se", {"secrets"}),
+        ("caraway --vers", {"--version"}),
     ],
 )
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -10,7 +10,8 @@ from tests.markdown import DOCS, run_page
 
 ANSWERS = {
     "/api/v1/commit": {"summary": [""]},
-    "/api/v1/log": {},
+    "/api/v1/log": {"accepted": 2, "rejected": 0},
+    "/api/v1/wait": {"served": True, "lagging": [], "done": 2, "parts": 2, "since": {}},
     "/api/v1/query": {"Shopper.spent": [142.5], "Shopper.rich": [False]},
     "/api/v1/dataset/LastOrder/lookup": {"found": [True], "data": {"product": ["cup"], "large": [True]}},
 }

@@ -2,6 +2,7 @@
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, name-defined"
 from typing import Any, List, Optional  # noqa: UP035 (what users write)
 
+import pandas as pd
 import pytest
 
 from caraway.dtypes import struct
@@ -134,3 +135,16 @@ def test_class_bodies_that_are_no_struct(body: dict[str, object], error: type[Ex
 def test_a_struct_has_no_metadata() -> None:
     with pytest.raises(DefinitionError, match="@meta"):
         struct(meta(owner="a@b.co")(type("Bad", (), {"__annotations__": {"x": int}})))
+
+
+def test_structs_with_nulls_in_lists_are_compared_and_shown() -> None:
+    @struct
+    class Holder:
+        many: list[Optional[int]]
+        named: dict[str, Optional[int]]
+
+    null: Any = pd.NA
+    found = Holder([1, null], {"a": null})
+    assert found == Holder([1, None], {"a": None})
+    assert found != Holder([1, 2], {"a": None})
+    assert found.as_json() == {"many": [1, None], "named": {"a": None}}

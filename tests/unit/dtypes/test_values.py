@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from caraway.dtypes import Decimal, Embedding, Window, between, oneof, regex
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.decoding import decode, from_json, to_json
+from caraway.dtypes.stored import check_stored
 from caraway.dtypes.strictness import conforms
 from caraway.dtypes.types import DATETIME, FLOAT, INT, DataType
 from caraway.dtypes.values import cast
@@ -307,3 +308,64 @@ def test_what_is_of_a_type_is_verified_as_such(data: Any, dtype: DataType) -> No
 
 def test_casts_are_compiled_once() -> None:
     assert cast(INT) is cast(INT)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 5_000,
+        "2024-01-01T12:00:00Z" + "x" * 1_000_000,
+        "1 Jan 99999999999999999999 00:00 +0000",
+        "1 Jan 2020 00:00 +9999999999999999",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+    ],
+)
+def test_a_text_that_is_no_instant_is_refused_whatever_its_size(text: str) -> None:
+    with pytest.raises(InvalidInputError, match="expected datetime") as refused:
+        cast(DATETIME)(text)
+    assert len(str(refused.value)) < 500
+
+
+@given(st.data())
+def test_what_a_cast_gives_is_in_stored_form(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(sorted(VALUE_SCHEMA)))
+    dtype = VALUE_SCHEMA[name]
+    check_stored(data.draw(stored_values(dtype)), dtype)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [
+        (int, True),
+        (int, 1.0),
+        (int, 2**63),
+        (float, 1),
+        (float, math.nan),
+        (str, 1),
+        (bytes, "a"),
+        (datetime, "2024-01-01"),
+        (datetime, 2**62),
+        (date, "2024-01-01"),
+        (date, 10**9),
+        (Decimal[2], "1.5"),
+        (Decimal[2], 1.5),
+        (Embedding[2], [1.0]),
+        (Embedding[2], [1, 2]),
+        (list[int], [None]),
+        (list[date], ["2024-01-01"]),
+        (dict[str, int], [["a", 1]]),
+        (dict[str, date], {"a": "x"}),
+        (Window, {"begin": 0, "end": 1}),
+        (Window, [0]),
+        (Window, [0, None]),
+        (between(int, 0, 5), 6),
+        (oneof(str, ["a"]), "b"),
+        (regex("a+"), "b"),
+        (regex("a+"), 1),
+        (int, None),
+    ],
+)
+def test_a_value_in_another_form_is_refused(dtype: Any, value: object) -> None:
+    with pytest.raises(InvalidInputError, match="expected"):
+        check_stored(value, dtype_of(dtype))

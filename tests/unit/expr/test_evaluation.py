@@ -53,7 +53,7 @@ def test_columns_are_cast_and_the_frame_is_left_alone() -> None:
         (date, ["2024-01-02", date(2024, 1, 2)], [date(2024, 1, 2)] * 2),
         (Decimal[2], [1, "1.5", Number("2.25")], [Number("1.00"), Number("1.50"), Number("2.25")]),
         (bytes, [b"a", "b"], [b"a", b"b"]),
-        (List[Optional[int]], [[1, None], []], [[1, None], []]),
+        (List[Optional[int]], [[1, None], []], [[1, pd.NA], []]),
         (Dict[str, int], [{"a": 1}, [("b", 2)]], [{"a": 1}, {"b": 2}]),
         (Embedding[2], [[1, 2], np.array([0.5, 1])], [[1.0, 2.0], [0.5, 1.0]]),
         (Dot, [{"x": 1}, Dot(2, 0.5)], [Dot(1, None), Dot(2, 0.5)]),

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from caraway.errors import InvalidInputError
 from caraway.index.storage import keys
 from caraway.topics import position_id
+from caraway.topics.keys import MAX_INDEXED_BYTES, check_read
 
 ASSET = b"\x00\xff\x10asset"
 times = st.integers(-(2**63), 2**63 - 1)
@@ -59,7 +60,7 @@ def test_the_layout_is_that_of_the_contract() -> None:
 def test_the_longest_key_does_not_meet_the_places() -> None:
     # The entries of the whole asset, in order.
     assert keys.OUTBOX < keys.STALE < keys.TURNS < keys.TIMES < keys.PLACES
-    assert keys.key_prefix(ASSET, b"\xff" * keys.MAX_KEY_BYTES) < ASSET + keys.OUTBOX
+    assert keys.key_prefix(ASSET, b"\xff" * MAX_INDEXED_BYTES) < ASSET + keys.OUTBOX
     assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.place_key(ASSET, b"")
-    with pytest.raises(InvalidInputError, match="65530 bytes is too long"):
-        keys.check_key(bytes(keys.MAX_KEY_BYTES + 1))
+    with pytest.raises(InvalidInputError, match="65,530 bytes"):
+        check_read(bytes(MAX_INDEXED_BYTES + 1))

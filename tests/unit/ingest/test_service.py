@@ -22,16 +22,18 @@ from caraway.dtypes.types import (
     RegexType,
     optional,
 )
-from caraway.errors import ConflictError, InvalidInputError, UnavailableError, UnknownEntityError
+from caraway.errors import ConflictError, InvalidInputError, TooLargeError, UnavailableError, UnknownEntityError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.sources import Cdc, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, IndexSpec
 from caraway.ingest import DEAD_LETTERS, Endpoints, IngestReport, IngestService, RequestKey
 from caraway.ingest.requests import MAX_KEY_LENGTH
 from caraway.ingest.service import SLICE
+from caraway.ingest.table import MAX_ROWS
 from caraway.plan.planner import plan_graph
 from caraway.topics import MAX_PAYLOAD, ErasedKeys, erasure_of
 from caraway.topics.codec import RecordCodec
+from caraway.topics.keys import MAX_KEY_BYTES
 from caraway.topics.producer import TopicItem
 
 
@@ -257,6 +259,47 @@ def test_a_row_that_kafka_could_not_take_is_refused_alone() -> None:
     report = log([GOOD | {"user": "x" * 1_000_000}, GOOD])
     assert (report.accepted, report.rejected) == (1, 1)
     assert "takes 1,000,0" in report.errors[0].message
+
+
+def test_a_row_whose_key_no_index_can_have_is_refused_alone() -> None:
+    writer = MemoryWriter()
+    # As MessagePack, an array and a text of this length have three bytes more each, or one.
+    longest = MAX_KEY_BYTES - 4
+    rows = [{"user": "x" * size, "age": 7, "at": 1_000} for size in (longest, longest + 1, 100_000)]
+    report = log(rows, endpoint="people", writer=writer)
+    assert [(error.row, error.dataset, error.field) for error in report.errors] == [
+        (1, "Users", "user"),
+        (2, "Users", "user"),
+    ]
+    assert report.errors[0].message.startswith("the key takes 65,001 bytes; at most 65,000 can be indexed")
+    assert (report.accepted, len(writer.rows("Users")), len(writer.dead_letters())) == (1, 1, 2)
+
+
+def test_text_is_no_number_and_nan_is_null() -> None:
+    report = log([GOOD | {"user": 1.5}, GOOD | {"user": True}, GOOD | {"tags": [1]}, GOOD | {"amount": "NaN"}, GOOD])
+    assert [(error.row, error.field) for error in report.errors] == [
+        (0, "user"),
+        (1, "user"),
+        (2, "tags"),
+        (3, "amount"),
+    ]
+    assert report.errors[0].message == "expected str, found float 1.5"
+    assert report.errors[3].message == "expected float, found null"
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_too_many_rows_are_refused_as_a_whole(columns: bool) -> None:  # noqa: FBT001 (a parameter)
+    many = [0] * (MAX_ROWS + 1)
+    with pytest.raises(TooLargeError, match="100,000 rows"):
+        log({"user": many} if columns else [{}] * len(many))
+
+
+def test_messages_name_long_fields_shortly() -> None:
+    long = "x" * 2_000_000
+    report = log([GOOD | {long: 1, "kind": long}, GOOD | {f"f{n}": 1 for n in range(100)}])
+    assert len(report.warnings[0]) < 10_000
+    assert "more" in report.warnings[0]
+    assert len(report.errors[0].message) < 1_100
 
 
 def test_a_large_row_is_cut_in_its_dead_letter() -> None:

@@ -17,6 +17,7 @@ import cloudpickle
 import pyarrow as pa
 import pytest
 
+from caraway.confinement import Confinement
 from caraway.dtypes.types import INT, STRING
 from caraway.errors import ExtractorError, UnavailableError, UnknownEntityError
 from caraway.query import CompiledPlan, DatasetLookups, FunctionPool, QueryEngine
@@ -227,7 +228,8 @@ def meet(mine: str, other: str, cls: Any, *series: Any) -> Any:
 
 
 def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
-    pool = FunctionPool(2, 60.0)
+    # They see each other by files, which functions have no right to.
+    pool = FunctionPool(2, 60.0, confinement=Confinement(mode="off"))
     pool.start()
     try:
         meet.__module__ = "__main__"

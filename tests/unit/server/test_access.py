@@ -39,13 +39,14 @@ class Headers:
 
 def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = SimpleNamespace
-    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0))
-    parts = made(served=made(keep=0), secrets=0, eraser=0, erasures=0, keyring=0, needed=0)
+    monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
+    names = "secrets eraser erasures keyring needed index_positions bootstrap_servers erased replays"
+    parts = made(served=made(keep=0), **dict.fromkeys(names.split(), 0))
     targets = {route.target for route in surface.routes(parts)}
     assert targets == NEEDS.keys()
     changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}
-    # Whoever reads a secret could do anything with it elsewhere.
-    private = {"erase", "get_secret", "add_secret", "update_secret", "delete_secret"}
+    # A secret that was read can be used elsewhere; a replay of dead letters writes rows that were refused once.
+    private = {"erase", "replay", "get_secret", "add_secret", "update_secret", "delete_secret"}
     assert changes | private == RECORDED
 
 

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DataType, optional
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, TooLargeError
 from caraway.query import cast_input
-from caraway.server.handlers import arrow, queries
+from caraway.server.handlers import arrow_bounds, queries
 from caraway.server.handlers.arrow import CONTENT_TYPE, arrow_response, read_columns
-from caraway.server.http.errors import TooLargeError
 from tests.unit.expr.polars_results import same
 from tests.unit.expr.typed_nodes import TYPES
 from tests.unit.expr.typed_values import values
@@ -65,7 +64,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TooLargeError, match="2 rows"):
         read_columns(WHOLE)
     monkeypatch.setattr(queries, "MAX_ROWS", 5)
-    monkeypatch.setattr(arrow, "MAX_BODY_BYTES", 10)
+    monkeypatch.setattr(arrow_bounds, "MAX_BODY_BYTES", 10)
     with pytest.raises(TooLargeError):
         read_columns(WHOLE)
 
@@ -79,3 +78,84 @@ def test_names_are_told_apart() -> None:
 def test_an_output_without_a_type_has_no_column() -> None:
     with pytest.raises(InvalidInputError, match=r"A\.x"):
         arrow_response({"A.x": [1]}, [("A.x", None)])
+
+
+def dictionary(text: str, rows: int) -> bytes:
+    """Return a stream that names one text in each row."""
+    return stream(pa.table({"a": pa.DictionaryArray.from_arrays(pa.array([0] * rows), pa.array([text]))}))
+
+
+def test_a_text_that_is_named_many_times_counts_each_time() -> None:
+    assert read_columns(dictionary("x", 3)) == {"a": ["x"] * 3}
+    with pytest.raises(TooLargeError, match="once decoded"):
+        read_columns(dictionary("x" * 1_000_000, 2_000))
+
+
+def one_batch(columns: dict[str, pa.Array], compression: str | None = None) -> bytes:
+    batch = pa.RecordBatch.from_pydict(columns)
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+LONG = 50_000_000
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.ListArray.from_arrays(pa.array([0, LONG], pa.int32()), pa.nulls(LONG)),
+        pa.FixedSizeListArray.from_arrays(pa.nulls(LONG), LONG),
+        pa.StructArray.from_arrays([pa.ListArray.from_arrays(pa.array([0, LONG], pa.int32()), pa.nulls(LONG))], ["f"]),
+    ],
+)
+def test_values_without_bytes_are_counted(column: pa.Array) -> None:
+    body = one_batch({"a": column})
+    assert len(body) < 2_000
+    with pytest.raises(TooLargeError, match="1,000,000 values"):
+        read_columns(body)
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd"])
+def test_compressed_buffers_count_by_their_plain_size(compression: str) -> None:
+    small = {"a": pa.array(range(1_000)), "b": pa.array(["x"] * 1_000)}
+    assert read_columns(one_batch(small, compression)) == {"a": list(range(1_000)), "b": ["x"] * 1_000}
+    zeros = pa.array(["\0" * 40_000_000])
+    body = one_batch({"a": zeros}, compression)
+    assert len(body) < 1_000_000
+    before = pa.total_allocated_bytes()
+    with pytest.raises(TooLargeError, match="once decompressed"):
+        read_columns(body)
+    assert pa.total_allocated_bytes() <= before + 1_000_000
+
+
+def test_too_many_messages_are_refused() -> None:
+    with pytest.raises(TooLargeError, match="2,000 messages"):
+        read_columns(many_batches(2_001))
+
+
+def many_batches(count: int) -> bytes:
+    batch = pa.RecordBatch.from_pydict({"a": pa.array([], pa.int64())})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(count):
+            writer.write_batch(batch)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2**62], pa.timestamp("s")),
+        pa.array([2**62], pa.timestamp("s", "UTC")),
+        pa.array([1], pa.timestamp("s", "Mars/Olympus")),
+        pa.array([2**31 - 1], pa.int32()).view(pa.date32()),
+        pa.array([2**62 - 2**62 % 86_400_000], pa.int64()).view(pa.date64()),
+        pa.array([2**62], pa.duration("s")),
+        pa.array(["a"], pa.string_view()),
+    ],
+)
+def test_values_that_python_has_not_are_refused(column: pa.Array) -> None:
+    with pytest.raises(InvalidInputError, match="column 'a'"):
+        read_columns(one_batch({"a": column}))

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Mapping
 
 import pytest
 
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, TooLargeError
 from caraway.server.http import body as body_module
 from caraway.server.http.body import read_body
-from caraway.server.http.errors import TooLargeError
+from caraway.server.http.budget import Budget, Hold
 
 
 class Headers(dict[str, str]):
@@ -35,7 +35,7 @@ class Exchange:
 
 
 def read(body: bytes, headers: Mapping[str, str], exchange: Exchange | None = None) -> bytes:
-    return asyncio.run(read_body(Headers(headers), exchange or Exchange(body)))  # type: ignore[arg-type]
+    return asyncio.run(read_body(Headers(headers), exchange or Exchange(body), Hold(Budget())))  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)

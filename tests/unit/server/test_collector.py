@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from caraway.server import collector
 from caraway.server.collector import keep_what_is_here
 
 
@@ -29,12 +30,18 @@ def test_what_is_here_is_no_longer_looked_at() -> None:
     assert gc.get_freeze_count() > 0
 
 
-def test_what_was_kept_and_is_gone_is_freed_the_next_time() -> None:
+def test_what_was_kept_and_is_gone_is_freed_once_there_is_twice_as_much(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collector, "_alive", 0)
     node = Node()
     keep_what_is_here()
     seen = weakref.ref(node)
     del node
     gc.collect()
+    keep_what_is_here()
+    # A full collection now would stop all requests for little.
     assert seen() is not None
+    more = [[number] for number in range(int(gc.get_freeze_count() * (collector.GROWTH - 1)) + 1)]
+    keep_what_is_here()
     keep_what_is_here()
     assert seen() is None
+    assert more

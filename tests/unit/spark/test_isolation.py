@@ -2,9 +2,9 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from multiprocessing import get_context
 
 import pandas as pd
@@ -14,49 +14,71 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from caraway.confinement import Confinement
 from caraway.dtypes.types import INT
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AssignFunction, Input
 from caraway.graph.schemas import Schema
 from caraway.lib.shipping import python_function
-from caraway.spark import workers
-from caraway.spark.isolation import Child, EndedError, ExhaustedError, Halving, Limits, UselessError
+from caraway.spark import calls, workers
+from caraway.spark.calls import Batch, ExhaustedError, UserCall
+from caraway.spark.isolation import TARGET, Child, EndedError, Halving, Limits, UselessError
 
 LIMITS = Limits(seconds=60.0, memory_mb=64)
-SHORT = Limits(seconds=3.0, memory_mb=64)
+SHORT = Limits(seconds=6.0, memory_mb=64)
+
+
+Numbers = Callable[[pd.DataFrame], object]
+TYPE = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
+
+
+def _request(function: Numbers, number: int) -> Batch:
+    schema = Schema(keys={}, values={"number": INT}, timestamp="at")
+    step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", function))
+    call = UserCall(step, schema, (("made", INT),))
+    columns = (pa.array([number], pa.int64()), pa.array([0], pa.int64()))
+    return Batch(call.packed(), TYPE, pa.array([True]), columns, has_secrets=False)
 
 
 @contextmanager
-def child(work: Callable[[int], object], memory_mb: int = 64) -> Iterator[Child[int, object]]:
-    made = Child(work, memory_mb)
-    yield made
+def child(memory_mb: int = 64, target: str = TARGET) -> Iterator[Callable[..., object]]:
+    made = Child(memory_mb, Confinement(), target)
+
+    def ask(function: Numbers, number: int = 1, seconds: float = 20.0) -> object:
+        return made.ask(_request(function, number), seconds).to_pylist()[0]["made"]
+
+    ask.child = made  # type: ignore[attr-defined] # to look at
+    yield ask
     made.end()
 
 
-def _loop(_: int) -> None:
+def _pid(frame: pd.DataFrame) -> "pd.Series[int]":
+    return frame["number"] * 0 + os.getpid()
+
+
+def _loop(frame: pd.DataFrame) -> None:
     while True:
         pass
 
 
 def test_a_child_answers_again_and_again() -> None:
-    with child(lambda request: [request + 1, os.getpid()]) as made:
-        assert made.fresh
-        first = made.ask(1, 20)
-        assert isinstance(first, list)
-        assert first[0] == 2
+    with child() as ask:
+        assert ask.child.fresh  # type: ignore[attr-defined]
+        first = ask(_pid)
         # The same process.
-        assert made.ask(2, 20) == [3, first[1]]
-        assert first[1] != os.getpid()
+        assert ask(_pid, 2) == first
+        assert first != os.getpid()
+        assert ask(lambda frame: frame["number"] + 1, 6) == 7
 
 
 def test_what_loops_is_ended_in_time_and_the_next_request_is_answered() -> None:
-    with child(lambda request: _loop(request) if request else os.getpid()) as made:
-        pid = made.ask(0, 20)
+    with child() as ask:
+        pid = ask(_pid)
         with pytest.raises(EndedError, match=r"did not end within 0\.1 s"):
-            made.ask(1, 0.1)
-        assert made.fresh
+            ask(_loop, 1, 0.1)
+        assert ask.child.fresh  # type: ignore[attr-defined]
         assert not psutil.pid_exists(pid)  # type: ignore[arg-type]
-        assert made.ask(0, 20) != pid
+        assert ask(_pid) != pid
 
 
 @pytest.mark.parametrize(
@@ -68,22 +90,30 @@ def test_what_loops_is_ended_in_time_and_the_next_request_is_answered() -> None:
     ],
     ids=["exit", "crash", "memory"],
 )
-def test_what_ends_the_process_is_told(work: Callable[[int], object], reason: str) -> None:
-    with child(work) as made, pytest.raises(EndedError, match=reason):
-        made.ask(1, 20)
+def test_what_ends_the_process_is_told(work: Numbers, reason: str) -> None:
+    with child() as ask, pytest.raises(EndedError, match=reason):
+        ask(work)
 
 
 def test_arrow_reserves_no_memory_of_the_functions() -> None:
-    with child(lambda _: pa.default_memory_pool().backend_name) as made:
-        assert made.ask(1, 20) == "system"
+    with child() as ask:
+        assert ask(lambda frame: frame["number"] * 0 + len(pa.default_memory_pool().backend_name)) == len("system")
 
 
-def test_what_only_raises_leaves_the_process_alone() -> None:
-    with child(lambda request: 1 // request) as made:
-        with pytest.raises(RuntimeError, match="ZeroDivisionError"):
-            made.ask(0, 20)
-        assert made.ask(1, 20) == 1
-        assert not made.fresh
+def test_a_function_that_cannot_be_loaded_leaves_the_process_alone() -> None:
+    with child() as ask:
+        pid = ask(_pid)
+        broken = replace(_request(_pid, 1), packed=b"not a call")
+        with pytest.raises(RuntimeError, match="UnpicklingError"):
+            ask.child.ask(broken, 20)  # type: ignore[attr-defined]
+        assert ask(_pid) == pid
+        assert not ask.child.fresh  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["pickle", "arrow", "length", "type", "offsets"])
+def test_an_answer_that_is_not_what_was_asked_for_ends_the_process(kind: str) -> None:
+    with child(target=f"tests.unit.spark.hostile:{kind}") as ask, pytest.raises(EndedError, match="ended its process"):
+        ask(_pid)
 
 
 def test_a_child_ends_with_its_worker() -> None:
@@ -91,18 +121,16 @@ def test_a_child_ends_with_its_worker() -> None:
     ours, theirs = context.Pipe()
 
     def worker() -> None:
-        inner: Child[int, int] = Child(lambda _: os.getpid(), 64)
-        theirs.send(inner.ask(1, 20))
-        signal.pause()
+        with child() as ask:
+            theirs.send(ask(_pid))
+            signal.pause()
 
     process = context.Process(target=worker)
     process.start()
     inner = psutil.Process(ours.recv())
     process.kill()
     process.join()
-    deadline = time.monotonic() + 20
-    while inner.is_running() and inner.status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
+    assert psutil.wait_procs([inner], timeout=20)[1] == []
 
 
 @given(rows=st.lists(st.booleans(), min_size=1, max_size=40))
@@ -148,7 +176,7 @@ def _of_numbers(
     """Run a function over a column of numbers as Spark's worker does."""
     schema = Schema(keys={}, values={"number": INT}, timestamp="at")
     step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", function))
-    call = workers.UserCall(step, schema, (("made", INT),))
+    call = UserCall(step, schema, (("made", INT),))
     type_ = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
     columns = [pa.array(numbers, pa.int64()), pa.array([0] * len(numbers), pa.int64())]
     wanted = pa.array([True] * len(numbers))
@@ -199,4 +227,4 @@ def test_exhausted_memory_is_no_rows_fault_yet() -> None:
         raise InvalidInputError("raised MemoryError") from MemoryError()
 
     with pytest.raises(ExhaustedError):
-        workers.results(call, {"number": [1, 2]}, 2)
+        calls.results(call, {"number": [1, 2]}, 2)

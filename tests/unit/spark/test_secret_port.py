@@ -13,14 +13,15 @@ from caraway.dtypes.types import INT
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph import redaction
 from caraway.graph.operators import AssignFunction, Input
-from caraway.graph.redaction import redacted
+from caraway.graph.redaction import redacted, remembered
 from caraway.graph.runtime import secret_provider
 from caraway.graph.schemas import Schema
 from caraway.lib import secrets
 from caraway.lib.shipping import python_function
 from caraway.spark import secret_port, workers
+from caraway.spark.calls import UserCall
 from caraway.spark.isolation import Limits
-from caraway.spark.secret_port import Door, SecretPort, admit, door_of_functions, open_port
+from caraway.spark.secret_port import Door, SecretPort, door_of_functions, open_port, provider_of
 
 VALUE = "pass-word-17"
 
@@ -51,7 +52,7 @@ def _no_provider() -> Iterator[None]:
 
 def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort) -> None:
     assert door_of_functions() == port.door
-    admit(port.door)
+    secret_provider.set(remembered(provider_of(port.door)))
     assert [secrets.get("key") for _ in range(3)] == [VALUE] * 3
     with pytest.raises(KeyError, match="there is no secret 'none'"):
         secrets.get("none")
@@ -61,7 +62,7 @@ def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort)
     assert secrets.get("key") == VALUE
     assert redacted(f"it is {VALUE}") == "it is ***"
     assert port.door.password.hex() not in repr(port.door)
-    admit(None)
+    secret_provider.set(None)
     with pytest.raises(NotImplementedError):
         secrets.get("key")
 
@@ -69,17 +70,17 @@ def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort)
 def test_nobody_gets_any_without_the_password(port: SecretPort) -> None:
     with pytest.raises(AuthenticationError):
         Client((port.door.host, port.door.port), authkey=b"guessed")
-    admit(replace(port.door, password=b"guessed"))
+    secret_provider.set(provider_of(replace(port.door, password=b"guessed")))
     with pytest.raises(UnavailableError, match="doesn't answer when asked for secret 'key'"):
         secrets.get("key")
     # The port is still there for others.
-    admit(port.door)
+    secret_provider.set(provider_of(port.door))
     assert secrets.get("key") == VALUE
 
 
 def test_an_engine_that_has_ended_is_told(port: SecretPort) -> None:
     port.close()
-    admit(Door(port.door.host, port.door.port, b"x" * 32))
+    secret_provider.set(provider_of(Door(port.door.host, port.door.port, b"x" * 32)))
     with pytest.raises(UnavailableError):
         secrets.get("key")
 
@@ -95,7 +96,7 @@ def _signs(frame: pd.DataFrame) -> "pd.Series[int]":
 def test_a_function_in_its_own_process_has_secrets_and_its_letter_has_none(port: SecretPort) -> None:
     schema = Schema(keys={}, values={"number": INT}, timestamp="at")
     step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", _signs))
-    call = workers.UserCall(step, schema, (("made", INT),))
+    call = UserCall(step, schema, (("made", INT),))
     type_ = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
     columns = [pa.array([4, 5], pa.int64()), pa.array([0, 0], pa.int64())]
     wanted = pa.array([True, True])

@@ -3,11 +3,14 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 
+from caraway.client.discovery import RunningStack, ServerAddress, find_server, running_stacks
 from caraway.config import KafkaSettings, PostgresSettings, ServerSettings, Settings
+from caraway.stack import ports
 from caraway.stack import runner as runner_module
 from caraway.stack import stack as stack_module
 from caraway.stack.errors import AlreadyRunningError, PartFailedError, PortInUseError
@@ -117,6 +120,84 @@ def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
         assert third.settings.server.port not in {port, None}
         third.stop()
     assert f"Port {port} of server is taken by another program; from now on it is {third.settings.server.port}" in told
+    with FakeStack(settings) as fourth:
+        assert fourth.settings.server.port == third.settings.server.port
+
+
+def test_the_port_is_the_first_free_one_from_8100_on(settings: Settings, tmp_path: Path) -> None:
+    told: list[str] = []
+    with ExitStack() as stack:
+        # Other programs, and other tests, may have some of these ports.
+        lowest, held = ports.reserve_from(8100)
+        held.close()
+        one = FakeStack(settings)
+        one.start()
+        stack.callback(one.stop)
+        assert one.settings.server.port is not None
+        assert one.settings.server.port >= lowest
+        other = FakeStack(settings.model_copy(update={"data_dir": tmp_path / "other"}))
+        other.start(lambda text, parts: told.append(text))
+        stack.callback(other.stop)
+        assert other.settings.server.port is not None
+        assert other.settings.server.port > one.settings.server.port
+    assert f"Port 8100 of server is taken by another program; from now on it is {other.settings.server.port}" in told
+
+
+def test_nobody_else_gets_the_port_while_the_server_is_away(stack: FakeStack) -> None:
+    stack.start()
+    port = stack.settings.server.port
+    assert port is not None
+    (server,) = (part for part in stack.status() if part.name == "server")
+    assert server.pid is not None
+    with suppress(ProcessLookupError):
+        os.kill(server.pid, signal.SIGKILL)
+    assert not ports.is_free(port)
+    stack.stop()
+    assert ports.is_free(port)
+
+
+def test_a_new_stack_has_a_token_and_is_found(stack: FakeStack, tmp_path: Path) -> None:
+    stack.start()
+    folder = DataFolder(stack.settings.data_dir)
+    token = folder.token.read_text().strip()
+    assert stack.settings.server.admin_token_file == folder.token
+    assert (folder.token.stat().st_mode & 0o777, folder.run.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert find_server(data_dir=folder.path) == ServerAddress(stack.url, token)
+    assert RunningStack(stack.url, folder.path) in running_stacks()
+    assert token not in folder.record.read_text()
+    assert not [value for value in stack.settings.environment().values() if token in value]
+    stack.stop()
+    assert RunningStack(stack.url, folder.path) not in running_stacks()
+    with FakeStack(stack.settings):
+        assert folder.token.read_text().strip() == token
+    assert tmp_path in folder.path.parents
+
+
+def test_a_stack_goes_without_tokens_only_if_told_so(settings: Settings) -> None:
+    open_to_all = settings.model_copy(update={"server": ServerSettings(tokens=False)})
+    with FakeStack(open_to_all) as stack:
+        assert stack.settings.server.admin_token_file is None
+        assert not DataFolder(settings.data_dir).token.exists()
+        assert find_server(stack.url).token == ""
+
+
+def test_a_token_file_of_a_setting_is_used(settings: Settings, tmp_path: Path) -> None:
+    chosen = settings.model_copy(update={"server": ServerSettings(admin_token_file=tmp_path / "chosen")})
+    with FakeStack(chosen) as stack:
+        assert stack.settings.server.admin_token_file == tmp_path / "chosen"
+        assert not DataFolder(settings.data_dir).token.exists()
+
+
+def test_a_list_of_stacks_that_cannot_be_written_is_no_obstacle(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    told: list[str] = []
+    stack = FakeStack(settings)
+    stack.start(lambda text, parts: told.append(text))
+    stack.stop()
+    assert any(line.startswith("Clients in other folders must be given the URL") for line in told)
 
 
 def test_a_port_that_a_setting_names_is_not_exchanged(settings: Settings) -> None:

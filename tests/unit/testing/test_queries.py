@@ -261,7 +261,7 @@ def test_lists_of_keys_are_looked_up_element_by_element() -> None:
     frame = pd.DataFrame({"Group.user": [[1, 2, 9], [], [2, None]]})
     result = client.query([Group.user], [Group.name, Group.city], frame)
     assert result["Group.name"].tolist() == [["Ann", "Bob", "nobody"], [], ["Bob", "nobody"]]
-    assert result["Group.city"].tolist() == [["Rome", None, None], [], [None, None]]
+    assert result["Group.city"].tolist() == [["Rome", pd.NA, pd.NA], [], [pd.NA, pd.NA]]
     past = client.query([Group.user], [Group.name], frame, timestamps=[T0, T0, T0])
     assert past["Group.name"].tolist() == [["Ann", "nobody", "nobody"], [], ["nobody", "nobody"]]
     with pytest.raises(ValueError, match=r"Group\.user"):

@@ -34,6 +34,7 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import scala.collection.immutable.Seq;
+import scala.collection.immutable.Vector$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -82,12 +83,16 @@ public final class RowCodec {
    * <p>It gets and gives Spark's own rows. Those of a UDF would be made into objects and back, all fields of each row.
    */
   public record Function(Serializable target, String method, DataType result) {
-    @SuppressWarnings("unchecked")
     public Column apply(Seq<Column> columns) {
-      Seq<Expression> arguments = (Seq<Expression>) columns.map(column -> ExpressionUtils.expression((Column) column));
+      // Scala's own map and toSeq are inherited twice: javac takes one of them, Eclipse's compiler refuses to choose.
+      Seq<Expression> arguments = seq(CollectionConverters.asJava(columns).stream().map(ExpressionUtils::expression).toList());
       Expression object = Literal.fromObject(target, new ObjectType(target.getClass()));
-      Seq<AbstractDataType> anyTypes = CollectionConverters.asScala(List.<AbstractDataType>of()).toSeq();
+      Seq<AbstractDataType> anyTypes = seq(List.of());
       return ExpressionUtils.column(new Invoke(object, method, result, arguments, anyTypes, false, true, false));
+    }
+
+    private static <T> Seq<T> seq(List<T> list) {
+      return Vector$.MODULE$.from(CollectionConverters.asScala(list));
     }
   }
 

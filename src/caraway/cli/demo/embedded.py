@@ -9,7 +9,7 @@ from pathlib import Path
 from caraway.cli.output import out
 from caraway.cli.progress import shown_progress
 from caraway.config import load_settings
-from caraway.stack import Stack
+from caraway.stack.stack import Stack
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from caraway.client.discovery import find_server
 from caraway.errors import RemoteError, UnavailableError
 
 TIMEOUT_SECONDS = 60.0
@@ -17,8 +18,10 @@ class Connection:
     """One connection to a server, for one thread."""
 
     def __init__(self, url: str) -> None:
-        """Connect when first used."""
+        """Connect when first used, and show the token of the stack if `url` is that of a stack on this machine."""
         address = urlsplit(url)
+        token = find_server(url).token
+        self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self._http = http.client.HTTPConnection(address.hostname or "", address.port or 80, timeout=TIMEOUT_SECONDS)
 
     def __enter__(self) -> Self:
@@ -48,7 +51,7 @@ class Connection:
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:  # noqa: ANN401 (any JSON)
         try:
-            self._http.request(method, f"/api/v1{path}", body, {"Content-Type": "application/json"})
+            self._http.request(method, f"/api/v1{path}", body, self._headers)
             answer = self._http.getresponse()
             content = answer.read()
         except (OSError, http.client.HTTPException) as error:

@@ -11,17 +11,12 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from caraway.dtypes.types import FLOAT, INT
-from caraway.dtypes.values import INT_MAX, INT_MIN
-from caraway.errors import InvalidInputError
+from caraway.dtypes.values import INT_MIN
+from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS, power_of_ints
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
 from caraway.expr.polars.scope import Scope, as_column, compile_node
 from caraway.expr.polars.series import by_row
 from caraway.expr.references import columns_of
-
-# From here on a double is an integer, so that rounding leaves it as it is.
-ALL_INTEGERS = 2.0**52
-# More decimals than a double can have; and ten to so many is a double.
-MOST_DECIMALS = 300
 
 OF_FLOATS: Mapping[NumberFunction, Callable[[pl.Expr], pl.Expr]] = {
     NumberFunction.SQRT: pl.Expr.sqrt,
@@ -87,20 +82,6 @@ def _(node: Power, scope: Scope) -> pl.Expr:
         return by_row(power_of_ints, sides, (INT, INT), INT)
     base, exponent = scope.operand(node.operand, FLOAT), scope.operand(node.exponent, FLOAT)
     return base.pow(exponent if columns_of(node.exponent) else as_column(exponent))
-
-
-def power_of_ints(base: int, exponent: int) -> int:
-    """Raise an int to a power, in 64 bits.
-
-    Raises:
-        InvalidInputError: The exponent is negative.
-    """
-    if exponent < 0:
-        raise InvalidInputError(
-            f"num.pow(): {base} to the power of {exponent} is no int; make the base or the exponent a float"
-        )
-    power = pow(base, exponent, 2**64)
-    return power if power <= INT_MAX else power - 2**64
 
 
 @compile_node.register

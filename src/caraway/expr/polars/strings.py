@@ -55,3 +55,13 @@ def _(node: ParseJson, scope: Scope) -> pl.Expr:
 def _(node: JsonExtract, scope: Scope) -> pl.Expr:
     text = scope.operand(node.operand, STRING)
     return by_row(partial(extract, parse_path(node.path)), [text], [STRING], optional(STRING))
+
+
+def lower_text(text: str) -> str:
+    """Make one text lower case."""
+    return str(pl.Series([text]).str.to_lowercase()[0])
+
+
+def upper_text(text: str) -> str:
+    """Make one text upper case."""
+    return str(pl.Series([text]).str.to_uppercase()[0])

@@ -8,26 +8,15 @@ from datetime import datetime
 
 import polars as pl
 
-from caraway.dtypes.durations import US_PER_UNIT
 from caraway.dtypes.types import DATETIME, INT, STRING
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
 from caraway.expr.functions.local_time import local_instant
+from caraway.expr.functions.units import US_OF_UNIT
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.polars.scope import Scope, compile_node
 from caraway.expr.polars.series import by_row
-from caraway.expr.polars.values import INSTANT
-
-US_OF_UNIT = {
-    TimeUnit.YEAR: US_PER_UNIT["y"],
-    TimeUnit.WEEK: US_PER_UNIT["w"],
-    TimeUnit.DAY: US_PER_UNIT["d"],
-    TimeUnit.HOUR: US_PER_UNIT["h"],
-    TimeUnit.MINUTE: US_PER_UNIT["m"],
-    TimeUnit.SECOND: US_PER_UNIT["s"],
-    TimeUnit.MILLISECOND: 1_000,
-    TimeUnit.MICROSECOND: 1,
-}
+from caraway.expr.polars.values import INSTANT, to_polars
 
 
 @compile_node.register
@@ -96,3 +85,9 @@ def _(node: DatetimeLiteral, _scope: Scope) -> pl.Expr:
         node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
     )
     return pl.lit(local_instant(wall, node.timezone), dtype=pl.Int64).cast(INSTANT)
+
+
+def part_of_instant(us: int, unit: TimeUnit) -> object:
+    """Return a part of one instant, in UTC."""
+    column = to_polars("t", [us], DATETIME).to_frame()
+    return column.select(date_part(pl.col("t"), unit, "UTC"))["t"].to_list()[0]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 
 from caraway.dtypes.types import FLOAT, INT
 from caraway.dtypes.values import INT_MIN
+from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS, power_of_ints
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
-from caraway.expr.polars.numbers import ALL_INTEGERS, MOST_DECIMALS, power_of_ints
 from caraway.expr.scalars import arithmetic
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import Scalar, Scope, compile_node

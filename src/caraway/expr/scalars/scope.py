@@ -13,7 +13,7 @@ from typing import Any
 from caraway.dtypes.types import FLOAT, INT, DataType, StructType, base_type
 from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
-from caraway.expr.polars.values import polars_type
+from caraway.expr.promotion import representation
 
 # A row may be changed by lambdas, whose element stands in it while their body is evaluated.
 Row = dict[str, Any]
@@ -75,7 +75,7 @@ def promotion(source: DataType | None, target: DataType) -> Convert | None:
 
     An int becomes a float, and a struct has the fields of the target in its order.
     """
-    if source is None or polars_type(source) == polars_type(target):
+    if source is None or representation(source) == representation(target):
         return None
     base, into = base_type(source), base_type(target)
     if base == INT and into == FLOAT:

@@ -5,8 +5,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import polars as pl
-
 from caraway.dtypes.types import STRING
 from caraway.expr.functions.chrono_reading import reader
 from caraway.expr.functions.json_path import parse_path
@@ -19,12 +17,22 @@ from caraway.expr.scalars.scope import Scalar, Scope, compile_node
 
 def lower(text: str) -> str:
     """Make a text lower case; the Unicode tables are those of polars."""
-    return text.lower() if text.isascii() else str(pl.Series([text]).str.to_lowercase()[0])
+    if text.isascii():
+        return text.lower()
+    # As in `caraway.expr.scalars.time`: most texts need no polars, and it takes long to import.
+    from caraway.expr.polars.strings import lower_text  # noqa: PLC0415
+
+    return lower_text(text)
 
 
 def upper(text: str) -> str:
     """Make a text upper case; the Unicode tables are those of polars."""
-    return text.upper() if text.isascii() else str(pl.Series([text]).str.to_uppercase()[0])
+    if text.isascii():
+        return text.upper()
+    # As above.
+    from caraway.expr.polars.strings import upper_text  # noqa: PLC0415
+
+    return upper_text(text)
 
 
 OF_ONE: Mapping[StringFunction, Callable[[str], Any]] = {

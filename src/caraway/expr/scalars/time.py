@@ -6,16 +6,13 @@ Parts of an instant are those of UTC only: for other zones the tables of polars 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-import polars as pl
-
 from caraway.dtypes.instants import EPOCH
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.chrono_writing import writer
 from caraway.expr.functions.local_time import local_instant
+from caraway.expr.functions.units import US_OF_UNIT
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
-from caraway.expr.polars.time import US_OF_UNIT, date_part
-from caraway.expr.polars.values import to_polars
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, Scope, compile_node
@@ -46,8 +43,10 @@ def _(node: DatePart, scope: Scope) -> Scalar:
     def part(us: int) -> object:
         if FIRST <= us <= LAST:
             return part_of(EPOCH + timedelta(microseconds=us))
-        column = to_polars("t", [us], DATETIME).to_frame()
-        return column.select(date_part(pl.col("t"), unit, "UTC"))["t"].to_list()[0]
+        # Polars takes longer to import than all else that a query of some rows needs, and such years are rare.
+        from caraway.expr.polars.time import part_of_instant  # noqa: PLC0415
+
+        return part_of_instant(us, unit)
 
     return strict(part, scope.operand(node.operand, DATETIME))
 

@@ -18,11 +18,12 @@ from caraway.dtypes.types import (
     BetweenType,
     DataType,
     IntType,
+    base_type,
     is_optional,
     strip_optional,
     type_name,
 )
-from caraway.dtypes.values import INT_MAX, INT_MIN, cast
+from caraway.dtypes.values import INT_MAX, INT_MIN, LENIENT, NAN_WORD, Manner, cast
 from caraway.errors import InvalidInputError
 
 NULL = type(None)
@@ -54,13 +55,14 @@ class CastColumn:
 class ColumnCast:
     """Casts the values of one field."""
 
-    __slots__ = ("_cast", "_expected", "_fast", "_optional")
+    __slots__ = ("_cast", "_expected", "_fast", "_is_float", "_optional")
 
-    def __init__(self, dtype: DataType) -> None:
+    def __init__(self, dtype: DataType, manner: Manner = LENIENT) -> None:
         self._optional = is_optional(dtype)
         self._expected = type_name(dtype)
         inner = strip_optional(dtype)
-        self._cast = cast(inner)
+        self._cast = cast(inner, manner)
+        self._is_float = base_type(inner) == FLOAT
         self._fast = _fast(inner)
 
     def __call__(self, values: list[object]) -> CastColumn:
@@ -81,7 +83,8 @@ class ColumnCast:
                 # Self-describing records may leave out what may be null.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
-            elif value is None:
+            elif value is None or (self._is_float and value == NAN_WORD):
+                # A float that is no number counts as null where rows come in, as one that pandas holds does.
                 if not self._optional:
                     errors[position] = f"expected {self._expected}, found null"
             else:

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import polars as pl
 
 from caraway.dtypes.types import (
     BOOL,
@@ -28,16 +27,11 @@ from caraway.dtypes.types import (
 from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
-from caraway.expr.polars.compiler import compile_as, reason_of
-from caraway.expr.polars.values import from_polars, to_polars
 from caraway.expr.references import columns_of
 from caraway.graph.functions import PythonFunction
 from caraway.graph.rows.batches import Batch, Stage, Typed, member, without_nan
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
-
-ROW = "__caraway_row"
-RESULT = "__caraway_result"
 
 Fields = Mapping[str, DataType]
 
@@ -217,29 +211,15 @@ def _evaluated(
         batch.cast(column, fields[column], stage=stage)
     declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
-    try:
-        return _run(node, wanted, columns, range(len(batch)), now_us)
-    except (pl.exceptions.PolarsError, InvalidInputError):
-        values: list[Any] = []
-        errors: dict[int, str] = {}
-        for position in range(len(batch)):
-            try:
-                values += _run(node, wanted, columns, [position], now_us)
-            except (pl.exceptions.PolarsError, InvalidInputError) as error:
-                errors[position] = reason_of(error)
-        batch.refuse(stage, name, errors)
-        return values
+    # Polars takes longer to import than all else that a source without expressions needs.
+    from caraway.graph.rows.expressions import run, run_each  # noqa: PLC0415
 
-
-def _run(
-    node: Node, wanted: DataType, columns: Mapping[str, Typed], positions: Sequence[int], now_us: int
-) -> list[Any]:
-    series = [to_polars(name, [typed.stored[p] for p in positions], typed.dtype) for name, typed in columns.items()]
-    # With a column of the frame beside it a constant is repeated for each row.
-    rows = pl.DataFrame([pl.Series(ROW, list(positions), dtype=pl.Int64), *series])
-    schema = {name: typed.dtype for name, typed in columns.items()}
-    computed = rows.with_columns(compile_as(node, wanted, schema, now=now_us).alias(RESULT))[RESULT]
-    return from_polars(computed, wanted)
+    found = run(node, wanted, columns, range(len(batch)), now_us)
+    if found is not None:
+        return found
+    values, errors = run_each(node, wanted, columns, len(batch), now_us)
+    batch.refuse(stage, name, errors)
+    return values
 
 
 def _unfit(values: list[Any], dtype: DataType) -> dict[int, str]:

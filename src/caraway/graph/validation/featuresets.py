@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
 
+from caraway.dtypes.stored import check_stored
 from caraway.dtypes.types import DataType, ListType, is_optional, optional, strip_optional, type_name
-from caraway.dtypes.values import cast
 from caraway.errors import (
     CommitError,
     CommitTypeError,
@@ -142,7 +142,7 @@ def _check_default(where: str, default: object, dtype: DataType) -> None:
     if default is None:
         return
     try:
-        cast(dtype)(default)
+        check_stored(default, dtype)
     except InvalidInputError as error:
         raise CommitError(f"{where}: the default {default!r} isn't {type_name(dtype)}: {error}") from None
 

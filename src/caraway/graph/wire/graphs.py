@@ -14,6 +14,9 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.datasets import decode_dataset, encode_dataset
 from caraway.graph.wire.featuresets import decode_featureset, encode_featureset
 
+# What `CommitRequest.format` holds.
+COMMIT_FORMAT = "caraway.v1"
+
 M = TypeVar("M", bound=Message)
 
 
@@ -39,6 +42,7 @@ def encode_commit(request: CommitRequest) -> bytes:
             incremental=request.incremental,
             backfill=request.backfill,
             env=request.env,
+            format=COMMIT_FORMAT,
         )
     )
 
@@ -49,7 +53,13 @@ def decode_commit(data: bytes) -> CommitRequest:
     Raises:
         InvalidInputError: These are not the bytes of a commit request, or of one from a newer version.
     """
-    message = _parsed(pb.CommitRequest(), data, "commit request")
+    message = pb.CommitRequest()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise _foreign() from None
+    if message.format != COMMIT_FORMAT:
+        raise _foreign()
     return CommitRequest(
         message=message.message,
         graph=_decode_graph(message.graph),
@@ -77,6 +87,14 @@ def decode_graph(data: bytes) -> Graph:
 def canonical_bytes(message: Message) -> bytes:
     """Serialise a message: equal ones give equal bytes, in every process."""
     return message.SerializeToString(deterministic=True)
+
+
+def _foreign() -> InvalidInputError:
+    return InvalidInputError(
+        "these bytes are no commit of Caraway's client. Definitions that were written for Fennel's client are "
+        "committed by Caraway's: install caraway, write caraway for fennel in the imports (from caraway.datasets "
+        "import dataset), and commit with caraway.client.Client or the command caraway commit"
+    )
 
 
 def _parsed(message: M, data: bytes, kind: str) -> M:

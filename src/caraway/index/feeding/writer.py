@@ -15,7 +15,7 @@ from caraway.index.storage.store import IndexStore
 from caraway.index.windows.contributions import ContributionFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import ErasedKeys, decode_erasure, is_erasure
+from caraway.topics import ErasedKeys, decode_erasure, is_erasure, is_marker
 
 LOGGER = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class IndexWriter:
         hides = None if plan.emits is not None else self._erased.hides(plan.topic, plan.schema.keys, strict=False)
         for key, value, partition, offset in messages:
             offsets[partition] = max(offset + 1, offsets.get(partition, 0))
-            if erasures and is_erasure(key):
+            if (erasures and is_erasure(key)) or is_marker(key):
                 continue
             try:
                 # A record without a value decodes to an error as any other bytes do.

@@ -10,10 +10,11 @@ from rocksdict import RdictIter, WriteBatch
 from caraway.errors import InvalidInputError
 from caraway.index.records.delivery import Applied, Delivered
 from caraway.index.records.places import Places
-from caraway.index.storage.keys import VERSION, check_key, key_prefix, version_key, version_seek
+from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
 from caraway.index.storage.store import IndexStore, check_end
 from caraway.plan.model import IndexPlan
 from caraway.topics import PUT, VOID, Record, RecordCodec, position_id
+from caraway.topics.keys import check_read
 
 
 class VersionFeed:
@@ -29,7 +30,7 @@ class VersionFeed:
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
-        check_key(key)
+        check_read(key)
         return Delivered(key, record, record.id or position_id(offset, partition), value)
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:

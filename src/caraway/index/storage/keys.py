@@ -2,8 +2,6 @@
 
 import struct
 
-from caraway.errors import InvalidInputError
-
 ASSET_BYTES = 8
 TIME_BYTES = 8
 
@@ -20,9 +18,9 @@ TURN = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# The length of a key is two bytes; the greatest ones mark entries of the whole asset: the places of the ids, the times
-# of contributions; and of an index that emits rows: the turns of all groups in order of time, the spans of time for
-# which groups are to be looked at, the records to be written.
+# The length of a key is two bytes (`caraway.topics.keys`); the greatest mark entries of the whole asset: the places of
+# the ids, the times of contributions; and of an index that emits rows: the turns of all groups in order of time, the
+# spans of time for which groups are to be looked at, the records to be written.
 PLACES = b"\xff\xff"
 TIMES = b"\xff\xfe"
 TURNS = b"\xff\xfd"
@@ -30,7 +28,6 @@ STALE = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
 # Keys that were erased, and whether their entries are removed already.
 ERASED = b"\xff\xfa"
-MAX_KEY_BYTES = 0xFFF9
 
 # Entries of the database itself lie behind no asset: an asset is the head of a hash, all of whose bytes are never zero.
 META = bytes(ASSET_BYTES)
@@ -43,12 +40,6 @@ _MAX = (1 << 64) - 1
 _U16 = struct.Struct(">H").pack
 pack_u64 = struct.Struct(">Q").pack
 unpack_u64 = struct.Struct(">Q").unpack_from
-
-
-def check_key(key: bytes) -> None:
-    """Raise `InvalidInputError` for a key that is too long to be indexed."""
-    if len(key) > MAX_KEY_BYTES:
-        raise InvalidInputError(f"a key of {len(key)} bytes is too long, at most {MAX_KEY_BYTES} can be indexed")
 
 
 def key_prefix(asset: bytes, key: bytes) -> bytes:

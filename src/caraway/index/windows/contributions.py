@@ -12,7 +12,7 @@ from caraway.index.aggregates.partials import HAS_ENDED
 from caraway.index.records.delivery import Applied, Delivered
 from caraway.index.records.frontier import Frontier
 from caraway.index.records.places import Movement, Places, Standing, is_end
-from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, check_key, key_prefix, pack_u64
+from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, key_prefix, pack_u64
 from caraway.index.storage.spans import has_frontier
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.pyramid import Pyramid, TileCache
@@ -20,6 +20,7 @@ from caraway.index.windows.sessions import Sessions
 from caraway.index.windows.turns import Lived, Stretch, Turns
 from caraway.plan.model import IndexPlan
 from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id
+from caraway.topics.keys import check_read
 
 
 @dataclass(slots=True)
@@ -55,7 +56,7 @@ class ContributionFeed:
         record_id = record.id or position_id(offset, partition)
         if record.op == DELETE and not (self._places is not None and is_end(record_id)):
             raise InvalidInputError("a delete among contributions must be the end of a changelog's put")
-        check_key(key)
+        check_read(key)
         if record.row is None:
             return Delivered(key, record, record_id, value)
         return Delivered(key, record, record_id, value, self._layout.values(record), self._rank(record.row))

@@ -10,11 +10,13 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 
 import structlog
 from prometheus_client import Counter as Metric
 
 from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
+from caraway.server.access.admin_token import OPERATOR, AdminToken
 from caraway.server.http.messages import Headers, Request, Response, branch_of
 from caraway.server.watch import Watch
 from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller, Mode
@@ -28,6 +30,10 @@ STOP_S = 3.0
 # Kinds of refusals that are counted apart between two writes; beyond them they are only counted in the metric.
 MAX_REFUSALS = 1_000
 SCHEME = "bearer "
+NOBODY_YET = (
+    "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
+    "server.tokens=false lets everybody do everything"
+)
 # What comes from a request is written down so far.
 LONGEST = 500
 
@@ -67,10 +73,17 @@ NEEDS: Mapping[str, Need | None] = {
     "roll_back": Need(Mode.WRITE_DEFINITION),
     "branch_log": Need(Mode.READ_DEFINITION),
     "branch_diff": Need(Mode.READ_DEFINITION, anywhere=True),
+    "dead_letters": Need(Mode.READ_DATA),
+    "dead_letter": Need(Mode.READ_DATA),
+    "replay": Need(Mode.WRITE_DATA),
+    "list_datasets": Need(Mode.READ_DEFINITION),
+    "describe": Need(Mode.READ_DEFINITION),
     "list_branches": Need(Mode.READ_DEFINITION, anywhere=True),
     "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
     "status": Need(Mode.READ_DEFINITION, anywhere=True),
     "metrics": Need(None),
+    # Its handler asks for any mode on the branch: whoever may log or query may know whether it is level.
+    "wait": Need(None),
     # A load balancer has no token; the documents say nothing about this deployment.
     "health": None,
     "openapi": None,
@@ -85,6 +98,7 @@ RECORDED = frozenset(
         "delete_branch",
         "roll_back",
         "erase",
+        "replay",
         "get_secret",
         "add_secret",
         "update_secret",
@@ -96,10 +110,22 @@ RECORDED = frozenset(
 class Gate:
     """Lets requests in. Without `access` everybody may do everything."""
 
-    def __init__(self, audit: AuditLog, access: Access | None, *, clock: Callable[[], float] = time.time) -> None:
-        """Write to `audit`; know tokens from `access`."""
+    def __init__(
+        self,
+        audit: AuditLog,
+        access: Access | None,
+        *,
+        admin_token_file: Path | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Write to `audit`; know tokens from `access`, and that of the operator from a file.
+
+        Raises:
+            ConfigurationError: The file holds no token.
+        """
         self._audit = audit
         self._access = access
+        self._admin = None if access is None or admin_token_file is None else AdminToken(admin_token_file)
         self._clock = clock
         self._known: AccessList | None = None
         self._refusals: Counter[tuple[Act, str]] = Counter()
@@ -126,8 +152,13 @@ class Gate:
         Raises:
             UnavailableError: Postgres doesn't answer; what was known last goes on being valid.
         """
+        if self._admin is not None:
+            self._admin.refresh()
         if self._access is not None:
-            self._known = self._access.list_now(self._known)
+            before = self._known
+            self._known = self._access.list_now(before)
+            if before is None and not self._known.holders and self._admin is None:
+                LOG.warning(NOBODY_YET)
         with self._counting:
             refusals, self._refusals = self._refusals, Counter()
         if refusals:
@@ -196,13 +227,19 @@ class Gate:
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _caller(self, header: str | None) -> Caller:
+        if header is None or header[: len(SCHEME)].lower() != SCHEME:
+            REFUSED.labels(UnauthenticatedError.code).inc()
+            raise UnauthenticatedError(
+                "a token is needed: Authorization: Bearer …; `caraway tokens create` makes one, and a stack that was "
+                "started by `caraway up` has one in run/token of its data folder"
+            )
+        digest = digest_of(header[len(SCHEME) :].strip())
+        if self._admin is not None and self._admin.is_shown(digest):
+            return OPERATOR
         known = self._known
         if known is None:
             raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
-        if header is None or header[: len(SCHEME)].lower() != SCHEME:
-            REFUSED.labels(UnauthenticatedError.code).inc()
-            raise UnauthenticatedError("a token is needed: Authorization: Bearer …; `caraway tokens create` makes one")
-        holder = known.holders.get(digest_of(header[len(SCHEME) :].strip()))
+        holder = known.holders.get(digest)
         if holder is None or (holder.expires_at is not None and holder.expires_at <= self._now()):
             REFUSED.labels(UnauthenticatedError.code).inc()
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
@@ -226,7 +263,7 @@ def _about(path: str) -> str:
     """Return what a path names: of `/api/v1/secret/NAME` it is `secret/NAME`; nothing of one without a name in it."""
     _, _, about = path.partition("/v1/")
     kind, _, rest = about.partition("/")
-    return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret"} else ""
+    return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret", "dead_letters"} else ""
 
 
 def _writable(text: str) -> str:

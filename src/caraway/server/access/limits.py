@@ -13,6 +13,7 @@ from caraway.graph.lineage import effective_field_tags, effective_tags
 from caraway.graph.specs import Graph
 from caraway.ingest.service import endpoint_of
 from caraway.query import Answer, Catalog, CompiledPlan
+from caraway.query.event_times import is_time_column
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.server.http.messages import Request
 from caraway.server.live import Live, Queryable, Serving
@@ -54,8 +55,10 @@ class Tags:
             match step:
                 case LookupStep():
                     # Fields have the tags of their dataset, too.
-                    yield from (self._entity(found.column) for found in step.features)
-                    yield from self.fields_of(step.dataset, (found.field for found in step.features))
+                    # The time of a row may be known to whoever may read a value of it.
+                    read = [found for found in step.features if not is_time_column(found.column)]
+                    yield from (self._entity(found.column) for found in read)
+                    yield from self.fields_of(step.dataset, (found.field for found in read))
                 case AliasStep():
                     yield self._entity(step.output)
                 case ExpressionStep():
@@ -165,9 +168,16 @@ class LimitedQueries:
         """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
         return self.queries.asks_others
 
-    def plan(self, inputs: Sequence[str], outputs: Sequence[str], *, foreign_inputs: bool = False) -> CompiledPlan:
+    def plan(
+        self,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        foreign_inputs: bool = False,
+        event_times: bool = False,
+    ) -> CompiledPlan:
         """Return the plan of a query if the caller may read all that it touches."""
-        plan = self.queries.plan(inputs, outputs, foreign_inputs=foreign_inputs)
+        plan = self.queries.plan(inputs, outputs, foreign_inputs=foreign_inputs, event_times=event_times)
         checked = self.tags.checked
         key = (id(plan), id(self.caller), self.branch)
         if key not in checked:

@@ -7,43 +7,71 @@ import pyarrow as pa
 
 from caraway.dtypes.arrow import arrow_array
 from caraway.dtypes.types import DataType
-from caraway.errors import InvalidInputError
+from caraway.errors import InvalidInputError, shortened
 from caraway.query import StoredColumns
+from caraway.server.handlers.arrow_bounds import Decoded, check_messages, check_schema
 from caraway.server.handlers.queries import check_rows
-from caraway.server.http.body import too_large
-from caraway.server.http.messages import MAX_BODY_BYTES, Response
+from caraway.server.http.messages import Response
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
 
-def read_columns(body: bytes) -> dict[str, list[Any]]:
-    """Read the columns of a stream.
+def decoded_bytes(body: bytes) -> int:
+    """Return what a stream may take in memory once it is read, in bytes.
 
     Raises:
-        InvalidInputError: It is no stream of record batches.
-        TooLargeError: It has too many rows, or its buffers are compressed and larger than a body may be.
+        InvalidInputError: It is no stream.
+        TooLargeError: It has too many messages, or is larger than a body may be once it is decompressed.
     """
+    try:
+        return check_messages(body)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _refused(error) from error
+
+
+def read_columns(body: bytes) -> dict[str, list[Any]]:
+    """Return the columns of a stream.
+
+    Raises:
+        InvalidInputError: It is no stream of record batches, or a type or value in it isn't taken.
+        TooLargeError: It has too many rows, values or messages, or is larger than a body may be once it is decoded.
+    """
+    decoded_bytes(body)
     columns: dict[str, list[Any]] = {}
-    rows = size = 0
+    decoded, rows = Decoded(), 0
     try:
         with pa.ipc.open_stream(body) as stream:
-            names = stream.schema.names
-            if len(set(names)) < len(names):
-                raise InvalidInputError("two columns have one name")
-            columns = {name: [] for name in names}
+            check_schema(stream.schema)
+            columns = {name: [] for name in stream.schema.names}
             for batch in stream:
-                batch.validate(full=True)
-                rows, size = rows + batch.num_rows, size + batch.nbytes
+                rows += batch.num_rows
                 check_rows(rows)
-                if size > MAX_BODY_BYTES:
-                    raise too_large("more once decompressed")
-                for name, column in zip(names, batch.columns, strict=True):
-                    columns[name] += column.to_pylist()
-    except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
-        raise InvalidInputError(f"the body is no Arrow IPC stream: {error}") from error
+                batch.validate(full=True)
+                for column in batch.columns:
+                    decoded.add(column)
+                for name, column in zip(columns, batch.columns, strict=True):
+                    columns[name] += _values(name, column)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise _refused(error) from error
     return columns
+
+
+def _refused(error: Exception) -> InvalidInputError:
+    if isinstance(error, InvalidInputError):
+        return error
+    return InvalidInputError(f"the body is no Arrow IPC stream: {shortened(str(error))}")
+
+
+def _values(name: str, column: pa.Array) -> list[Any]:
+    try:
+        values: list[Any] = column.to_pylist()
+    except (pa.ArrowException, ValueError, OverflowError, LookupError, TypeError) as error:
+        # Instants and days that Python's types don't reach, zones that aren't known.
+        raise InvalidInputError(
+            f"column {shortened(name)!r} of type {shortened(str(column.type))} holds a value that can't be taken: "
+            f"{shortened(str(error))}"
+        ) from error
+    return values
 
 
 def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType | None]]) -> Response:

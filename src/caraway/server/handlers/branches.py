@@ -7,6 +7,7 @@ from typing import Any
 
 from caraway.control.history import differences
 from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire import decode_graph
 from caraway.ingest.table import json_type
 from caraway.server.access.limits import Limits, approval
@@ -14,8 +15,6 @@ from caraway.server.deployment import Deployment
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.state import MAIN, AssetState, CommitRecord, LedgerEntry, Mode
 
-# The client checks the same before it asks.
-BRANCH_NAME = re.compile(r"[A-Za-z0-9_.\-/]{1,200}")
 COMMIT_ID = re.compile(r"[0-9a-f]{32}")
 COMMITS_SHOWN = 50
 CLOSED_SHOWN = 20
@@ -32,8 +31,8 @@ class BranchRoutes:
     async def init(self, request: Request) -> Response:
         """`POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
         self._deployment.require_live()
-        source = _text(_object(request), "clone_from")
-        name = _branch_name(request.branch)
+        source = _text(await _object(request), "clone_from")
+        name = check_branch_name(request.branch)
         if source is None:
             if not request.caller.may_all(Mode.WRITE_DEFINITION, name):
                 raise ForbiddenError(
@@ -44,7 +43,7 @@ class BranchRoutes:
         else:
             # The branch itself isn't there yet: what it will hold is what its source holds.
             caller = request.caller
-            self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), _branch_name(source), source)
+            self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
             self._limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
             await asyncio.to_thread(self._deployment.control.branches.clone, name, source)
         await asyncio.to_thread(self._deployment.reload)
@@ -98,7 +97,7 @@ class BranchRoutes:
     async def roll_back(self, request: Request) -> Response:
         """`POST /branch/rollback`: commit again what the branch held at `commit_id`."""
         self._deployment.require_live(request.branch)
-        commit_id = _text(_object(request), "commit_id")
+        commit_id = _text(await _object(request), "commit_id")
         if commit_id is None:
             raise InvalidInputError("commit_id is missing; GET /branch/log lists the commits")
         preview = request.flag("preview", default=False)
@@ -156,16 +155,8 @@ def _commit_id(text: str) -> str:
     return text
 
 
-def _branch_name(name: str) -> str:
-    if BRANCH_NAME.fullmatch(name) is None:
-        raise InvalidInputError(
-            f"{name[:100]!r} can't be the name of a branch; letters, digits, _ . - and / are possible"
-        )
-    return name
-
-
-def _object(request: Request) -> Mapping[str, Any]:
-    body = request.json() if request.body else {}
+async def _object(request: Request) -> Mapping[str, Any]:
+    body = await request.json() if request.body else {}
     if not isinstance(body, dict):
         raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
     return body

@@ -3,18 +3,20 @@
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
 from typing import Protocol
 
-from caraway.errors import InvalidInputError
+from caraway.dtypes.values import ROWS
+from caraway.errors import InvalidInputError, TooLargeError
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.integrations.keyring import Keyring
 from caraway.plan.model import Column, GraphPlan
 from caraway.server.access.limits import Limits, require
-from caraway.server.http.errors import TooLargeError
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.server.live import Serving
+from caraway.server.upkeep.remaining import remaining
 from caraway.state import ErasedKey, ErasureLog, ErasureRecord, Mode, Needed
 from caraway.topics import erasure_of
 
@@ -52,12 +54,15 @@ class EraseRoutes:
         self._needed = needed
 
     async def erase(self, request: Request, dataset: str) -> Response:
-        """`POST /dataset/{name}/erase`: remove all rows with these keys, past and to come."""
+        """`POST /dataset/{name}/erase`: remove all rows with these keys, past and to come.
+
+        The answer's `remaining` lists the places that keep clear text all the same.
+        """
         live = self._serving.require_live(request.branch)
         spec = live.queries.catalog.dataset(dataset)
         tags = self._limits.tags(live).entities
         require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
-        columns, values = parsed(spec, request.json())
+        columns, values = parsed(spec, await request.json())
         plans = self._plans(request.branch) or [live.plan]
         number = uuid.uuid4().hex
         keys = [
@@ -77,14 +82,25 @@ class EraseRoutes:
             for erasure in [erasure_of(topic, columns, row, self._keyring.current.id, self._keyring.current.mac_key)]
         ]
         new = await asyncio.to_thread(self._eraser.ask, keys)
-        return json_response({"request": number, "keys": len(values), "new": new})
+        places = remaining(dataset, live.graph, topics_of(dataset, plans))
+        return json_response(
+            {"request": number, "keys": len(values), "new": new, "remaining": [asdict(place) for place in places]}
+        )
 
     async def erasures(self, request: Request, dataset: str) -> Response:
         """`GET /dataset/{name}/erasures`: what was erased by whom, and what is done of it where."""
         live = self._serving.require_live(request.branch)
         live.queries.catalog.dataset(dataset)
         records = await asyncio.to_thread(self._log.of, dataset, request.branch, limit=SHOWN)
-        return json_response({"dataset": dataset, "erasures": [_told(record) for record in records]})
+        plans = self._plans(request.branch) or [live.plan]
+        places = remaining(dataset, live.graph, topics_of(dataset, plans)) if records else []
+        return json_response(
+            {
+                "dataset": dataset,
+                "erasures": [_told(record) for record in records],
+                "remaining": [asdict(place) for place in places],
+            }
+        )
 
     def _plans(self, branch: str) -> list[GraphPlan]:
         """Return what a branch serves, and what it turns to when that is ready."""
@@ -120,7 +136,7 @@ def parsed(spec: DatasetSpec, body: object) -> tuple[tuple[Column, ...], list[li
         raise InvalidInputError(f"{where}: {', '.join(wrong)} is no erase key; erase keys: {spelled}")
     given: list[list[object]] = []
     for column in columns:
-        cast = ColumnCast(column.dtype)([row.get(column.name, MISSING) for row in rows])
+        cast = ColumnCast(column.dtype, ROWS)([row.get(column.name, MISSING) for row in rows])
         if cast.errors:
             row, message = next(iter(cast.errors.items()))
             raise InvalidInputError(f"{where}: row {row}, erase key {column.name}: {message}")

@@ -8,7 +8,7 @@ from caraway.errors import InvalidInputError
 from caraway.query.explain import MAX_RUNS, analyze, explain
 from caraway.server.access.limits import Limits
 from caraway.server.handlers.queries import Queries, check_rows, rows_of
-from caraway.server.handlers.reads import data_of, names_of, object_of, timestamps_of
+from caraway.server.handlers.reads import given_of, names_of, object_of
 from caraway.server.http.messages import Request, Response, json_response
 
 RUNS = 20
@@ -25,16 +25,16 @@ class Explanations:
     async def explain(self, request: Request) -> Response:
         """`POST /query/explain`: the body is that of a query, `data` may be missing, `runs` is how often it runs."""
         live = self._limits.seen(request)
-        body = object_of(request.json())
+        body = object_of(await request.json())
         plan = live.queries.plan(names_of(body, "inputs"), names_of(body, "outputs"))
         if body.get("data") is None:
             explained = explain(plan)
         else:
-            data, at = data_of(body), timestamps_of(body)
+            given = await given_of(request, body)
             runs = body.get("runs")
             runs = RUNS if runs is None else runs
             if not isinstance(runs, int) or isinstance(runs, bool) or not 1 <= runs <= MAX_RUNS:
                 raise InvalidInputError(f"runs is expected to be a number from 1 to {MAX_RUNS}")
-            check_rows(rows_of(data) * runs)
-            explained = await self._queries.in_thread(partial(analyze, plan, data, at, runs))
+            check_rows(rows_of(given.data) * runs)
+            explained = await self._queries.in_thread(partial(analyze, plan, given.data, given.at, runs))
         return json_response({"commit": live.version or None, **msgspec.to_builtins(explained)})

@@ -1,21 +1,28 @@
 """`POST /get-online-features`: queries in the shape of Feast's feature server, over the same plans.
 
 A feature view is a featureset, a feature service too (with all of its features). A join key is the feature of that name
-in each of the views asked for; where they have none, the only feature of that name, or one by its full name.
+in each of the views asked for, and in each featureset whose features callers supply (such as one of what a request
+brings) that the views need; where there is none, the only feature of that name, or one by its full name.
+
+The event time of a feature is that of the newest row that it was looked up in or computed from.
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
+from caraway.dtypes.instants import iso_instant
 from caraway.errors import InvalidInputError, UnknownEntityError
+from caraway.graph.references import inputs_of
 from caraway.ingest.table import json_type
-from caraway.query import Answer, Catalog
+from caraway.query import Answer, Batch, Catalog, CompiledPlan
 from caraway.query.catalog import listed
+from caraway.query.event_times import newest, time_columns
 from caraway.server.access.limits import Limits
-from caraway.server.handlers.queries import Queries
+from caraway.server.handlers.queries import Given, Queries
 from caraway.server.http.messages import Request, Response, json_response
 
-# What Feast shows where it knows no time.
+# What Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
 # Requests whose names are resolved once; an application has a handful.
 MAX_KEPT = 1_000
@@ -37,12 +44,12 @@ class FeastDoor:
         """Read what `limits` lets callers see, through `queries`."""
         self._limits = limits
         self._queries = queries
-        self._kept: dict[object, Asked] = {}
+        self._kept: dict[object, tuple[Asked, Mapping[str, tuple[str, ...]]]] = {}
 
     async def get_online_features(self, request: Request) -> Response:
         """`POST /get-online-features`."""
         live = self._limits.seen(request)
-        body = request.json()
+        body = await request.json()
         if not isinstance(body, dict):
             raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
         entities, references = entities_of(body), references_of(body)
@@ -50,14 +57,23 @@ class FeastDoor:
         if not isinstance(full, bool):
             raise InvalidInputError(f"full_feature_names is {json_type(full)}; true or false is expected")
         key = (live.version, references, tuple(entities), full)
-        asked = self._kept.get(key)
-        if asked is None:
+        kept = self._kept.get(key)
+        asked = kept[0] if kept else resolve(live.queries.catalog, references, tuple(entities), full=full)
+        data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
+        plan = live.queries.plan(list(data), asked.outputs, event_times=True)
+        if kept is None:
             if len(self._kept) >= MAX_KEPT:
                 self._kept.clear()
-            asked = self._kept[key] = resolve(live.queries.catalog, references, tuple(entities), full=full)
-        data = {name: entities[join_key] for join_key, names in asked.inputs.items() for name in names}
-        plan = live.queries.plan(list(data), asked.outputs)
-        return json_response(shown(asked, entities, await self._queries.answer(plan, data, None, None)))
+            kept = self._kept[key] = (asked, time_columns(plan.plan))
+        times: dict[str, list[str]] = {}
+        columns = kept[1]
+
+        def keep(_plan: CompiledPlan, batch: Batch) -> None:
+            # In the thread of a large query, so that others needn't wait.
+            times.update(event_times(columns, batch))
+
+        answer = await self._queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
+        return json_response(shown(asked, entities, answer, times))
 
 
 def entities_of(body: Mapping[str, object]) -> dict[str, list[object]]:
@@ -105,35 +121,66 @@ def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str
         names = [feature] if feature else [found.name for found in spec.features if found.name not in join_keys]
         outputs += [(view, name) for name in names]
     views = tuple(dict.fromkeys(view for view, _ in outputs))
+    of_views = {
+        key: tuple(name for view in views if (name := f"{view}.{key}") in catalog.features) for key in join_keys
+    }
+    given = {*join_keys, *(name for names in of_views.values() for name in names)}
+    missing = _without_extractor(catalog, [f"{view}.{name}" for view, name in outputs], given)
     shown_names = tuple(f"{view}__{name}" if full else name for view, name in outputs)
     if len(set(shown_names) | set(join_keys)) < len(shown_names) + len(join_keys):
         raise InvalidInputError(
             "features: two of them have one name, or that of an entity; ask for full_feature_names to tell them apart"
         )
     return Asked(
-        inputs={join_key: _inputs(catalog, join_key, views) for join_key in join_keys},
+        inputs={join_key: _inputs(catalog, join_key, of_views[join_key], missing) for join_key in join_keys},
         outputs=tuple(f"{view}.{name}" for view, name in outputs),
         shown=shown_names,
     )
 
 
-def _inputs(catalog: Catalog, join_key: str, views: Sequence[str]) -> tuple[str, ...]:
+def _without_extractor(catalog: Catalog, outputs: Sequence[str], given: AbstractSet[str]) -> tuple[str, ...]:
+    """Return the features that outputs are computed from, besides those given, and that only callers can supply."""
+    seen: dict[str, None] = dict.fromkeys(name for name in outputs if name not in given)
+    pending = list(seen)
+    while pending:
+        owner = catalog.extractors.get(pending.pop())
+        further = [name for name in (inputs_of(owner[1]) if owner else ()) if name not in seen and name not in given]
+        seen.update(dict.fromkeys(further))
+        pending += further
+    return tuple(name for name in seen if name not in catalog.extractors)
+
+
+def _inputs(catalog: Catalog, join_key: str, of_views: Sequence[str], missing: Sequence[str]) -> tuple[str, ...]:
     if join_key in catalog.features:
         return (join_key,)
-    found = tuple(name for view in views if (name := f"{view}.{join_key}") in catalog.features)
-    found = found or tuple(name for name in catalog.features if name.partition(".")[2] == join_key)
+    found = (*of_views, *(name for name in missing if name.partition(".")[2] == join_key))
+    if found:
+        return found
+    found = tuple(name for name in catalog.features if name.partition(".")[2] == join_key)
     if not found:
         raise InvalidInputError(f"entities: no feature is called {join_key[:200]!r}; name the feature that it is")
-    if len(found) > 1 and found[0].partition(".")[0] not in views:
+    if len(found) > 1:
         raise InvalidInputError(f"entities: {join_key!r} may be {', '.join(found)}; give the full name")
     return found
 
 
-def shown(asked: Asked, entities: Mapping[str, list[object]], answer: Answer) -> dict[str, object]:
-    """Put an answer into Feast's shape: the entities come first, then the features."""
+def event_times(columns: Mapping[str, tuple[str, ...]], batch: Batch) -> dict[str, list[str]]:
+    """Return the event times of outputs for each row, as text; `columns` holds the columns of times for each output."""
+    made: dict[tuple[str, ...], list[str]] = {}
+    for names in columns.values():
+        if names not in made:
+            made[names] = [NO_TIME if time is None else iso_instant(time) for time in newest(batch, names)]
+    return {name: made[names] for name, names in columns.items()}
+
+
+def shown(
+    asked: Asked, entities: Mapping[str, list[object]], answer: Answer, times: Mapping[str, list[str]]
+) -> dict[str, object]:
+    """Put an answer into Feast's shape: the entities come first, then the features, with their event times."""
     columns = [*entities.values(), *(answer[name] for name in asked.outputs)]
     rows = len(columns[0]) if columns else 0
-    times = [NO_TIME] * rows
+    unknown = [NO_TIME] * rows
+    shown_times = [*(unknown for _ in entities), *(times[name] for name in asked.outputs)]
     present = ["PRESENT"] * rows
     return {
         "metadata": {"feature_names": [*entities, *asked.shown]},
@@ -143,8 +190,8 @@ def shown(asked: Asked, entities: Mapping[str, list[object]], answer: Answer) ->
                 "statuses": present
                 if None not in column
                 else ["NULL_VALUE" if value is None else "PRESENT" for value in column],
-                "event_timestamps": times,
+                "event_timestamps": column_times,
             }
-            for column in columns
+            for column, column_times in zip(columns, shown_times, strict=True)
         ],
     }

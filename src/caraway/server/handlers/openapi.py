@@ -1,15 +1,18 @@
 """The REST surface as an OpenAPI document, and a page that shows it."""
 
-from collections.abc import Mapping
 from html import escape
 from importlib.metadata import version
 from typing import Any
 
+from caraway.integrations.secret_rules import MAX_VALUE
 from caraway.query.explain import MAX_RUNS
+from caraway.server.handlers.answers import OPERATIONS, STATUSES
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
+from caraway.server.handlers.dead_letters import MAX_SHOWN
+from caraway.server.handlers.waiting import LONGEST_S
 from caraway.server.http.messages import Request, Response, json_response, text_response
-from caraway.server.http.routes import API
-from caraway.state.secret_book import MAX_VALUE
+from caraway.server.http.routes import API, PROTOBUF
+from caraway.state.model import MAIN
 
 Json = dict[str, Any]
 
@@ -18,7 +21,7 @@ ROWS: Json = {
     "description": "Rows (a list of objects), columns (an object of lists), or JSON text of either.",
     "anyOf": [
         {"type": "array", "items": {"type": "object"}},
-        {"type": "object", "additionalProperties": {"type": "array"}},
+        {"type": "object", "additionalProperties": {"type": "array", "items": {}}},
         {"type": "string"},
     ],
 }
@@ -27,26 +30,24 @@ TIMES: Json = {
     "items": {"type": ["string", "number"]},
     "description": "An instant for each row: ISO 8601 text or an epoch number.",
 }
-COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array"}}
+BYTES: Json = {"type": "string", "format": "binary"}
+COLUMNS: Json = {"type": "object", "additionalProperties": {"type": "array", "items": {}}}
 REFUSAL: Json = {
     "type": "object",
     "required": ["err_msg", "code"],
     "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
 }
-STATUSES: Mapping[str, str] = {
-    "400": "The body, a row or a value doesn't fit",
-    "401": "There is no token, or it isn't valid",
-    "403": "The roles of the token's account don't allow it",
-    "404": "There is no such dataset, feature, endpoint or branch",
-    "405": "The path takes another method",
-    "408": "The body doesn't come",
-    "409": "Somebody else committed meanwhile, or the key was used with another body",
-    "413": "Too many bytes or rows",
-    "422": "User code failed, or not one row fits",
-    "429": "Too many large requests are under way",
-    "500": "The server failed",
-    "503": "A part is away",
-    "504": "It took too long",
+# Fennel's name of the header is accepted as well.
+BRANCH: Json = {
+    "name": "X-Caraway-Branch",
+    "in": "header",
+    "schema": {"type": "string", "default": MAIN},
+    "description": "The branch that the request is about.",
+}
+BEARER: Json = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of `caraway tokens create`, or that of the stack; none with server.tokens=false.",
 }
 
 
@@ -54,7 +55,17 @@ def document() -> Json:
     """Return the document."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Caraway", "version": version("caraway"), "license": {"name": "Apache-2.0"}},
+        "info": {
+            "title": "Caraway",
+            "version": version("caraway"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/", "description": "The server that shows this document."}],
+        "components": {
+            "securitySchemes": {"bearer": BEARER},
+            "parameters": {"Branch": BRANCH},
+            "schemas": {"Refusal": REFUSAL},
+        },
         "paths": {
             f"{API}/query": {
                 "post": _operation(
@@ -167,11 +178,37 @@ def document() -> Json:
                     ],
                 )
             },
+            f"{API}/wait": {
+                "post": _operation(
+                    "wait",
+                    "An answer when all rows that were accepted before are served",
+                    _json_body(
+                        {
+                            "seconds": {"type": "number", "minimum": 0, "maximum": LONGEST_S},
+                            "commit": {"type": ["boolean", "null"], "description": "Wait for the newest commit too."},
+                            "since": {
+                                "type": ["object", "null"],
+                                "description": "Of an earlier answer: go on waiting for what was accepted before it.",
+                            },
+                        },
+                        [],
+                    ),
+                    {
+                        "type": "object",
+                        "required": ["served", "lagging", "since"],
+                        "properties": {
+                            "served": {"type": "boolean"},
+                            "lagging": {"type": "array", "items": {"type": "object"}},
+                            "since": {"type": "object"},
+                        },
+                    },
+                )
+            },
             f"{API}/commit": {
                 "post": _operation(
                     "commit",
                     "Definitions, as the client sends them",
-                    {"content": {"application/octet-stream": {}}, "required": True},
+                    {"content": {kind: {"schema": BYTES} for kind in PROTOBUF}, "required": True},
                     {"type": "object", "required": ["summary"]},
                     parameters=[
                         {"name": name, "in": "query", "schema": {"type": "string", "enum": ["true", "false"]}}
@@ -181,6 +218,7 @@ def document() -> Json:
             },
             **_branches(),
             **_privacy(),
+            **_dead_letters(),
             f"{API}/health": {"get": _operation("health", "Whether everything works", None, {"type": "object"})},
             f"{API}/status": {
                 "get": _operation("status", "Version, commit, topics, index, jobs", None, {"type": "object"})
@@ -224,6 +262,18 @@ def _branches() -> Json:
         f"{API}/branch/rollback": {
             "post": _operation("rollBack", "Commit again what the branch held at a commit", commit, answer)
         },
+        f"{API}/datasets": {"get": _operation("listDatasets", "The datasets of the branch", None, answer)},
+        f"{API}/definition/{{name}}": {
+            "get": _operation(
+                "describe",
+                "What a name stands for, where it comes from and who uses it",
+                None,
+                answer,
+                parameters=[
+                    {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+                ],
+            )
+        },
         f"{API}/ledger": {
             "get": _operation(
                 "ledger",
@@ -261,6 +311,37 @@ def _privacy() -> Json:
     }
 
 
+def _dead_letters() -> Json:
+    """Describe dead letters."""
+    named = [
+        {
+            "name": "name",
+            "in": "path",
+            "required": True,
+            "schema": {"type": "string", "minLength": 1},
+            "description": "Id of a dead letter, such as 0-17.",
+        }
+    ]
+    asked = [
+        {"name": "dataset", "in": "query", "schema": {"type": "string"}, "description": "Only those of a dataset."},
+        {"name": "limit", "in": "query", "schema": {"type": "integer", "minimum": 1, "maximum": MAX_SHOWN}},
+        {"name": "before", "in": "query", "schema": {"type": "string"}, "description": "`next` of an earlier answer."},
+    ]
+    nothing = {"content": {"application/json": {"schema": {"type": "object"}}}}
+    answer = {"type": "object"}
+    return {
+        f"{API}/dead_letters": {
+            "get": _operation("deadLetters", "Rows that were refused or failed", None, answer, parameters=asked)
+        },
+        f"{API}/dead_letters/{{name}}": {
+            "get": _operation("deadLetter", "A dead letter with its row", None, answer, parameters=named)
+        },
+        f"{API}/dead_letters/{{name}}/replay": {
+            "post": _operation("replay", "Send the row of a dead letter again, once", nothing, answer, parameters=named)
+        },
+    }
+
+
 def _operation(
     name: str,
     summary: str,
@@ -273,19 +354,22 @@ def _operation(
     content: Json = {"text/plain": {}, "text/html": {}} if answer is None else {"application/json": {"schema": answer}}
     if other is not None:
         content[other] = {}
-    refusal = {"application/json": {"schema": REFUSAL}}
+    of = OPERATIONS[name]
+    refusal = {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}
     found: Json = {
         "operationId": name,
         "summary": summary,
+        "security": [{"bearer": []}] if of.needs_token else [],
         "responses": {
             "200": {"description": "Done", "content": content},
-            **{status: {"description": text, "content": refusal} for status, text in STATUSES.items()},
+            **{str(status): {"description": STATUSES[status], "content": refusal} for status in of.statuses},
         },
     }
+    asked = [*(parameters or ()), *([{"$ref": "#/components/parameters/Branch"}] if of.branch else ())]
     if body is not None:
         found["requestBody"] = body
-    if parameters:
-        found["parameters"] = parameters
+    if asked:
+        found["parameters"] = asked
     return found
 
 

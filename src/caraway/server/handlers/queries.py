@@ -4,13 +4,16 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
-from caraway.errors import CarawayError
+from caraway.errors import CarawayError, TooLargeError
+from caraway.ingest.table import MAX_ROWS
 from caraway.query import Answer, Batch, CompiledPlan, Instants, StoredColumns
 from caraway.server import metrics
-from caraway.server.http.errors import BusyError, DeadlineError, TooLargeError, status_of
+from caraway.server.http.budget import BusyError
+from caraway.server.http.errors import DeadlineError, status_of
 
 Table = Sequence[object] | Mapping[str, object]
 # Is told of a query that was answered.
@@ -22,8 +25,21 @@ INLINE_ROWS = 500
 THREADS = 4
 # Beyond so many that wait for a thread, or run in one, a further one would wait for seconds: better to say so at once.
 MAX_UNDER_WAY = 64
-MAX_ROWS = 100_000
+# Values of an answer. They take up to 250 bytes each, in Python and as text.
+MAX_CELLS = 1_000_000
 SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a query is made of: rows or columns, and the instant of each row, None for now.
+
+    `is_large`: it came in a large body, so that even a few rows may take long.
+    """
+
+    data: Table
+    at: Instants | None = None
+    is_large: bool = False
 
 
 class Queries:
@@ -34,27 +50,24 @@ class Queries:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
         self._under_way = 0
 
-    async def answer(
-        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
-    ) -> Answer:
+    async def answer(self, plan: CompiledPlan, given: Given, workflow: str | None, keep: Keep | None = None) -> Answer:
         """Compute a plan's outputs as JSON can hold them."""
-        return await self._counted(plan, data, at, workflow, partial(_taken, plan, keep, plan.answer))
+        return await self._counted(plan, given, workflow, partial(_taken, plan, keep, plan.answer))
 
     async def columns(
-        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, keep: Keep | None = None
+        self, plan: CompiledPlan, given: Given, workflow: str | None, keep: Keep | None = None
     ) -> StoredColumns:
         """Compute a plan's outputs in stored form."""
-        return await self._counted(plan, data, at, workflow, partial(_taken, plan, keep, plan.stored))
+        return await self._counted(plan, given, workflow, partial(_taken, plan, keep, plan.stored))
 
-    async def _counted(
-        self, plan: CompiledPlan, data: Table, at: Instants | None, workflow: str | None, take: Callable[[Batch], T]
-    ) -> T:
+    async def _counted(self, plan: CompiledPlan, given: Given, workflow: str | None, take: Callable[[Batch], T]) -> T:
+        data, at = given.data, given.at
         label = metrics.FEATURE_COUNTS.workflow(workflow)
         rows = rows_of(data)
         started = time.perf_counter()
         try:
-            if rows > INLINE_ROWS:
-                check_rows(rows)
+            if rows > INLINE_ROWS or given.is_large:
+                check_rows(rows, len(plan.output_names))
                 answer = await self.in_thread(lambda: take(plan.evaluate(data, at)))
             elif plan.runs_user_code:
                 answer = take(await self._under_limits(partial(plan.evaluate_soon, data, at)))
@@ -125,8 +138,8 @@ def count_failure(error: CarawayError, workflow: str | None) -> None:
     metrics.EXTRACT_ERRORS.labels(label, metrics.QUERY_TARGET, status_of(error)).inc()
 
 
-def check_rows(rows: int) -> None:
-    """Refuse too many rows.
+def check_rows(rows: int, columns: int = 1) -> None:
+    """Check that a request hasn't too many rows, or that the answer to it hasn't too many values.
 
     Raises:
         TooLargeError: There are.
@@ -134,6 +147,11 @@ def check_rows(rows: int) -> None:
     if rows > MAX_ROWS:
         raise TooLargeError(
             f"a request may have {MAX_ROWS:,} rows, this one has {rows:,}; send them in several requests"
+        )
+    if rows * columns > MAX_CELLS:
+        raise TooLargeError(
+            f"an answer may have {MAX_CELLS:,} values, {rows:,} rows of {columns:,} columns have more; "
+            "ask in several requests"
         )
 
 

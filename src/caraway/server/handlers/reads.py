@@ -1,19 +1,19 @@
 """The handlers that read: query and lookup."""
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import orjson
-
-from caraway.errors import CarawayError, InvalidInputError
-from caraway.ingest.table import json_type, position
+from caraway.errors import CarawayError, InvalidInputError, TooLargeError
+from caraway.ingest.json_text import MAX_VALUES, VALUE_BYTES
+from caraway.ingest.table import json_type
 from caraway.query import CompiledPlan, StoredColumns, parse_instants
 from caraway.server.access.limits import Limits
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
-from caraway.server.handlers.arrow import arrow_response, read_columns
-from caraway.server.handlers.queries import INLINE_ROWS, Keep, Queries, check_rows, count_failure
-from caraway.server.http.messages import Request, Response, json_response, media_type
+from caraway.server.handlers.arrow import arrow_response, decoded_bytes, read_columns
+from caraway.server.handlers.queries import INLINE_ROWS, Given, Keep, Queries, check_rows, count_failure
+from caraway.server.http.messages import DECODERS, Request, Response, in_decoder, json_response, media_type
 from caraway.server.live import Live
 from caraway.server.metrics import DEFAULT_WORKFLOW
 from caraway.server.upkeep.served import Origin
@@ -21,6 +21,12 @@ from caraway.server.upkeep.served import Origin
 JSON = "application/json"
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"
+# A workflow labels metrics and each row that is kept.
+MAX_WORKFLOW = 100
+# Features or fields of one request. Plans are kept by these names.
+MAX_NAMES = 5_000
+# Characters of the name of a feature or field; those of Python and of columns are far shorter.
+MAX_NAME = 1_000
 
 
 class Reads:
@@ -37,16 +43,16 @@ class Reads:
         if media_type(request.headers.get("content-type")) == ARROW:
             return await self._query_arrow(request)
         live = self._limits.seen(request)
-        body = object_of(request.json())
+        body = object_of(await request.json())
         inputs, outputs = names_of(body, "inputs"), names_of(body, "outputs")
-        workflow = _workflow(body)
+        workflow = checked_workflow(body.get("workflow"))
         rate = _kept_share(body)
         plan = _planned(live, inputs, outputs, workflow)
-        data, at = data_of(body), timestamps_of(body)
+        given = await given_of(request, body)
         keep = self._keep(live, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == ARROW:
-            return _arrow(plan, await self._queries.columns(plan, data, at, workflow, keep))
-        return json_response(await self._queries.answer(plan, data, at, workflow, keep))
+            return _arrow(plan, await self._queries.columns(plan, given, workflow, keep))
+        return json_response(await self._queries.answer(plan, given, workflow, keep))
 
     async def _query_arrow(self, request: Request) -> Response:
         """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
@@ -55,16 +61,25 @@ class Reads:
         outputs = [name for name in wanted.get("outputs", "").split(",") if name]
         if not outputs:
             raise InvalidInputError("with a body in Arrow the outputs stand in the query string: ?outputs=Set.a,Set.b")
-        data: dict[str, Any] = dict(read_columns(request.body))
+        data: dict[str, Any] = await self._columns(request)
         at = data.pop(TIMESTAMPS, None)
-        workflow = wanted.get("workflow")
+        workflow = checked_workflow(wanted.get("workflow"))
         rate = _kept_share({"log": request.flag("log", default=False), "sampling_rate": _number(wanted)})
         plan = _planned(live, list(data), outputs, workflow)
-        instants = None if at is None else parse_instants(at)
+        given = Given(data, None if at is None else await instants(at), is_large=request.is_large)
         keep = self._keep(live, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == JSON:
-            return json_response(await self._queries.answer(plan, data, instants, workflow, keep))
-        return _arrow(plan, await self._queries.columns(plan, data, instants, workflow, keep))
+            return json_response(await self._queries.answer(plan, given, workflow, keep))
+        return _arrow(plan, await self._queries.columns(plan, given, workflow, keep))
+
+    async def _columns(self, request: Request) -> dict[str, Any]:
+        """Return the columns of a body in Arrow; those of a large one are read in a thread."""
+        body = request.body
+        if request.is_large:
+            size = await in_decoder(decoded_bytes, body)
+            # A number of Python takes eight times the bytes of one in Arrow.
+            request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
+        return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 
     def _keep(self, live: Live, branch: str, workflow: str | None, rate: float) -> Keep | None:
         if not rate:
@@ -75,7 +90,7 @@ class Reads:
     async def lookup(self, request: Request, dataset: str) -> Response:
         """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
         live = self._limits.seen(request)
-        body = object_of(request.json())
+        body = object_of(await request.json())
         keys = body.get("keys")
         if not isinstance(keys, list) or not all(isinstance(row, dict) for row in keys):
             raise InvalidInputError('keys is expected to be a list of objects, such as [{"user": 1}]')
@@ -86,8 +101,8 @@ class Reads:
             )
         fields = names_of(body, "fields") if body.get("fields") is not None else []
         look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
-        if len(keys) > INLINE_ROWS or live.queries.asks_others:
-            check_rows(len(keys))
+        if len(keys) > INLINE_ROWS or request.is_large or live.queries.asks_others:
+            check_rows(len(keys), len(fields) or 1)
             found, data = await self._queries.in_thread(look_up)
         else:
             found, data = look_up()
@@ -127,21 +142,36 @@ def names_of(body: Mapping[str, object], name: str) -> Sequence[str]:
     if not isinstance(value, list) or not set(map(type, value)) <= {str}:
         found = "is missing" if name not in body else f"is {json_type(value)}"
         raise InvalidInputError(f"{name} {found}; a list of names is expected")
+    if len(value) > MAX_NAMES:
+        raise TooLargeError(f"{name} has {len(value):,} names; at most {MAX_NAMES:,} are possible")
+    if max(map(len, value), default=0) > MAX_NAME:
+        raise InvalidInputError(f"{name} holds a name of more than {MAX_NAME:,} characters, which nothing has")
     return value
 
 
-def data_of(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]:
+async def given_of(request: Request, body: Mapping[str, object]) -> Given:
+    """Return the rows or columns of a query, and their instants.
+
+    Raises:
+        InvalidInputError: They are missing, or something else.
+        TooLargeError: They are too many.
+    """
+    return Given(await data_of(request, body), await timestamps_of(body), is_large=request.is_large)
+
+
+async def data_of(request: Request, body: Mapping[str, object]) -> Sequence[object] | Mapping[str, object]:
     """Return the rows or columns of a query.
 
     Raises:
         InvalidInputError: They are missing, or something else.
+        TooLargeError: They are too many.
     """
     data = body.get("data")
     if isinstance(data, str):
         try:
-            data = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise InvalidInputError(f"data is text that isn't JSON: {position(error)}") from error
+            data = await request.values(data.encode())
+        except InvalidInputError as error:
+            raise InvalidInputError(f"data is text that {error}") from error
     if not isinstance(data, (list, dict)):
         found = "missing" if "data" not in body else json_type(data)
         raise InvalidInputError(
@@ -150,7 +180,7 @@ def data_of(body: Mapping[str, object]) -> Sequence[object] | Mapping[str, objec
     return data
 
 
-def timestamps_of(body: Mapping[str, object]) -> list[int] | None:
+async def timestamps_of(body: Mapping[str, object]) -> list[int] | None:
     """Return the instants of a query's rows, None if it is of now.
 
     Raises:
@@ -161,13 +191,34 @@ def timestamps_of(body: Mapping[str, object]) -> list[int] | None:
         return None
     if not isinstance(timestamps, list):
         raise InvalidInputError(f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row")
-    return parse_instants(timestamps)
+    return await instants(timestamps)
 
 
-def _workflow(body: Mapping[str, object]) -> str | None:
-    workflow = body.get("workflow")
-    if workflow is not None and not isinstance(workflow, str):
+async def instants(values: Sequence[object]) -> list[int]:
+    """Return the instants that a request names; many are read in a thread.
+
+    Raises:
+        InvalidInputError: One of them isn't an instant.
+        TooLargeError: They are too many.
+    """
+    if len(values) <= INLINE_ROWS:
+        return parse_instants(values)
+    check_rows(len(values))
+    return await asyncio.get_running_loop().run_in_executor(DECODERS, parse_instants, values)
+
+
+def checked_workflow(workflow: object) -> str | None:
+    """Return the name of a workflow, None if none is given.
+
+    Raises:
+        InvalidInputError: It is no string, or too long.
+    """
+    if workflow is None:
+        return None
+    if not isinstance(workflow, str):
         raise InvalidInputError(f"workflow is {json_type(workflow)}; a string is expected")
+    if len(workflow) > MAX_WORKFLOW:
+        raise InvalidInputError(f"workflow has {len(workflow):,} characters; at most {MAX_WORKFLOW} are possible")
     return workflow
 
 

@@ -4,10 +4,11 @@ import asyncio
 
 from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.ingest.table import json_type
+from caraway.integrations.secret_rules import checked_value
 from caraway.server.http.messages import Request, Response, json_response
 from caraway.state import Mode
 from caraway.state.permissions import Caller
-from caraway.state.secret_book import SecretBook, checked_value
+from caraway.state.secret_book import SecretBook
 
 
 class SecretRoutes:
@@ -30,13 +31,13 @@ class SecretRoutes:
     async def add(self, request: Request, name: str) -> Response:
         """`POST /secret/{name}`: keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.add, name, _value(request), request.caller.account)
+        await asyncio.to_thread(self._book.add, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def update(self, request: Request, name: str) -> Response:
         """`PATCH /secret/{name}`: change it, or keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.update, name, _value(request), request.caller.account)
+        await asyncio.to_thread(self._book.update, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def delete(self, request: Request, name: str) -> Response:
@@ -71,8 +72,8 @@ def require_everywhere(caller: Caller, mode: Mode) -> None:
         )
 
 
-def _value(request: Request) -> str:
-    body = request.json()
+async def _value(request: Request) -> str:
+    body = await request.json()
     if not isinstance(body, dict):
         raise InvalidInputError(f"the body is {json_type(body)}; an object with value is expected")
     return checked_value(body.get("value"))

@@ -19,7 +19,7 @@ class Api:
         """Serve what `deployment` runs, to callers within their `limits`."""
         self._deployment = deployment
         self._limits = limits
-        self._ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
+        self.ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
         self._commits = deployment.control.commits
 
     async def commit(self, request: Request) -> Response:
@@ -45,17 +45,29 @@ class Api:
         if not wanted.preview:
             # Whoever committed may log and query at once.
             await asyncio.to_thread(self._deployment.reload)
-        return json_response({"summary": [f"{line}\n" for line in result.summary], "commit_id": result.commit_id})
+        return json_response(
+            {
+                "summary": [f"{line}\n" for line in result.summary],
+                "commit_id": result.commit_id,
+                "preview": wanted.preview,
+                **result.details,
+            }
+        )
 
     async def log(self, request: Request) -> Response:
         """`POST /log`: rows for a webhook."""
         live = self._deployment.require_live(request.branch)
-        body = request.json()
+        body = await request.json()
         self._limits.check_log(request, live, body)
+        if isinstance(body, dict) and isinstance(body.get("data"), str):
+            try:
+                body["data"] = await request.values(body["data"].encode())
+            except InvalidInputError as error:
+                raise InvalidInputError(f"data is text that {error}") from error
         key = request.headers.get("idempotency-key")
         parsed = None
         if key is not None:
             digest = hashlib.blake2b(request.body, digest_size=16).digest()
             parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-        report = await self._ingest.log(live.endpoints, body, parsed)
+        report = await self.ingest.log(live.endpoints, body, parsed, is_large=request.is_large)
         return json_response(report.to_json(), report.status)

@@ -1,78 +1,152 @@
-"""Reading the body of a request, with limits: none may fill the memory."""
+"""Reading the body of a request, with limits: none may fill the memory, or keep the event loop."""
 
+import asyncio
 import zlib
 
 import pyarrow as pa
 
-from caraway.errors import InvalidInputError
-from caraway.server.http.errors import TooLargeError
-from caraway.server.http.messages import ANY_HEADER, MAX_BODY_BYTES, Exchange, Headers
+from caraway.errors import InvalidInputError, TooLargeError
+from caraway.server.http.budget import SMALL_BYTES, Hold
+from caraway.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
+
+# Decompressed bytes that are made in one step; a step takes about a millisecond.
+STEP_BYTES = 256 * 1024
+# Bodies up to this size aren't counted: those of all requests that one token may have under way take some MiB.
+TINY_BYTES = 4 * 1024
 
 
-async def read_body(headers: Headers, exchange: Exchange) -> bytes:
+async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
     """Read and decompress the body of a request.
+
+    Args:
+        headers: Those of the request.
+        exchange: Where the body comes from.
+        hold: Takes note of the memory that the body needs, while it comes.
 
     Raises:
         TooLargeError: It is larger than the limit, compressed or not.
+        BusyError: All requests together take too much memory.
         InvalidInputError: It isn't what `Content-Encoding` says.
     """
     length = headers.get("content-length")
     # hyper has made sure that the header is a number and that no more bytes come.
     if length is not None:
-        if int(length) > MAX_BODY_BYTES:
-            raise too_large(f"{int(length):,} bytes")
-        body = await exchange() if length != "0" else b""
+        size = int(length)
+        if size > MAX_BODY_BYTES:
+            raise too_large(f"{size:,} bytes")
+        if size > SMALL_BYTES:
+            body = await _read_chunks(exchange, hold)
+        else:
+            if size > TINY_BYTES:
+                hold.grow(size)
+            body = await exchange() if size else b""
     elif headers.get("transfer-encoding") is None:
         return b""
     else:
-        body = await _read_chunks(exchange)
+        body = await _read_chunks(exchange, hold)
     encoding = (headers.get("content-encoding") or "identity").strip().lower()
     match encoding:
         case "identity":
             return body
         case "gzip" | "x-gzip" | "deflate":
-            return _decompress(body, encoding)
+            return await _decompress(_Zlib(body, encoding), hold)
         case "zstd":
-            return _decompress_zstd(body)
+            return await _decompress(_Zstd(body), hold)
         case _:
             raise InvalidInputError(
                 f"Content-Encoding {encoding[:40]!r} isn't known; gzip, deflate, zstd or none is expected"
             )
 
 
-async def _read_chunks(exchange: Exchange) -> bytes:
+async def _read_chunks(exchange: Exchange, hold: Hold) -> bytes:
     body = bytearray()
     async for chunk in exchange:
+        hold.grow(len(chunk))
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise too_large("more")
+    # A second copy, for as long as it takes to make it.
     return bytes(body)
 
 
-def _decompress(body: bytes, encoding: str) -> bytes:
-    decompressor = zlib.decompressobj(ANY_HEADER)
-    try:
-        plain = decompressor.decompress(body, MAX_BODY_BYTES + 1)
-    except zlib.error as error:
-        raise InvalidInputError(f"the body isn't {encoding}, as Content-Encoding says: {error}") from error
-    if len(plain) > MAX_BODY_BYTES:
-        raise too_large("more once decompressed")
-    if not decompressor.eof or decompressor.unused_data:
-        raise InvalidInputError(
-            f"the body isn't {encoding}, as Content-Encoding says: it ends too soon or is followed by something else"
-        )
-    return plain
+class _Zlib:
+    """Decompresses gzip or deflate in steps."""
+
+    def __init__(self, body: bytes, encoding: str) -> None:
+        self._rest = body
+        self._encoding = encoding
+        self._decompressor = zlib.decompressobj(ANY_HEADER)
+
+    def step(self) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            InvalidInputError: The body is damaged.
+        """
+        found = b""
+        try:
+            # Headers and block ends yield nothing for a moment.
+            while not found and not self._decompressor.eof and self._rest:
+                found = self._decompressor.decompress(self._rest, STEP_BYTES)
+                self._rest = self._decompressor.unconsumed_tail
+            # What it has read but not given yet, when the last step filled its bound exactly.
+            if not found and not self._decompressor.eof:
+                found = self._decompressor.decompress(b"", STEP_BYTES)
+        except zlib.error as error:
+            raise self._wrong(str(error)) from error
+        if not found and (not self._decompressor.eof or self._decompressor.unused_data):
+            raise self._wrong("it ends too soon or is followed by something else")
+        return found
+
+    def _wrong(self, reason: str) -> InvalidInputError:
+        return InvalidInputError(f"the body isn't {self._encoding}, as Content-Encoding says: {reason}")
 
 
-def _decompress_zstd(body: bytes) -> bytes:
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(body), "zstd") as stream:
-            plain: bytes = stream.read(MAX_BODY_BYTES + 1)
-    except OSError as error:
-        raise InvalidInputError(f"the body isn't zstd, as Content-Encoding says: {error}") from error
+class _Zstd:
+    """Decompresses zstd in steps."""
+
+    def __init__(self, body: bytes) -> None:
+        try:
+            self._stream = pa.CompressedInputStream(pa.BufferReader(body), "zstd")
+        except OSError as error:
+            raise _not_zstd(error) from error
+
+    def step(self) -> bytes:
+        """Return the next bytes, none at the end.
+
+        Raises:
+            InvalidInputError: The body is damaged.
+        """
+        try:
+            found: bytes = self._stream.read(STEP_BYTES)
+        except OSError as error:
+            raise _not_zstd(error) from error
+        return found
+
+
+def _not_zstd(error: OSError) -> InvalidInputError:
+    return InvalidInputError(f"the body isn't zstd, as Content-Encoding says: {str(error)[:200]}")
+
+
+async def _decompress(stream: _Zlib | _Zstd, hold: Hold) -> bytes:
+    """Return what a stream holds: a small body at once, the rest of a large one in a thread."""
+    plain = bytearray()
+    while len(plain) < STEP_BYTES:
+        found = stream.step()
+        if not found:
+            return bytes(plain)
+        _add(plain, found, hold)
+    loop = asyncio.get_running_loop()
+    while found := await loop.run_in_executor(DECODERS, stream.step):
+        _add(plain, found, hold)
+    return bytes(plain)
+
+
+def _add(plain: bytearray, found: bytes, hold: Hold) -> None:
+    hold.grow(len(found))
+    plain += found
     if len(plain) > MAX_BODY_BYTES:
         raise too_large("more once decompressed")
-    return plain
 
 
 def too_large(found: str) -> TooLargeError:

@@ -20,20 +20,37 @@ from caraway.errors import (
     ForbiddenError,
     InvalidExprException,
     InvalidInputError,
+    TooLargeError,
     UnauthenticatedError,
     UnavailableError,
     UnknownEntityError,
+    shortened,
 )
+from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, Response
 
 # A part that was restarted is back within a few seconds.
 RETRY_AFTER_S = "1"
+# A message may quote several names and list what there is; more of what a client sent isn't sent back to it.
+MAX_MESSAGE = 8_000
 
 
-class TooLargeError(CarawayError):
-    """The body of a request exceeds the limit."""
+class UnsupportedMediaTypeError(CarawayError):
+    """The body of a request is of a type that the path doesn't take."""
 
-    code = "too_large"
+    code = "unsupported_media_type"
+
+
+class ForeignHostError(ForbiddenError):
+    """A request is addressed to a name that isn't this server's."""
+
+    code = "foreign_host"
+
+
+class ForeignSiteError(ForbiddenError):
+    """A web page of another site sends a request."""
+
+    code = "foreign_site"
 
 
 class SlowBodyError(CarawayError):
@@ -42,10 +59,10 @@ class SlowBodyError(CarawayError):
     code = "slow_body"
 
 
-class BusyError(CarawayError):
-    """Too many requests are under way."""
+class CutBodyError(CarawayError):
+    """The body of a request ended before it was complete, or its chunks are malformed."""
 
-    code = "busy"
+    code = "cut_body"
 
 
 class DeadlineError(CarawayError):
@@ -76,6 +93,7 @@ class Statuses:
 
     BY_CLASS: ClassVar[Mapping[type[BaseException], int]] = {
         InvalidInputError: 400,
+        CutBodyError: 400,
         CommitError: 400,
         CommitTypeError: 400,
         DefinitionAttributeError: 400,
@@ -90,6 +108,7 @@ class Statuses:
         SlowBodyError: 408,
         ConflictError: 409,
         TooLargeError: 413,
+        UnsupportedMediaTypeError: 415,
         ExtractorError: 422,
         BusyError: 429,
         UnavailableError: 503,
@@ -115,4 +134,4 @@ def error_response(error: CarawayError) -> Response:
             headers.append(("allow", error.allowed))
         case _:
             pass
-    return Response(status, headers, orjson.dumps({"err_msg": str(error), "code": error.code}))
+    return Response(status, headers, orjson.dumps({"err_msg": shortened(str(error), MAX_MESSAGE), "code": error.code}))

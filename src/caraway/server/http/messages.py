@@ -1,24 +1,32 @@
 """Requests and answers, without a framework: what granian gives is wrapped as far as the routes need it."""
 
+import asyncio
 import zlib
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 import orjson
 
 from caraway.errors import InvalidInputError
-from caraway.ingest.table import position
+from caraway.ingest.json_text import SHORT_BYTES, check, loads, parse
+from caraway.server.http.budget import Budget, Hold
 from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
+# Threads in which large bodies are decompressed and made into values. They share Python's lock, so more of them
+# wouldn't be done earlier, only hold more memory at the same time.
+DECODERS: Final = ThreadPoolExecutor(2, thread_name_prefix="decoder")
 # zlib's name for "gzip or zlib, see the header".
 ANY_HEADER = 32 + zlib.MAX_WBITS
 # Our own header, and that of the API which programs were written for.
 BRANCH_HEADERS: Final = ("x-caraway-branch", "x-fennel-branch")
 JSON_HEADERS: Final = (("content-type", "application/json"),)
+
+T = TypeVar("T")
 
 
 class Headers(Protocol):
@@ -73,24 +81,46 @@ class Request:
     headers: Headers
     body: bytes
     caller: Caller = ANYBODY
+    hold: Hold = field(default_factory=lambda: Hold(Budget()))
 
     @property
     def branch(self) -> str:
         """The branch that it is about."""
         return branch_of(self.headers)
 
-    def json(self) -> Any:  # noqa: ANN401 (any JSON)
-        """Parse the body.
+    @property
+    def is_large(self) -> bool:
+        """Whether work on the body, and on what it holds, would keep the event loop for too long."""
+        return len(self.body) > SHORT_BYTES
+
+    async def json(self) -> Any:  # noqa: ANN401 (any JSON)
+        """Return the values of the body; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON; the text tells where.
+            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            TooLargeError: It has too many values.
+            BusyError: All requests together take too much memory.
         """
         if not self.body:
             raise InvalidInputError("the body is empty; JSON is expected")
         try:
-            return orjson.loads(self.body)
-        except orjson.JSONDecodeError as error:
-            raise InvalidInputError(f"the body isn't JSON: {position(error)}") from error
+            return await self.values(self.body)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"the body {error}") from error
+
+    async def values(self, text: bytes) -> Any:  # noqa: ANN401 (any JSON)
+        """Return the values of a JSON text; those of a large one are made in a thread.
+
+        Raises:
+            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            TooLargeError: It has too many values.
+            BusyError: All requests together take too much memory.
+        """
+        if len(text) <= SHORT_BYTES:
+            return parse(text)
+        shape = await in_decoder(check, text)
+        self.hold.grow(shape.memory_bytes(text))
+        return await in_decoder(loads, text)
 
     def parameters(self) -> dict[str, str]:
         """Return the query string's parameters; of several with one name the last."""
@@ -108,6 +138,11 @@ class Request:
         if value not in {"true", "false"}:
             raise InvalidInputError(f"query parameter {name} is {value!r}; true or false is expected")
         return value == "true"
+
+
+async def in_decoder(work: Callable[[bytes], T], body: bytes) -> T:
+    """Return what `work` makes of a body, in one of the threads for large ones."""
+    return await asyncio.get_running_loop().run_in_executor(DECODERS, work, body)
 
 
 def branch_of(headers: Headers) -> str:

@@ -8,17 +8,30 @@ from caraway.server.http.messages import Request, Response
 
 API = "/api/v1"
 
+JSON = "application/json"
+# The type that clients send, and those by which protobuf goes elsewhere.
+PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
+
 Handler = Callable[..., Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A method, a path with at most one part in braces, and what answers. `target` labels it in the metrics."""
+    """What answers requests of one kind.
+
+    Attributes:
+        method: The method.
+        path: The path, with at most one part in braces.
+        handler: The function that answers.
+        target: The label in the metrics.
+        accepts: The media types of bodies; with none the body isn't looked at, or by another process.
+    """
 
     method: str
     path: str
     handler: Handler
     target: str
+    accepts: tuple[str, ...] = (JSON,)
 
     async def answer(self, request: Request, name: str) -> Response:
         """Call the handler, with the name in the path if there is one."""

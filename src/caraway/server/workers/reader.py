@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -11,6 +12,7 @@ from sqlalchemy.exc import ProgrammingError
 from typing_extensions import override
 
 from caraway.config import ConfigurationError, Settings
+from caraway.confinement.configured import confinement_of, write_note
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
 from caraway.index.records.hiding import HidingReader
@@ -21,13 +23,14 @@ from caraway.server.access.gate import Gate
 from caraway.server.access.limits import Limits
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import write_figures
+from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.explanations import Explanations
 from caraway.server.handlers.feast import FeastDoor
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
 from caraway.server.http.messages import Headers, Request, Response
-from caraway.server.http.routes import API, Handler, Route, Router
+from caraway.server.http.routes import API, JSON, Handler, Route, Router
 from caraway.server.live import Live, live_of, make_lives
 from caraway.server.upkeep.eraser import erasure_by
 from caraway.server.upkeep.served import ServedLog
@@ -49,6 +52,7 @@ from caraway.state import (
 from caraway.state.listening import Listener
 from caraway.state.secret_book import SecretBook
 from caraway.topics import ErasedKeys, TopicWriter
+from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
@@ -76,6 +80,7 @@ class Reading:
         """
         if settings.postgres.url is None or settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("postgres.url, kafka.bootstrap_servers: the server needs to know both")
+        sign_in(settings.kafka)
         index = settings.data_dir / "index"
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
@@ -90,13 +95,19 @@ class Reading:
             shared.extractor_seconds,
             shared.extractor_memory_mb,
             secrets=self._secrets.get,
+            confinement=confinement_of(settings),
+            started=partial(write_note, settings.data_dir),
         )
         self._writer = TopicWriter(settings.kafka.bootstrap_servers)
         self.served = ServedLog(self._writer)
         self._plans = Plans(StateReader(self._engine))
         self._erasures = ErasureLog(self._engine)
         self._erasures_known = 0
-        self.gate = ReaderGate(AuditLog(self._engine), Access(self._engine, by="server") if shared.tokens else None)
+        self.gate = ReaderGate(
+            AuditLog(self._engine),
+            Access(self._engine, by="server") if shared.tokens else None,
+            admin_token_file=shared.admin_token_file,
+        )
         self._changes = changes_of(folder)
         self._seen = self._changes[0]
         self._reloading = threading.Lock()
@@ -217,7 +228,7 @@ class ReaderRouter(Router):
         queries, limits = Queries(), Limits(reading)
         reads, feast = Reads(limits, queries, reading.served.keep), FeastDoor(limits, queries)
         own = (
-            Route("POST", f"{API}/query", reads.query, "extract_features"),
+            Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
             Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
             Route("POST", "/get-online-features", feast.get_online_features, "extract_features"),
             Route("POST", f"{API}/dataset/{{name}}/lookup", reads.lookup, "lookup"),
@@ -231,7 +242,7 @@ class ReaderRouter(Router):
             return super().find(method, path)
         except (UnknownPathError, WrongMethodError):
             target = Forwarding.READ if method == "GET" else Forwarding.CHANGE
-            return Route(method, path, self._forwarder.answer, target), ""
+            return Route(method, path, self._forwarder.answer, target, accepts=()), ""
 
 
 def _current(reading: Reading, handler: Handler) -> Handler:

@@ -7,8 +7,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.dtypes.types import FLOAT, INT
+from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
-from caraway.expr.polars.numbers import ALL_INTEGERS, MOST_DECIMALS
 from caraway.spark.expressions.arithmetic import (
     INFINITY,
     LONG_MIN,

@@ -61,7 +61,12 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
 
     def broker(java_options: Sequence[str] = ()) -> EmbeddedKafka:
         return EmbeddedKafka(
-            folder / "kafka", port=port, controller_port=controller_port, jars=jars.broker, java_options=java_options
+            folder / "kafka",
+            port=port,
+            controller_port=controller_port,
+            jars=jars.broker,
+            java_options=java_options,
+            with_password=False,
         )
 
     # Its folder is made by a JVM of its own, which would write an archive too.

@@ -1,0 +1,11 @@
+"""The colours in which the states of parts are shown."""
+
+from caraway.stack.part import PartState
+
+COLOURS = {
+    PartState.RUNNING: "green",
+    PartState.FAILED: "red",
+    PartState.UNRESPONSIVE: "red",
+    PartState.RESTARTING: "yellow",
+    PartState.STOPPED: "dim",
+}

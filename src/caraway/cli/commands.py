@@ -1,0 +1,55 @@
+"""The table of all commands, by which the page of help is written and each command is found."""
+
+from caraway.cli.lazy import Listed, Section
+
+SECTIONS = (
+    Section(
+        "The stack",
+        (
+            Listed("up", "caraway.cli.up:up", "Start the stack and keep it running.", "server"),
+            Listed("down", "caraway.cli.down:down", "Stop the stack; the data stays.", "server"),
+            Listed("status", "caraway.cli.status:status", "Show each part of the stack.", "server"),
+            Listed("jobs", "caraway.cli.jobs:jobs", "Show the streaming jobs.", "server"),
+            Listed("jars", "caraway.cli.jars:jars", "Fetch the Java libraries ahead of time.", "server"),
+            Listed("demo", "caraway.cli.demo:demo", "Replay real flights and check every value.", "server,demo"),
+        ),
+    ),
+    Section(
+        "Definitions",
+        (
+            Listed("init", "caraway.cli.init:init", "Make a project with definitions, a test and CI."),
+            Listed("commit", "caraway.cli.commit:commit", "Commit the definitions of a module to a branch."),
+            Listed("preview", "caraway.cli.commit:preview", "Show what a commit would do."),
+            Listed(
+                "explain", "caraway.cli.explain_query:explanations", "Show what runs, or what a query does.", "server"
+            ),
+            Listed("branch", "caraway.cli.branch:branch", "List, create, clone and delete branches."),
+            Listed("history", "caraway.cli.history:history", "Show the commits of a branch."),
+            Listed("diff", "caraway.cli.history:diff", "Show what differs between two commits."),
+            Listed("rollback", "caraway.cli.history:rollback", "Commit again what an earlier commit held."),
+            Listed("ledger", "caraway.cli.ledger:ledger", "Show what commits still have to make or remove."),
+        ),
+    ),
+    Section(
+        "Data",
+        (
+            Listed("datasets", "caraway.cli.describe:datasets", "List the datasets of a branch."),
+            Listed("describe", "caraway.cli.describe:describe", "Show a definition and who uses it."),
+            Listed("log", "caraway.cli.log:log", "Send rows to an endpoint of a webhook."),
+            Listed("wait", "caraway.cli.wait:wait", "Wait until all accepted rows are served."),
+            Listed("query", "caraway.cli.query:query", "Compute features for rows of inputs."),
+            Listed("lookup", "caraway.cli.query:lookup", "Look up rows of a dataset by key."),
+            Listed("dead-letters", "caraway.cli.dead_letters:dead_letters", "List, show and replay refused rows."),
+            Listed("erase", "caraway.cli.erase:erase", "Erase all rows of some keys, and those to come."),
+        ),
+    ),
+    Section(
+        "Access",
+        (
+            Listed("tokens", "caraway.cli.tokens:tokens", "Create, list and revoke tokens.", "server"),
+            Listed("roles", "caraway.cli.roles:roles", "Define roles and give them to accounts.", "server"),
+            Listed("secrets", "caraway.cli.secrets:secrets", "Set, list, delete and rotate secrets."),
+            Listed("audit", "caraway.cli.audit:audit", "Show who changed what, and who was refused.", "server"),
+        ),
+    ),
+)

@@ -1,0 +1,63 @@
+"""Requests of commands, over the standard library: httpx alone takes longer to import than most commands run."""
+
+from collections.abc import Mapping
+from http.client import HTTPException
+from typing import Final
+from urllib.parse import urlencode, urlsplit
+from urllib.request import HTTPHandler, HTTPSHandler, OpenerDirector, ProxyHandler, Request
+
+import orjson
+
+from caraway.client.discovery import ServerAddress
+from caraway.client.response import V1_API, Response, no_answer
+from caraway.errors import InvalidInputError
+
+# A server that is busy with a commit may take its time; one that is away is noticed when it refuses the connection.
+TIMEOUT_SECONDS: Final = 600.0
+
+
+def send(
+    method: str,
+    path: str,
+    server: ServerAddress,
+    *,
+    headers: Mapping[str, str],
+    params: Mapping[str, str] | None = None,
+    body: object = None,
+) -> Response:
+    """Make a request below `/api/v1`, with a body of JSON if there is one, and return the answer, refused or not.
+
+    Raises:
+        InvalidInputError: The server's URL isn't one of HTTP.
+        UnavailableError: The server doesn't answer.
+    """
+    address = urlsplit(server.url)
+    if address.scheme not in {"http", "https"} or not address.hostname:
+        raise InvalidInputError(f"{server.url!r} is no URL of a server, such as http://127.0.0.1:8100")
+    query = f"?{urlencode(params)}" if params else ""
+    sent = {"Accept": "application/json", **headers}
+    if server.token:
+        sent["Authorization"] = f"Bearer {server.token}"
+    if body is not None:
+        sent["Content-Type"] = "application/json"
+    request = Request(  # noqa: S310 (the scheme was checked)
+        f"{address.scheme}://{address.netloc}{V1_API}{path}{query}",
+        data=None if body is None else orjson.dumps(body),
+        headers=sent,
+        method=method,
+    )
+    try:
+        with _opener().open(request, timeout=TIMEOUT_SECONDS) as answer:
+            return Response(
+                answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.read()
+            )
+    except (OSError, HTTPException) as error:
+        raise no_answer(server.url, error) from error
+
+
+def _opener() -> OpenerDirector:
+    """Make an opener that follows no redirect, which would take the token to another server, and opens no files."""
+    opener = OpenerDirector()
+    for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
+        opener.add_handler(handler)
+    return opener

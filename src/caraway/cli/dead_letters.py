@@ -1,0 +1,101 @@
+"""`caraway dead-letters`: rows that an endpoint refused or at which a pipeline failed."""
+
+from typing import Annotated
+from urllib.parse import quote
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from caraway.cli.output import DataOption, err, out, plain_errors
+from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
+
+dead_letters = typer.Typer(
+    help="Rows that an endpoint refused, and rows at which a step of a pipeline failed.", no_args_is_help=True
+)
+
+IdArgument = Annotated[str, typer.Argument(help="Its id, as `caraway dead-letters list` shows it.", metavar="ID")]
+
+
+@dead_letters.command("list")
+def list_letters(
+    *,
+    dataset: Annotated[str | None, typer.Option(help="Only those of this dataset.")] = None,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many.")] = 50,
+    before: Annotated[str | None, typer.Option(help="Go on behind an earlier list, which says with what.")] = None,
+    branch: BranchOption = "main",
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show dead letters, newest first, with the reason of each."""
+    with plain_errors():
+        asked = {"limit": str(limit), "dataset": dataset, "before": before}
+        params = {name: value for name, value in asked.items() if value is not None}
+        answer = ask("GET", "/dead_letters", server=server_of(url, token, data), branch=branch, params=params)
+        if as_json:
+            show_json(answer)
+            return
+        table = Table("id", "at", "dataset", "from", "replayed", "reason", box=None, pad_edge=False, header_style="dim")
+        for found in answer["dead_letters"]:
+            again = (found["replayed_at"] or ("" if found["replayable"] else "can't be"))[:19]
+            told = (found["id"], found["at"][:19], found["dataset"], found["from"], again, found["reason"])
+            table.add_row(*map(escape, told))
+        out.print(table if table.row_count else "There are no dead letters.")
+        if answer["next"] is not None:
+            err.print(f"older ones: --before {answer['next']}", markup=False)
+
+
+@dead_letters.command("show")
+def show(
+    letter: IdArgument,
+    *,
+    branch: BranchOption = "main",
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a dead letter: where it comes from, why, and its row."""
+    with plain_errors():
+        path = f"/dead_letters/{quote(letter, safe='')}"
+        answer = ask("GET", path, server=server_of(url, token, data), branch=branch)
+        if as_json:
+            show_json(answer)
+            return
+        reasons = answer.pop("reason", None) or []
+        for name, value in answer.items():
+            if name != "row" and value is not None:
+                out.print(f"{name}: {value}", markup=False, soft_wrap=True)
+        for reason in reasons:
+            field = f"{reason['field']} " if reason.get("field") else ""
+            out.print(f"reason: {field}{reason.get('message', '')}", markup=False, soft_wrap=True)
+            if reason.get("traceback"):
+                out.print(reason["traceback"].rstrip("\n"), markup=False, soft_wrap=True)
+        out.print("row:")
+        show_json(answer.get("row"))
+
+
+@dead_letters.command("replay")
+def replay(
+    letters: Annotated[list[str], typer.Argument(help="Ids, as `caraway dead-letters list` shows them.", metavar="ID")],
+    *,
+    branch: BranchOption = "main",
+    url: UrlOption = None,
+    token: TokenOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send the rows of dead letters again to the datasets that refused them, once, after these were changed."""
+    with plain_errors():
+        server = server_of(url, token, data)
+        answers = []
+        for letter in letters:
+            path = f"/dead_letters/{quote(letter, safe='')}/replay"
+            answers.append(ask("POST", path, server=server, branch=branch, body={}))
+            if not as_json:
+                done = "was replayed before" if answers[-1]["already"] else "replayed"
+                out.print(f"{letter}: {done}, dataset {answers[-1]['dataset']}", markup=False)
+        if as_json:
+            show_json({"replays": answers})

@@ -1,0 +1,1 @@
+"""The files of a new project (`caraway init`), as templates: each ends with `.template`."""

@@ -1,0 +1,22 @@
+"""`caraway secrets rotate`, which works on Postgres and the key file themselves."""
+
+from caraway.cli.database import DatabaseOption, opened, operator
+from caraway.cli.output import DataOption, err, plain_errors
+from caraway.config import load_settings
+from caraway.integrations.keyring import open_keyring
+from caraway.state import Act, AuditLog, SecretStore
+from caraway.state.secret_book import SecretBook
+
+
+def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:
+    """Make a new key and encrypt all secrets with it. The old key stays in the key file.
+
+    Copy the key file to all machines of the deployment at once.
+    """
+    with plain_errors(), opened(database, data) as engine:
+        audit = AuditLog(engine)
+        number = audit.begin(Act(account=operator(), token_id="", action="rotate_secrets", branch=""))
+        book = SecretBook(SecretStore(engine), open_keyring(load_settings(data).key_file))
+        count = book.rotate()
+        audit.end(number, "done")
+        err.print(f"encrypted {count} secrets with a new key", markup=False)

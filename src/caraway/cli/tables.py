@@ -1,0 +1,49 @@
+"""Answers with columns, shown as a table, as CSV or as JSON."""
+
+import csv
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from caraway.cli.output import out
+from caraway.cli.remote import show_json
+
+
+class Shown(StrEnum):
+    """How an answer is shown."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+ShownOption = Annotated[Shown, typer.Option("--output", "-o", help="How the answer is shown.", show_choices=True)]
+
+
+def show_columns(columns: Mapping[str, Sequence[object]], shown: Shown) -> None:
+    """Print columns of equal length."""
+    rows = zip(*columns.values(), strict=True)
+    match shown:
+        case Shown.JSON:
+            show_json(columns)
+        case Shown.CSV:
+            writer = csv.writer(sys.stdout, lineterminator="\n")
+            writer.writerow(columns)
+            writer.writerows([_cell(value) for value in row] for row in rows)
+        case Shown.TABLE:
+            table = Table(*map(escape, columns), box=None, pad_edge=False, header_style="dim")
+            for row in rows:
+                table.add_row(*(escape(_cell(value)) for value in row))
+            out.print(table)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

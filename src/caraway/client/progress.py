@@ -1,0 +1,124 @@
+"""How far a wait is, in terminals and notebooks.
+
+Rich draws a bar where it is installed; it belongs to `caraway[server]`, and the light client works without it, with a
+line now and then.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+# Seconds between two plain lines, and before the first one: what is over sooner needs none.
+LINE_S = 2.0
+
+
+class Progress(Protocol):
+    """Shows how far something is, from `with` to its end."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+    def show(self, done: int, of: int, what: str) -> None:
+        """Show that `done` of `of` parts are there, and what is being waited for."""
+        ...
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing."""
+
+    def show(self, done: int, of: int, what: str) -> None:
+        """Do nothing."""
+
+
+class Lines(Silent):
+    """Writes a line now and then."""
+
+    def __init__(self, label: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        """Write to `stream`; each line begins with `label`."""
+        self._label = label
+        self._stream = stream
+        self._clock = clock
+        self._started = self._written = clock()
+
+    def show(self, done: int, of: int, what: str) -> None:
+        """Write a line, unless one was written a moment ago."""
+        now = self._clock()
+        if now - self._written >= LINE_S:
+            self._written = now
+            print(
+                f"{self._label}: {done} of {of} after {now - self._started:.0f} s, {what}",
+                file=self._stream,
+                flush=True,
+            )
+
+
+class Bar(Silent):
+    """Draws a bar by rich."""
+
+    def __init__(self, label: str, console: Any) -> None:  # noqa: ANN401 (rich may not be installed)
+        """Draw on a console of rich."""
+        # Not at the top: rich may not be installed, and takes longer to import than the client.
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+        from rich.progress import Progress as RichProgress  # noqa: PLC0415
+
+        self._bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[what]}", markup=False),
+            console=console,
+        )
+        self._task = self._bar.add_task(label, total=1, what="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the bar; it stays as it is."""
+        self._bar.stop()
+
+    def show(self, done: int, of: int, what: str) -> None:
+        """Move the bar."""
+        self._bar.update(self._task, completed=done, total=max(1, of), what=what)
+
+
+def progress_for(label: str, *, wanted: bool | None, stream: TextIO | None = None) -> Progress:
+    """Return what shows the progress.
+
+    Args:
+        label: What is done.
+        wanted: Whether to show it; None shows it in terminals and notebooks only.
+        stream: Where to; standard error by default.
+    """
+    stream = sys.stderr if stream is None else stream
+    notebook = in_notebook()
+    if wanted is False or (wanted is None and not (notebook or stream.isatty())):
+        return Silent()
+    if find_spec("rich") is None:
+        return Lines(label, stream)
+    from rich.console import Console  # noqa: PLC0415 (see `Bar`)
+
+    console = Console(file=None if notebook else stream, force_jupyter=notebook or None)
+    # Rich moves a bar only where it can draw over it.
+    return Bar(label, console) if notebook or console.is_terminal else Lines(label, stream)
+
+
+def in_notebook() -> bool:
+    """Return whether this runs in a notebook's kernel, which shows HTML."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return shell is not None and type(shell).__name__ == "ZMQInteractiveShell"

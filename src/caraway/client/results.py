@@ -1,0 +1,299 @@
+"""What `Client.log` and `Client.commit` return: the server's answer, and what happened in words and numbers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from caraway.client.response import Response
+from caraway.displays import Table, html
+from caraway.errors import InvalidInputError, RemoteError, UnavailableError
+
+# The status of an answer that says that no row was taken.
+NONE_TAKEN = 422
+# Refused rows that an error spells out.
+SHOWN_REASONS = 10
+# Reasons and names that a plain `repr` spells out; the attributes hold all of them.
+SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRow:
+    """Why a row was refused.
+
+    Attributes:
+        row: Its number in the frame that was logged, from 0.
+        field: The field that doesn't fit; empty if it is the row as a whole.
+        message: What is wrong with it.
+        dataset: The dataset that refused it; empty if the server didn't say.
+    """
+
+    row: int
+    field: str
+    message: str
+    dataset: str = ""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogResult(Response):
+    """What became of the rows of a frame. As a response it is the answer to the last chunk.
+
+    Attributes:
+        webhook: The webhook.
+        endpoint: Its endpoint.
+        chunks: How many chunks the rows were sent in.
+        accepted: Rows that all datasets of the endpoint took, of all chunks.
+        rejected: Rows that one dataset at least refused, of all chunks.
+        refused: Why; the server gives the first 20 reasons of each chunk.
+        warnings: What the server noticed besides, such as fields that no dataset has.
+    """
+
+    webhook: str = ""
+    endpoint: str = ""
+    chunks: int = 0
+    accepted: int = 0
+    rejected: int = 0
+    refused: tuple[RefusedRow, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        """Return the numbers, and the first reasons."""
+        reasons = "".join(f"; row {row.row}, {row.field}: {row.message}" for row in self.refused[:SHOWN])
+        more = "; …" if len(self.refused) > SHOWN else ""
+        counts = f"{self.accepted} accepted, {self.rejected} rejected"
+        return f"LogResult({self.webhook}/{self.endpoint}: {counts}{reasons}{more})"
+
+    def _repr_html_(self) -> str:
+        facts = [f"{self.accepted:,} accepted", f"{self.rejected:,} rejected", f"{self.chunks:,} chunks"]
+        rows = [(row.row, row.field, row.dataset, row.message) for row in self.refused]
+        return html(
+            f"{self.webhook}/{self.endpoint}",
+            facts,
+            [
+                Table("refused", ("row", "field", "dataset", "reason"), rows),
+                Table("warnings", ("warning",), [(warning,) for warning in self.warnings]),
+            ],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """Names of entities of one kind, sorted by what a commit does to them."""
+
+    created: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    @classmethod
+    def between(cls, before: Mapping[str, object], after: Mapping[str, object]) -> "Changes":
+        """Sort names by what they stand for before and after."""
+        return cls(
+            created=tuple(name for name in after if name not in before),
+            changed=tuple(name for name in after if name in before and before[name] != after[name]),
+            removed=tuple(name for name in before if name not in after),
+            unchanged=tuple(name for name in after if name in before and before[name] == after[name]),
+        )
+
+    def __bool__(self) -> bool:
+        """Return whether anything is created, changed or removed."""
+        return bool(self.created or self.changed or self.removed)
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yield each name that isn't unchanged, with what happens to it."""
+        for deed in ("created", "changed", "removed"):
+            for name in getattr(self, deed):
+                yield name, deed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedJob:
+    """A job of a commit.
+
+    Attributes:
+        job_id: Its id.
+        dataset: The dataset that it computes.
+        pipeline: The pipeline.
+        mode: "real-time" or "micro-batch"; empty for a job that stops.
+        reason: Why it runs in this mode.
+        deed: "start", "keep" (this branch has it already), "share" (another branch has it) or "stop".
+        backfill_records: How many records that are there already it reads first; None if that isn't known.
+        backfill_seconds: About how long that takes, in seconds.
+    """
+
+    job_id: str
+    dataset: str
+    pipeline: str
+    mode: str
+    reason: str
+    deed: str
+    backfill_records: int | None = 0
+    backfill_seconds: float | None = 0.0
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CommitResult(Response):
+    """What a commit did, or would do if it is a preview.
+
+    Attributes:
+        commit_id: Its id; empty for a preview, and from a mock client.
+        preview: Whether nothing was changed.
+        summary: The lines that the client printed.
+        datasets: What becomes of datasets.
+        featuresets: What becomes of featuresets.
+        features: What becomes of features, by their full names.
+        indexes: What becomes of indexes.
+        jobs: The jobs that start, go on or stop.
+    """
+
+    commit_id: str = ""
+    preview: bool = False
+    summary: tuple[str, ...] = ()
+    datasets: Changes = field(default_factory=Changes)
+    featuresets: Changes = field(default_factory=Changes)
+    features: Changes = field(default_factory=Changes)
+    indexes: Changes = field(default_factory=Changes)
+    jobs: tuple[CommittedJob, ...] = ()
+
+    @property
+    def backfills(self) -> tuple[CommittedJob, ...]:
+        """The jobs that read what is there already before they are level."""
+        return tuple(job for job in self.jobs if job.backfill_records is None or job.backfill_records > 0)
+
+    def __repr__(self) -> str:
+        """Return what was created, changed and removed, and how many jobs start."""
+        kinds = {"datasets": self.datasets, "featuresets": self.featuresets, "features": self.features}
+        told = [
+            f"{kind} {deed}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
+            for kind, changes in kinds.items()
+            for deed in ("created", "changed", "removed")
+            if (names := getattr(changes, deed))
+        ]
+        deeds = [job.deed for job in self.jobs]
+        told += [f"jobs {deed}: {count}" for deed in dict.fromkeys(deeds) if (count := deeds.count(deed))]
+        name = "preview" if self.preview else self.commit_id
+        return f"CommitResult({'; '.join(filter(None, [name, *told])) or 'nothing changed'})"
+
+    def _repr_html_(self) -> str:
+        kinds = {
+            "dataset": self.datasets,
+            "featureset": self.featuresets,
+            "feature": self.features,
+            "index": self.indexes,
+        }
+        changed = [(kind, name, deed) for kind, changes in kinds.items() for name, deed in changes.rows()]
+        jobs = [(job.deed, job.dataset, job.pipeline, job.mode, job.reason, _backfill(job)) for job in self.jobs]
+        same = sum(len(changes.unchanged) for changes in kinds.values())
+        return html(
+            "Preview" if self.preview else "Commit",
+            [self.commit_id, "nothing was changed" if self.preview else "", f"{same} unchanged" if same else ""],
+            [
+                Table("entities", ("kind", "name", ""), changed),
+                Table("jobs", ("", "dataset", "pipeline", "mode", "why", "backfill"), jobs),
+            ],
+        )
+
+
+def _backfill(job: CommittedJob) -> str:
+    if job.backfill_records is None:
+        return "unknown: Kafka doesn't answer"
+    if not job.backfill_records:
+        return ""
+    return f"{job.backfill_records:,} records, about {job.backfill_seconds or 0:,.0f} s"
+
+
+def commit_result(response: Response) -> CommitResult:
+    """Return what a server answered to a commit; what an older server doesn't tell is empty."""
+    answer = response.json()
+    answer = answer if isinstance(answer, dict) else {}
+    told = answer.get("changes") or {}
+    return CommitResult(
+        response.status_code,
+        response.headers,
+        response.body,
+        commit_id=answer.get("commit_id") or "",
+        preview=bool(answer.get("preview")),
+        summary=tuple(answer.get("summary") or ()),
+        datasets=_changes(told.get("datasets")),
+        featuresets=_changes(told.get("featuresets")),
+        features=_changes(told.get("features")),
+        indexes=_changes(told.get("indexes")),
+        jobs=tuple(CommittedJob(**job) for job in answer.get("jobs") or ()),
+    )
+
+
+def _changes(told: Mapping[str, Sequence[str]] | None) -> Changes:
+    return Changes(**{deed: tuple(names) for deed, names in (told or {}).items()})
+
+
+def none_taken(error: RemoteError | UnavailableError) -> Response | None:
+    """Return the answer to a chunk of which no row was taken, as it says why for each row; None for other errors."""
+    if not isinstance(error, RemoteError) or error.status != NONE_TAKEN:
+        return None
+    if not isinstance(error.body, dict) or "rejected" not in error.body:
+        return None
+    return Response(error.status, {}, orjson.dumps(error.body))
+
+
+def refused(result: LogResult) -> InvalidInputError:
+    """Return the error that says which rows were refused; its `result` is the result."""
+    rows = result.accepted + result.rejected
+    shown = "".join(f"\n  row {row.row}, {row.field}: {row.message}" for row in result.refused[:SHOWN_REASONS])
+    return RowsRefusedError(
+        f"{result.webhook}/{result.endpoint} took {result.accepted} of {rows} rows; it rejected:{shown}", result=result
+    )
+
+
+class RowsRefusedError(InvalidInputError):
+    """Some rows of a frame were refused; `result` tells all that happened."""
+
+    def __init__(self, message: str, *, result: LogResult) -> None:
+        """Keep the result beside the text."""
+        super().__init__(message)
+        self.result = result
+
+
+class LogReport:
+    """Gathers what servers answer to the chunks of a frame."""
+
+    def __init__(self, webhook: str, endpoint: str) -> None:
+        self._webhook = webhook
+        self._endpoint = endpoint
+        self._chunks = self._accepted = self._rejected = 0
+        self._refused: list[RefusedRow] = []
+        self._warnings: dict[str, None] = {}
+        self._last = Response(200, {}, b"{}")
+
+    def add(self, start: int, rows: int, report: Mapping[str, Any], response: Response) -> None:
+        """Take the answer to the chunk of so many rows that begins at row `start` of the frame."""
+        self._chunks += 1
+        self._last = response
+        rejected = int(report.get("rejected", 0))
+        self._rejected += rejected
+        self._accepted += int(report.get("accepted", rows - rejected))
+        self._refused += [
+            RefusedRow(
+                row=start + int(error["row"]),
+                field=str(error.get("field") or ""),
+                message=str(error.get("message") or ""),
+                dataset=str(error.get("dataset") or ""),
+            )
+            for error in report.get("errors", ())
+        ]
+        self._warnings |= dict.fromkeys(report.get("warnings", ()))
+
+    def result(self) -> LogResult:
+        """Return all of it."""
+        return LogResult(
+            self._last.status_code,
+            self._last.headers,
+            self._last.body,
+            webhook=self._webhook,
+            endpoint=self._endpoint,
+            chunks=self._chunks,
+            accepted=self._accepted,
+            rejected=self._rejected,
+            refused=tuple(self._refused),
+            warnings=tuple(self._warnings),
+        )

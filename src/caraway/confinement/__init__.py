@@ -1,0 +1,6 @@
+"""Processes that run users' functions and have no rights but to compute: no files, network, processes or secrets."""
+
+from caraway.confinement.policy import Confinement, Report, deployment_user
+from caraway.confinement.process import ConfinedProcess, UnconfinedError
+
+__all__ = ["ConfinedProcess", "Confinement", "Report", "UnconfinedError", "deployment_user"]

@@ -1,0 +1,42 @@
+"""Says in the error of a function that met its confinement which setting would allow what it tried."""
+
+import errno
+import socket
+
+_NETWORK = "functions have no network here; functions.network=true (CARAWAY_FUNCTIONS__NETWORK) allows it"
+_PROCESSES = "functions can't start processes here; functions.processes=true (CARAWAY_FUNCTIONS__PROCESSES) allows it"
+_FILES = (
+    "functions read no files but Python's and write below their working directory; functions.readable "
+    "(CARAWAY_FUNCTIONS__READABLE) names further ones"
+)
+_NO_WAY = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH}
+# A chain of errors of a library is never as long; one that a function makes may be a circle.
+_LONGEST_CHAIN = 20
+
+
+def with_hint(text: str, error: BaseException) -> str:
+    """Return the text of an error with the setting that would have allowed what was refused, if something was."""
+    hint = _hint(error)
+    return text if hint is None else f"{text} ({hint})"
+
+
+def _hint(error: BaseException) -> str | None:
+    cause: BaseException | None = error
+    for _ in range(_LONGEST_CHAIN):
+        match cause:
+            case None:
+                return None
+            case socket.gaierror():
+                return _NETWORK
+            case OSError(errno=errno.EACCES, filename=None):
+                return _NETWORK
+            case OSError(errno=number) if number in _NO_WAY:
+                return _NETWORK
+            case OSError(errno=errno.EPERM, filename=None):
+                return _PROCESSES
+            case PermissionError():
+                return _FILES
+        reason = getattr(cause, "reason", None)
+        inner = reason if isinstance(reason, BaseException) else None
+        cause = cause.__cause__ or inner or cause.__context__
+    return None

@@ -1,0 +1,86 @@
+"""Files that a process of users' functions may read: Python, its packages, the system's libraries."""
+
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+SYSTEM = ("/usr", "/lib", "/lib32", "/lib64")
+SETTINGS = (
+    "/etc/ca-certificates",
+    "/etc/fonts",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/os-release",
+    "/etc/passwd",
+    "/etc/pki",
+    "/etc/ssl",
+    "/etc/timezone",
+    # How many processors and how much memory there are.
+    "/proc/cpuinfo",
+    "/proc/meminfo",
+    "/sys/devices/system/cpu",
+    "/sys/devices/system/node",
+)
+# Names of other machines are looked up with these.
+RESOLVING = ("/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/resolv.conf", "/run/systemd/resolve")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+
+def python_places() -> list[Path]:
+    """Return the folders of Python and its packages."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
+    found = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
+    # A prefix such as /usr is a place of the system already, and "/" would be everything.
+    found |= {os.path.join(prefix, part) for prefix in prefixes for part in ("lib", "lib64", "share", "bin")}  # noqa: PTH118
+    found |= {path for path in sys.path if path}
+    found |= {os.path.realpath(path) for path in found}
+    return sorted(Path(path) for path in found)
+
+
+def around(places: Sequence[Path], hidden: Sequence[Path]) -> tuple[list[Path], list[Path]]:
+    """Leave hidden files and folders out of places.
+
+    Returns:
+        Places without what is hidden, and the folders that lead to it: rights are for all below a folder, so these can
+        be listed but not read as a whole.
+    """
+    concealed = [Path(os.path.realpath(path)) for path in hidden]
+    kept: list[Path] = []
+    listed: list[Path] = []
+    for place in places:
+        real = Path(os.path.realpath(place))
+        kept += _without(real, concealed, listed)
+    return kept, listed
+
+
+def _without(place: Path, hidden: Sequence[Path], listed: list[Path]) -> Iterator[Path]:
+    if any(place.is_relative_to(path) for path in hidden):
+        return
+    inner = [path for path in hidden if path.is_relative_to(place)]
+    if not inner:
+        yield place
+        return
+    listed.append(place)
+    with suppress(OSError):
+        for entry in sorted(place.iterdir()):
+            # A link may lead into what is hidden: it is followed first.
+            if not entry.is_symlink():
+                yield from _without(entry, inner, listed)
+
+
+def open_to_all(places: Sequence[Path]) -> bool:
+    """Return whether every user may read places, and enter the folders above them."""
+    return all(_is_open(place) for place in places if place.exists())
+
+
+def _is_open(place: Path) -> bool:
+    wanted = stat.S_IROTH | stat.S_IXOTH if place.is_dir() else stat.S_IROTH
+    above = all(folder.stat().st_mode & stat.S_IXOTH for folder in place.parents)
+    return above and place.stat().st_mode & wanted == wanted

@@ -1,0 +1,23 @@
+"""What compilers share of the `num` namespace; nothing here needs polars."""
+
+from caraway.dtypes.values import INT_MAX
+from caraway.errors import InvalidInputError
+
+# From here on a double is an integer, so that rounding leaves it as it is.
+ALL_INTEGERS = 2.0**52
+# More decimals than a double can have; and ten to so many is a double.
+MOST_DECIMALS = 300
+
+
+def power_of_ints(base: int, exponent: int) -> int:
+    """Raise an int to a power, in 64 bits.
+
+    Raises:
+        InvalidInputError: The exponent is negative.
+    """
+    if exponent < 0:
+        raise InvalidInputError(
+            f"num.pow(): {base} to the power of {exponent} is no int; make the base or the exponent a float"
+        )
+    power = pow(base, exponent, 2**64)
+    return power if power <= INT_MAX else power - 2**64

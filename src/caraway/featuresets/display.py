@@ -1,0 +1,39 @@
+"""Featuresets as notebooks show them."""
+
+from collections.abc import Sequence
+
+from caraway.displays import Table, html
+from caraway.dtypes.types import type_name
+from caraway.expr.printer import print_node
+from caraway.featuresets.extractors import Extractor, GeneratedExtractor
+from caraway.featuresets.features import Feature
+from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata
+
+
+def featureset_html(name: str, features: Sequence[Feature], extractors: Sequence[Extractor], metadata: Metadata) -> str:
+    """Return the features of a featureset as HTML, with what computes each."""
+    # Outputs have full names.
+    computed = {output: _told(extractor) for extractor in extractors for output in extractor.outputs}
+    rows = [
+        (
+            feature.name,
+            type_name(feature.data_type),
+            computed.get(feature.fqn(), "supplied by the caller"),
+            feature.desc(),
+        )
+        for feature in features
+    ]
+    facts = ["featureset", metadata.owner, ", ".join(metadata.tags), metadata.description]
+    return html(name, facts, [Table("", ("feature", "type", "computed by", "description"), rows)])
+
+
+def _told(extractor: Extractor) -> str:
+    if not isinstance(extractor, GeneratedExtractor):
+        return f"{extractor.name}({', '.join(extractor.inputs)})"
+    match extractor.spec:
+        case LookupExtractor() as spec:
+            return f"{spec.dataset}.{spec.field} by {', '.join(spec.inputs)}"
+        case AliasExtractor() as spec:
+            return spec.input
+        case ExpressionExtractor() as spec:
+            return print_node(spec.expr)

@@ -1,0 +1,49 @@
+"""Expressions over the payload of a source, computed by polars."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from caraway.dtypes.types import DataType
+from caraway.errors import InvalidInputError
+from caraway.expr.nodes import Node
+from caraway.expr.polars.compiler import compile_as, reason_of
+from caraway.expr.polars.values import from_polars, to_polars
+from caraway.graph.rows.batches import Typed
+
+ROW = "__caraway_row"
+RESULT = "__caraway_result"
+
+Columns = Mapping[str, Typed]
+
+
+def run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int], now_us: int) -> list[Any] | None:
+    """Return the value of an expression for each of these rows, None if it can't be computed for one of them."""
+    try:
+        return _run(node, wanted, columns, positions, now_us)
+    except (pl.exceptions.PolarsError, InvalidInputError):
+        return None
+
+
+def run_each(
+    node: Node, wanted: DataType, columns: Columns, rows: int, now_us: int
+) -> tuple[list[Any], Mapping[int, str]]:
+    """Return the values for the rows for which an expression can be computed, and for the others why it can't."""
+    values: list[Any] = []
+    errors: dict[int, str] = {}
+    for position in range(rows):
+        try:
+            values += _run(node, wanted, columns, [position], now_us)
+        except (pl.exceptions.PolarsError, InvalidInputError) as error:
+            errors[position] = reason_of(error)
+    return values, errors
+
+
+def _run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int], now_us: int) -> list[Any]:
+    series = [to_polars(name, [typed.stored[p] for p in positions], typed.dtype) for name, typed in columns.items()]
+    # With a column of the frame beside it a constant is repeated for each row.
+    rows = pl.DataFrame([pl.Series(ROW, list(positions), dtype=pl.Int64), *series])
+    schema = {name: typed.dtype for name, typed in columns.items()}
+    computed = rows.with_columns(compile_as(node, wanted, schema, now=now_us).alias(RESULT))[RESULT]
+    return from_polars(computed, wanted)

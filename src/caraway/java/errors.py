@@ -1,0 +1,22 @@
+"""What can go wrong before a JVM runs.
+
+    UnavailableError
+    ├── JavaMissingError             no Java that Spark and Kafka run on
+    └── JarsError                    a Java library can't be had, or isn't what it should be
+
+Every text says what to do.
+"""
+
+from caraway.errors import UnavailableError
+
+
+class JavaMissingError(UnavailableError):
+    """No Java of a version that Spark and Kafka run on was found."""
+
+    code = "java_missing"
+
+
+class JarsError(UnavailableError):
+    """Java libraries are missing, can't be fetched, or fail their check."""
+
+    code = "jars_unavailable"

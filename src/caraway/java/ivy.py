@@ -1,0 +1,78 @@
+"""Fetch jars with Apache Ivy, which PySpark brings along: no Maven has to be installed, and company mirrors work."""
+
+import re
+import subprocess
+from collections.abc import Callable, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from caraway.java.errors import JarsError
+from caraway.java.lock import Jar, ivy_module
+from caraway.java.runtime import find_java, is_packaged
+from caraway.java.trust import trust_options
+
+# Repositories answer with an error now and then; what has arrived is kept between the attempts.
+ATTEMPTS = 3
+
+FOUND = re.compile(r"\s+found \S+?#(?P<name>[^;]+);")
+FETCHED = re.compile(r"\s+\[SUCCESSFUL \] \S+?#(?P<name>[^;]+);")
+
+
+def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: Callable[[int, int, str], None]) -> Path:
+    """Fetch jars into a folder below `scratch` and return that folder; nothing is checked yet.
+
+    Raises:
+        JarsError: Some can't be had; the text names them.
+        JavaMissingError: There is no Java.
+    """
+    module, output = scratch / "ivy.xml", scratch / "lib"
+    module.write_text(ivy_module(jars))
+    java = find_java()
+    # An installed Java has been told what to trust by whoever looks after this machine.
+    trust = trust_options(scratch) if is_packaged(java) else []
+    command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
+    command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]
+    command += ["-retrieve", f"{output}/[artifact]-[revision].[ext]"]
+    said: list[str] = []
+    for _ in range(ATTEMPTS):
+        said = _run(command, len(jars), on_progress)
+        missing = [jar for jar in jars if not (output / jar.file_name).is_file()]
+        if not missing:
+            return output
+    raise JarsError(
+        "Java libraries can't be had:\n"
+        + "".join(f"  {jar.organisation}:{jar.name}:{jar.revision}\n" for jar in missing)
+        + f"Ivy, with the repositories of {ivy_settings}, said:\n"
+        + "".join(f"  {line}\n" for line in said[-8:])
+        + "Is there a way to the internet? Behind a company mirror, set CARAWAY_JARS__IVY_SETTINGS to an Ivy settings\n"
+        "file that names it; a proxy is given to Java by JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=… -Dhttps.proxyPort=…"
+    )
+
+
+def pyspark_jars() -> Path:
+    """Return the folder of the jars that PySpark ships.
+
+    Raises:
+        JarsError: PySpark isn't installed.
+    """
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise JarsError("PySpark isn't installed. The data plane comes with: pip install 'caraway[server]'")
+    return Path(spec.origin).parent / "jars"
+
+
+def _run(command: Sequence[str | Path], wanted: int, on_progress: Callable[[int, int, str], None]) -> list[str]:
+    problems: list[str] = []
+    done = 0
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
+        for line in ivy.stdout or ():
+            if match := FOUND.match(line):
+                # It looks all of them up before it fetches the first; looking up takes most of the time.
+                done += 1
+                on_progress(done, 2 * wanted, f"found {match['name']}")
+            elif match := FETCHED.match(line):
+                done += 1
+                on_progress(done, 2 * wanted, f"fetched {match['name']}")
+            elif re.search(r"WARN|ERROR|FAILED|not found|Exception", line):
+                problems.append(line.strip())
+    return problems

@@ -1,0 +1,80 @@
+"""Checks that columns which a process of users' functions sends are in the stored form of their types.
+
+The process has checked them itself, but a function may have taken it over, and what reads the columns relies on it.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+
+from caraway.dtypes.types import (
+    BoolType,
+    BytesType,
+    DataType,
+    DatetimeType,
+    DateType,
+    DecimalType,
+    EmbeddingType,
+    FloatType,
+    IntType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+    base_type,
+    is_optional,
+)
+from caraway.dtypes.values import INT_MAX, INT_MIN
+
+Check = Callable[[Iterable[object]], bool]
+
+# Types whose checks are kept; a deployment has some hundreds.
+MAX_KEPT = 1_000
+
+
+@lru_cache(maxsize=MAX_KEPT)
+def holds(dtype: DataType) -> Check:
+    """Compile the check of a column of values in stored form (docs/records.md)."""
+    of_base = _base(dtype)
+    if is_optional(dtype):
+        return lambda values: of_base([value for value in values if value is not None])
+    return of_base
+
+
+def _base(dtype: DataType) -> Check:
+    match base_type(dtype):
+        case IntType() | DatetimeType() | DateType():
+            return _ints
+        case FloatType():
+            return _are(float)
+        case BoolType():
+            return _are(bool)
+        case StringType() | DecimalType():
+            return _are(str)
+        case BytesType():
+            return _are(bytes)
+        case EmbeddingType(dim):
+            floats = _are(float)
+            return lambda values: all(type(v) is list and len(v) == dim and floats(v) for v in values)
+        case ListType(of):
+            items = holds(of)
+            return lambda values: all(type(v) is list and items(v) for v in values)
+        case MapType(of):
+            members = holds(of)
+            return lambda values: all(type(v) is dict and members(v.values()) for v in values)
+        case StructType(_, fields):
+            checks = [holds(of) for _, of in fields]
+            return lambda values: all(
+                type(v) is list and len(v) == len(checks) and all(c([m]) for c, m in zip(checks, v, strict=True))
+                for v in values
+            )
+        case _:
+            return lambda _: False
+
+
+def _are(kind: type) -> Check:
+    kinds = {kind}
+    return lambda values: kinds.issuperset(map(type, values))
+
+
+def _ints(values: Iterable[object]) -> bool:
+    return all(type(value) is int and INT_MIN <= value <= INT_MAX for value in values)

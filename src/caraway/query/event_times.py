@@ -1,0 +1,86 @@
+"""Event times of features: those of the rows that they were looked up in, or computed from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from caraway.dtypes.types import INT, ListType, optional
+from caraway.query.batch import Batch
+from caraway.query.catalog import Catalog
+from caraway.query.model import AliasStep, ExpressionStep, LookedUp, LookupStep, PythonStep, QueryPlan, Step
+
+# Stands in the names of columns of timestamps, and in no feature's name.
+MARK = ":"
+
+
+def is_time_column(name: str) -> bool:
+    """Return whether a column of a plan holds timestamps of rows, and no feature."""
+    return MARK in name
+
+
+def with_event_times(plan: QueryPlan, catalog: Catalog) -> QueryPlan:
+    """Return a plan whose lookups also read the timestamps of the rows, into columns that are no features."""
+    steps = tuple(
+        _timed(number, step, catalog) if isinstance(step, LookupStep) else step
+        for number, step in enumerate(plan.steps)
+    )
+    return replace(plan, steps=steps)
+
+
+def time_columns(plan: QueryPlan) -> Mapping[str, tuple[str, ...]]:
+    """Return, for each output of such a plan, the columns of timestamps of all rows that it comes from."""
+    found: dict[str, frozenset[str]] = {}
+    for step in plan.steps:
+        inputs, outputs = _reads(step), _makes(step)
+        times = frozenset().union(*(found.get(name, frozenset()) for name in inputs))
+        if isinstance(step, LookupStep):
+            times |= {step.features[-1].column}
+        found.update(dict.fromkeys(outputs, times))
+    return {column.name: tuple(sorted(found.get(column.name, frozenset()))) for column in plan.outputs}
+
+
+def newest(batch: Batch, columns: Sequence[str]) -> list[int | None]:
+    """Return for each row the greatest time of some columns, in microseconds; None where no row was found."""
+    return [max(_times(batch, columns, row), default=None) for row in range(batch.rows)]
+
+
+def _times(batch: Batch, columns: Sequence[str], row: int) -> list[int]:
+    times: list[int] = []
+    for name in columns:
+        # A lookup of a list of keys finds a row for each.
+        value = batch.columns[name][row]
+        times += [time for time in (value if isinstance(value, list) else [value]) if isinstance(time, int)]
+    return times
+
+
+def _timed(number: int, step: LookupStep, catalog: Catalog) -> LookupStep:
+    column = LookedUp(
+        column=f"{step.dataset}{MARK}{number}",
+        field=catalog.dataset(step.dataset).timestamp,
+        dtype=ListType(optional(INT)) if step.each else optional(INT),
+        default=None,
+    )
+    return replace(step, features=(*step.features, column))
+
+
+def _reads(step: Step) -> Sequence[str]:
+    match step:
+        case LookupStep():
+            return [part.column for part in step.keys]
+        case AliasStep():
+            return [step.input]
+        case ExpressionStep():
+            return [name for _, name, _ in step.inputs]
+        case PythonStep():
+            return [column.name for column in step.inputs]
+
+
+def _makes(step: Step) -> Sequence[str]:
+    match step:
+        case LookupStep():
+            return [feature.column for feature in step.features]
+        case AliasStep():
+            return [step.output]
+        case ExpressionStep():
+            return [feature.column for feature in step.features]
+        case PythonStep():
+            return step.kept

@@ -1,0 +1,45 @@
+"""Expression steps for many rows, or what only polars can evaluate."""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from caraway.errors import InvalidInputError
+from caraway.expr.polars.compiler import compile_as, reason_of
+from caraway.expr.polars.values import INSTANT, from_polars, to_polars
+from caraway.expr.scalars.scope import NOW
+from caraway.query.batch import Batch, Run
+from caraway.query.expressions import checked, restriction
+from caraway.query.model import Computed, ExpressionStep
+
+# A column beside those of the features, whose names are identifiers.
+ROW = "__caraway row"
+
+
+def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
+    """Make the function that adds some columns of an expression step to a batch, by polars."""
+    schema = {bare: dtype for bare, _, dtype in step.inputs}
+    compiled = [
+        compile_as(feature.expr, feature.dtype, schema, now=pl.col(NOW)).alias(feature.column) for feature in features
+    ]
+    roots = {name for expr in compiled for name in expr.meta.root_names()}
+    inputs = [item for item in step.inputs if item[0] in roots]
+    checks = [(feature, restriction(feature.dtype)) for feature in features]
+    needs_now = NOW in roots
+
+    def run(batch: Batch) -> None:
+        columns = [to_polars(bare, batch.columns[name], dtype) for bare, name, dtype in inputs]
+        if needs_now:
+            columns.append(pl.Series(NOW, batch.instants(), dtype=pl.Int64).cast(INSTANT))
+        if not columns:
+            # A constant is repeated for each row of what stands beside it.
+            columns.append(pl.Series(ROW, range(batch.rows), dtype=pl.Int64))
+        try:
+            frame = pl.DataFrame(columns).with_columns(compiled)
+        except InvalidInputError as error:
+            raise InvalidInputError(reason_of(error)) from None
+        for feature, check in checks:
+            values = from_polars(frame[feature.column], feature.dtype)
+            batch.columns[feature.column] = checked(values, feature, check)
+
+    return run

@@ -1,0 +1,115 @@
+"""Refuse requests that a web page of another site makes a browser send to this server.
+
+A page can make the browser of somebody who has access to the server send requests there. Three headers, which no page
+can set itself, tell them apart:
+
+* `Host` names the server as the browser knows it. A page whose own name was made to lead to this machine (DNS
+  rebinding) has that name there. An address leads where it says, so it can't be used for that.
+* `Origin` names the site of the page. Programs send none.
+* `Sec-Fetch-Site` says that the request crosses sites, also where a browser leaves `Origin` out.
+
+The fourth, `Content-Type`, is checked against what a route accepts (`check_media_type`): a page can send plain text and
+forms without asking, but JSON only to a server that allows it by CORS headers, which this one doesn't send.
+"""
+
+import socket
+from functools import lru_cache
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from caraway.config import ServerSettings
+from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
+from caraway.server.http.messages import Headers, media_type
+from caraway.server.http.routes import Route
+
+# Hosts are few: what is beyond this number is worked out again.
+KNOWN_HOSTS = 256
+# A load balancer asks by whatever name or address it has, and learns nothing but whether the server works.
+UNCHECKED = frozenset({"health"})
+ANY = "*"
+PORTS = {"http": 80, "https": 443}
+# A part of a request goes into a message so far.
+LONGEST = 100
+
+
+class Sites:
+    """The names under which a server is reached, and the sites whose pages may send requests."""
+
+    def __init__(self, settings: ServerSettings) -> None:
+        """Accept this machine's names, `server.host`, `server.allowed_hosts` and `server.allowed_origins`."""
+        self._names = {"localhost", socket.gethostname().lower(), settings.host.lower()}
+        self._names |= {name.lower() for name in settings.allowed_hosts if not name.startswith(ANY)}
+        self._endings = tuple(name[1:].lower() for name in settings.allowed_hosts if name.startswith("*."))
+        self._any = ANY in settings.allowed_hosts
+        self._origins = frozenset(origin.lower().rstrip("/") for origin in settings.allowed_origins)
+        self._is_own = lru_cache(KNOWN_HOSTS)(self._is_own_name)
+
+    def check(self, target: str, method: str, headers: Headers) -> None:
+        """Check that no page of another site sends a request.
+
+        Raises:
+            ForeignHostError: It is addressed to a name that isn't the server's.
+            ForeignSiteError: A page of another site sends it.
+        """
+        if target in UNCHECKED:
+            return
+        host = headers.get("host") or ""
+        if not host or not self._is_own(host):
+            raise ForeignHostError(
+                f"this server isn't {host[:LONGEST]!r}, which the request is addressed to. If it is reached by that "
+                "name, add it to server.allowed_hosts (CARAWAY_SERVER__ALLOWED_HOSTS='[\"name\"]')"
+            )
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() in self._origins:
+            return
+        if origin is not None and not _is_of_host(origin, host):
+            raise ForeignSiteError(
+                f"a page of {origin[:LONGEST]!r} may not send requests to this server. If it shall, add it to "
+                "server.allowed_origins (CARAWAY_SERVER__ALLOWED_ORIGINS='[\"https://name\"]')"
+            )
+        # A link on another site may lead to a page of this server, but not more.
+        if method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
+            raise ForeignSiteError("a page of another site may not send requests to this server (Sec-Fetch-Site)")
+
+    def _is_own_name(self, host: str) -> bool:
+        try:
+            name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
+        except ValueError:
+            return False
+        if self._any or name in self._names or name.endswith(self._endings):
+            return bool(name)
+        try:
+            ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+
+def check_media_type(route: Route, headers: Headers) -> None:
+    """Check that a route accepts a body of the type that a request names. One that names none is taken as it is.
+
+    Raises:
+        UnsupportedMediaTypeError: It doesn't.
+    """
+    given = headers.get("content-type")
+    if given is None or not route.accepts or media_type(given) in route.accepts:
+        return
+    raise UnsupportedMediaTypeError(
+        f"{route.path} doesn't take a body of type {given[:LONGEST]!r}; Content-Type is one of "
+        f"{', '.join(route.accepts)}"
+    )
+
+
+def _is_of_host(origin: str, host: str) -> bool:
+    """Return whether an origin has the name and port of a `Host` header.
+
+    The scheme isn't compared: in front of the server TLS may end, which the browser sees and the server doesn't.
+    """
+    try:
+        page = urlsplit(origin)
+        default = PORTS.get(page.scheme)
+        server = urlsplit(f"//{host}")
+        same = page.hostname == server.hostname and (page.port or default) == (server.port or default)
+    except ValueError:
+        return False
+    return default is not None and same

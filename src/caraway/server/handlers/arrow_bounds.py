@@ -1,0 +1,208 @@
+"""Bounds on Arrow IPC streams, checked before anything of them is decompressed or made into Python's values.
+
+A stream of a megabyte can stand for gigabytes: a dictionary names one long text many times, lists of nulls and columns
+of nulls have lengths without any bytes, compressed buffers hold zeros.
+"""
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from caraway.errors import InvalidInputError, TooLargeError
+from caraway.ingest.json_text import MAX_DEPTH, MAX_VALUES
+from caraway.server.http.body import too_large
+from caraway.server.http.messages import MAX_BODY_BYTES
+
+# A writer makes batches of thousands of rows, and a dictionary or two with each. Each message takes some 20 us.
+MAX_MESSAGES = 2_000
+# A column takes some 100 bytes in a schema, and 50 in a batch.
+MAX_METADATA_BYTES = 1024 * 1024
+MAX_COLUMNS = 5_000
+# What a message's table holds, by number: its kind and itself (Arrow's Message.fbs); kinds of messages.
+_KIND, _HEADER = 1, 2
+_DICTIONARY, _BATCH = 2, 3
+# What a batch holds, by number: its buffers, how they are compressed; what a dictionary holds: its batch.
+_BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
+_BUFFER = struct.Struct("<qq")
+_LENGTH = struct.Struct("<q")
+
+_FLAT = (
+    pa.types.is_boolean,
+    pa.types.is_integer,
+    pa.types.is_floating,
+    pa.types.is_decimal,
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+    pa.types.is_fixed_size_binary,
+    pa.types.is_timestamp,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_duration,
+    pa.types.is_null,
+)
+_TEXT = (
+    pa.types.is_string,
+    pa.types.is_large_string,
+    pa.types.is_binary,
+    pa.types.is_large_binary,
+)
+
+
+@dataclass(slots=True)
+class Decoded:
+    """What columns take once they are made into values: how many values, and the bytes of their texts."""
+
+    values: int = 0
+    text_bytes: int = 0
+
+    def add(self, column: pa.Array) -> None:
+        """Add a column.
+
+        Raises:
+            TooLargeError: There are too many values or bytes.
+        """
+        dtype = column.type
+        self.values += len(column)
+        if pa.types.is_dictionary(dtype):
+            if _is_text(dtype.value_type):
+                sizes = pc.take(pc.binary_length(column.dictionary).cast(pa.int64()), column.indices)
+                self.text_bytes += pc.sum(sizes).as_py() or 0
+        elif _is_text(dtype):
+            self.text_bytes += pc.sum(pc.binary_length(column).cast(pa.int64())).as_py() or 0
+        elif pa.types.is_fixed_size_binary(dtype):
+            self.text_bytes += dtype.byte_width * len(column)
+        if self.values > MAX_VALUES:
+            raise TooLargeError(
+                f"a request may have {MAX_VALUES:,} values, this one has more; send the rows in several requests"
+            )
+        if self.text_bytes > MAX_BODY_BYTES:
+            raise too_large("more once decoded")
+        for inner in _inner(column):
+            self.add(inner)
+
+
+def check_messages(body: bytes) -> int:
+    """Check the messages of a stream before they are read; return how many bytes their buffers take uncompressed.
+
+    Raises:
+        InvalidInputError: The stream is damaged.
+        TooLargeError: It has too many messages, or takes too many bytes once it is decompressed.
+    """
+    size = 0
+    for number, message in enumerate(pa.ipc.MessageReader.open_stream(body), 1):
+        if number > MAX_MESSAGES:
+            raise TooLargeError(f"a stream may have {MAX_MESSAGES:,} messages; write larger record batches")
+        if message.metadata.size > MAX_METADATA_BYTES:
+            raise TooLargeError(f"the metadata of a message may have {MAX_METADATA_BYTES:,} bytes; write fewer columns")
+        data = message.body
+        size += _plain_size(message.metadata.to_pybytes(), b"" if data is None else memoryview(data))
+        if size > MAX_BODY_BYTES:
+            raise too_large("more once decompressed")
+    return size
+
+
+def check_schema(schema: pa.Schema) -> None:
+    """Check that the columns of a stream are of types whose values can be counted before they are made.
+
+    Raises:
+        InvalidInputError: There are too many columns, two of one name, or one of a type that isn't taken.
+    """
+    if len(schema) > MAX_COLUMNS:
+        raise InvalidInputError(f"the stream has {len(schema):,} columns; at most {MAX_COLUMNS:,} are possible")
+    if len(set(schema.names)) < len(schema):
+        raise InvalidInputError("two columns have one name")
+    for column in schema:
+        dtype = column.type
+        if pa.types.is_dictionary(dtype):
+            dtype = dtype.value_type
+        if not _is_taken(dtype, 0):
+            raise InvalidInputError(f"column {column.name[:200]!r} is of type {str(dtype)[:200]}, which isn't taken")
+
+
+def _is_taken(dtype: pa.DataType, depth: int) -> bool:
+    if depth > MAX_DEPTH:
+        return False
+    if pa.types.is_struct(dtype):
+        return all(_is_taken(field.type, depth + 1) for field in dtype)
+    if pa.types.is_map(dtype):
+        return _is_taken(dtype.key_type, depth + 1) and _is_taken(dtype.item_type, depth + 1)
+    if pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
+        return _is_taken(dtype.value_type, depth + 1)
+    return any(is_kind(dtype) for is_kind in _FLAT)
+
+
+def _is_text(dtype: pa.DataType) -> bool:
+    return any(is_kind(dtype) for is_kind in _TEXT)
+
+
+def _inner(column: pa.Array) -> Iterator[pa.Array]:
+    """Yield the arrays inside one, as a whole: what lies outside of the offsets can only make the count greater."""
+    dtype = column.type
+    if pa.types.is_struct(dtype):
+        yield from (column.field(position) for position in range(dtype.num_fields))
+    elif pa.types.is_map(dtype):
+        yield column.keys
+        yield column.items
+    elif pa.types.is_list(dtype) or pa.types.is_large_list(dtype) or pa.types.is_fixed_size_list(dtype):
+        yield column.values
+
+
+def _plain_size(metadata: bytes, data: "memoryview | bytes") -> int:
+    """Return how many bytes the buffers of a message take once they are decompressed."""
+    try:
+        message = _root(metadata)
+        kind = _field(metadata, message, _KIND)
+        header = _field(metadata, message, _HEADER)
+        if kind is None or header is None or metadata[kind] not in {_DICTIONARY, _BATCH}:
+            return len(data)
+        batch = _table(metadata, header)
+        if metadata[kind] == _DICTIONARY:
+            inner = _field(metadata, batch, _DATA)
+            if inner is None:
+                return len(data)
+            batch = _table(metadata, inner)
+        buffers = _field(metadata, batch, _BUFFERS)
+        if buffers is None or _field(metadata, batch, _COMPRESSION) is None:
+            return len(data)
+        return sum(_plain_sizes(metadata, _table(metadata, buffers), data))
+    except (struct.error, IndexError) as error:
+        raise InvalidInputError("the body is no Arrow IPC stream: the metadata of a message is damaged") from error
+
+
+def _plain_sizes(metadata: bytes, vector: int, data: "memoryview | bytes") -> Iterator[int]:
+    (count,) = struct.unpack_from("<I", metadata, vector)
+    for number in range(count):
+        offset, length = _BUFFER.unpack_from(metadata, vector + 4 + number * _BUFFER.size)
+        if length < _LENGTH.size or offset < 0:
+            continue
+        # Each compressed buffer begins with its length without compression, -1 where it isn't compressed after all.
+        (plain,) = _LENGTH.unpack_from(data, offset)
+        if plain < -1:
+            raise InvalidInputError("the body is no Arrow IPC stream: a compressed buffer has a negative length")
+        yield length if plain == -1 else plain
+
+
+def _root(data: bytes) -> int:
+    return _table(data, 0)
+
+
+def _table(data: bytes, position: int) -> int:
+    """Return where a table or vector lies whose offset stands at a position (the layout of FlatBuffers)."""
+    return position + int(struct.unpack_from("<I", data, position)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int | None:
+    """Return where a table has the field of a number, None if it has none."""
+    (back,) = struct.unpack_from("<i", data, table)
+    fields = table - back
+    (size,) = struct.unpack_from("<H", data, fields)
+    entry = 4 + 2 * number
+    if entry >= size:
+        return None
+    (offset,) = struct.unpack_from("<H", data, fields + entry)
+    return table + offset if offset else None

@@ -1,0 +1,259 @@
+"""The handlers of dead letters: list them, show one, and send the row of one again."""
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import orjson
+
+from caraway.errors import CarawayError, ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.graph.rows.column_casts import MISSING, ColumnCast
+from caraway.graph.specs import Graph
+from caraway.ingest import IngestReport, RequestKey
+from caraway.ingest.endpoints import Endpoint, Target
+from caraway.ingest.table import table
+from caraway.plan.model import TopicPlan
+from caraway.server.access.limits import Limits, require
+from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.live import Live, Serving
+from caraway.state import Mode, Replays
+from caraway.topics import ErasedKeys
+from caraway.topics.letters import Letter, letter_at, newest, parse_id
+
+# Letters of an answer, without the parameter `limit` and with it.
+SHOWN, MAX_SHOWN = 50, 500
+# Letters that are read for one answer, of which a caller may see few. The answer's `next` goes on behind them.
+SCANNED = 2_000
+# Characters of a reason that the list shows.
+REASON = 300
+
+Json = dict[str, object]
+
+
+class Putting(Protocol):
+    """What takes rows (`caraway.ingest.IngestService`)."""
+
+    async def put(self, endpoint: Endpoint, data: object, request: RequestKey) -> IngestReport:
+        """Take rows once under an idempotency key."""
+        ...
+
+
+class DeadLetterRoutes:
+    """Answers requests about dead letters.
+
+    A caller sees those of the branch's datasets that they may read: rows that an endpoint refused for a dataset of the
+    branch, and rows at which a step of one of its jobs failed. Rows of erased keys aren't shown to anybody.
+    """
+
+    def __init__(
+        self,
+        serving: Serving,
+        limits: Limits,
+        ingest: Putting,
+        *,
+        bootstrap_servers: str,
+        erased: ErasedKeys,
+        replays: Replays,
+    ) -> None:
+        """Read from `bootstrap_servers`, send again through `ingest`, and note that in `replays`."""
+        self._serving = serving
+        self._limits = limits
+        self._ingest = ingest
+        self._bootstrap_servers = bootstrap_servers
+        self._erased = erased
+        self._replays = replays
+
+    async def list(self, request: Request) -> Response:
+        """`GET /dead_letters?dataset=&limit=&before=`: the newest ones, without their rows."""
+        live = self._serving.require_live(request.branch)
+        asked = request.parameters()
+        limit = _limit(asked.get("limit"))
+        before = _cursor(asked.get("before", ""))
+        wanted = asked.get("dataset")
+        letters = await asyncio.to_thread(newest, self._bootstrap_servers, before, SCANNED)
+        found: list[Letter] = []
+        for letter in letters:
+            if len(found) == limit:
+                break
+            before[letter.partition] = letter.offset
+            if wanted in {None, letter.body["dataset"]} and self._is_seen(letter, live, request, Mode.READ_DATA):
+                found.append(letter)
+        again = await asyncio.to_thread(self._replays.of, [letter.id for letter in found])
+        return json_response(
+            {
+                "branch": request.branch,
+                "dead_letters": [{**_summary(letter), "replayed_at": _text(again.get(letter.id))} for letter in found],
+                "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items()) if letters else None,
+            }
+        )
+
+    async def show(self, request: Request, name: str) -> Response:
+        """`GET /dead_letters/{id}`: one letter with its row."""
+        letter = await self._seen(name, request, Mode.READ_DATA)
+        again = await asyncio.to_thread(self._replays.of, [letter.id])
+        return json_response({"id": letter.id, **letter.body, "replayed_at": _text(again.get(letter.id))})
+
+    async def replay(self, request: Request, name: str) -> Response:
+        """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once."""
+        letter = await self._seen(name, request, Mode.WRITE_DATA)
+        live = self._serving.require_live(request.branch)
+        row = letter.body.get("row")
+        endpoint = _endpoint(letter, live)
+        if endpoint is None:
+            raise InvalidInputError(
+                f"dead letter {letter.id} is of a pipeline's step, whose row isn't one that was logged: "
+                "commit a pipeline that takes it, which computes all rows anew"
+            )
+        if not isinstance(row, dict):
+            raise InvalidInputError(
+                f"dead letter {letter.id} has only the head of its row, or a row that is no object; log it again"
+            )
+        _check_fits(letter, endpoint.targets[0], row)
+        claim = await asyncio.to_thread(self._replays.claim, letter.id, request.caller.account)
+        if claim.done_at is None:
+            elapsed = None if claim.elapsed is None else str(int(claim.elapsed.total_seconds() * 1000))
+            digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
+            key = RequestKey.parse(f"dead-letter-{letter.id}", elapsed, digest)
+            await self._ingest.put(endpoint, [row], key)
+            await asyncio.to_thread(self._replays.done, letter.id)
+        answer = {"id": letter.id, "dataset": letter.body["dataset"], "already": claim.done_at is not None}
+        return json_response(answer)
+
+    async def _seen(self, name: str, request: Request, mode: Mode) -> Letter:
+        """Return a letter that the caller may see.
+
+        Raises:
+            UnknownEntityError: There is none, or none of this branch.
+            ForbiddenError: The caller lacks the mode on its dataset.
+        """
+        live = self._serving.require_live(request.branch)
+        letter = await asyncio.to_thread(letter_at, self._bootstrap_servers, *parse_id(name))
+        if letter is None or not self._is_of(letter, live):
+            raise UnknownEntityError(
+                f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; "
+                "`caraway dead-letters list` lists them"
+            )
+        self._require(letter, live, request, mode)
+        return letter
+
+    def _is_seen(self, letter: Letter, live: Live, request: Request, mode: Mode) -> bool:
+        if not self._is_of(letter, live):
+            return False
+        try:
+            self._require(letter, live, request, mode)
+        except ForbiddenError:
+            return False
+        return True
+
+    def _require(self, letter: Letter, live: Live, request: Request, mode: Mode) -> None:
+        if request.caller.may_all(mode, request.branch):
+            return
+        dataset = letter.body["dataset"]
+        names = _fields(live.graph, dataset)
+        if not names:
+            # The dataset is one within a pipeline, or has another definition now: no tags say who may see it.
+            raise ForbiddenError(
+                f"account {request.caller.account!r} has {mode} by tags only, "
+                f"and {dataset!r} is no dataset of the branch"
+            )
+        require(request.caller, mode, request.branch, self._limits.tags(live).fields_of(dataset, names))
+
+    def _is_of(self, letter: Letter, live: Live) -> bool:
+        """Return whether a letter belongs to what the branch serves, and isn't of an erased key."""
+        row = letter.body.get("row")
+        if "webhook" in letter.body:
+            endpoint = _endpoint(letter, live)
+            if endpoint is None:
+                return False
+            target = endpoint.targets[0]
+            return not self._erased.hides_values(target.topic, target.keys_of(row))
+        jobs = [job for job in live.plan.jobs if job.job_id == letter.body.get("job")]
+        topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
+        return bool(jobs) and not any(self._hides(topic, row) for topic in topics)
+
+    def _hides(self, topic: TopicPlan, row: object) -> bool:
+        if not isinstance(row, dict):
+            return False
+        values = {}
+        for column in topic.schema.keys:
+            cast = ColumnCast(column.dtype)([row.get(column.name, MISSING)])
+            if not cast.errors:
+                values[column] = cast.values[0]
+        return self._erased.hides_values(topic.name, values)
+
+
+def _endpoint(letter: Letter, live: Live) -> Endpoint | None:
+    """Return the endpoint that refused the row, feeding only the dataset that did; None if the branch has none."""
+    topics = {topic.name for topic in live.plan.topics}
+    try:
+        endpoint = live.endpoints.find(str(letter.body.get("webhook")), str(letter.body.get("endpoint")))
+    except UnknownEntityError:
+        return None
+    targets = (t for t in endpoint.targets if t.dataset == letter.body["dataset"] and t.topic in topics)
+    target = next(targets, None)
+    return None if target is None else replace(endpoint, targets=(target,))
+
+
+def _check_fits(letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
+    """Check that a row is taken now: a row that is refused again would make another dead letter.
+
+    Raises:
+        InvalidInputError: It isn't.
+    """
+    errors = target.encode(table([row]), 0, 1, 0).errors
+    if errors:
+        reasons = "; ".join(f"{error.field or 'the row'} {error.message}" for error in errors)
+        raise InvalidInputError(
+            f"dead letter {letter.id} still doesn't fit {target.dataset}: {reasons[:1000]}; "
+            "change the dataset, or log a row that is right"
+        )
+
+
+def _fields(graph: Graph, dataset: str) -> list[str]:
+    return [field.name for spec in graph.datasets if spec.name == dataset for field in spec.fields]
+
+
+def _summary(letter: Letter) -> Json:
+    body = letter.body
+    origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
+    return {
+        "id": letter.id,
+        "at": datetime.fromtimestamp(letter.written_ms / 1000, UTC).isoformat(),
+        "dataset": body["dataset"],
+        "from": origin,
+        "replayable": "webhook" in body and isinstance(body.get("row"), dict),
+        "reason": "; ".join(_reasons(body))[:REASON],
+    }
+
+
+def _reasons(body: Mapping[str, Any]) -> Iterator[str]:
+    reasons = body.get("reason")
+    for reason in reasons if isinstance(reasons, list) else ():
+        if isinstance(reason, dict):
+            field = f"{reason['field']} " if reason.get("field") else ""
+            yield f"{field}{reason.get('message', '')}"
+
+
+def _limit(text: str | None) -> int:
+    if text is None:
+        return SHOWN
+    if not text.isascii() or not text.isdigit() or len(text) > 4 or not 1 <= int(text) <= MAX_SHOWN:
+        raise InvalidInputError(f"query parameter limit is {text[:40]!r}; a number from 1 to {MAX_SHOWN} is expected")
+    return int(text)
+
+
+def _cursor(text: str) -> dict[int, int]:
+    """Return the offsets of an earlier answer's `next`."""
+    try:
+        return dict(parse_id(part) for part in text.split(",")) if text else {}
+    except CarawayError:
+        raise InvalidInputError(
+            f"query parameter before is {text[:100]!r}; the `next` of an earlier answer is expected"
+        ) from None
+
+
+def _text(at: datetime | None) -> str | None:
+    return None if at is None else at.isoformat()

@@ -1,0 +1,98 @@
+"""How much memory the requests under way may take, over all connections.
+
+A request holds what its body takes: the bytes that came, those that were decompressed, the values that they are made
+into. What can't be had is refused at once (429), so that nothing waits while it holds memory that others wait for.
+"""
+
+from collections import Counter
+
+from caraway.errors import CarawayError
+
+# The largest request needs some 150 MB for its text and values, most need less than a thousandth of that.
+MAX_BYTES = 256 * 1024 * 1024
+# Bodies up to this size may use all of it, larger ones a share only: whoever sends slow large bodies takes nothing from
+# the others.
+SMALL_BYTES = 64 * 1024
+LARGE_SHARE = 0.75
+# Of that share one caller may take so much, if there are several callers.
+CALLER_SHARE = 0.75
+
+
+class BusyError(CarawayError):
+    """Too many requests are under way, or they take too much."""
+
+    code = "busy"
+
+
+class Budget:
+    """Memory that requests may take. For one event loop."""
+
+    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+        """Bound what is under way at one time to `max_bytes`."""
+        self._max_bytes = max_bytes
+        self._large_bytes = int(max_bytes * LARGE_SHARE)
+        self._used = 0
+        self._by_caller: Counter[str] = Counter()
+
+    @property
+    def used(self) -> int:
+        """What is held at the moment, in bytes."""
+        return self._used
+
+    def take(self, caller: str, size: int, held: int) -> None:
+        """Take `size` bytes for a request that holds `held` already.
+
+        Raises:
+            BusyError: Too much is held by all requests, or by those of this caller.
+        """
+        large = held + size > SMALL_BYTES
+        limit = self._large_bytes if large else self._max_bytes
+        # One that is alone goes on whatever it needs, which the limits of a single request bound.
+        if self._used > held and self._used + size > limit:
+            raise BusyError(
+                f"the requests under way take {self._used >> 20:,} MiB of memory, and this one needs more than is left "
+                "of what they may take; try again in a moment"
+            )
+        of_caller = self._by_caller[caller] + size
+        if large and len(self._by_caller) > 1 and of_caller > self._large_bytes * CALLER_SHARE:
+            raise BusyError(
+                f"your requests under way take {of_caller >> 20:,} MiB of memory, more than the share of one caller; "
+                "send fewer of them at a time"
+            )
+        self._used += size
+        self._by_caller[caller] = of_caller
+
+    def give_back(self, caller: str, size: int) -> None:
+        """Return what a request has taken."""
+        self._used -= size
+        self._by_caller[caller] -= size
+        if self._by_caller[caller] <= 0:
+            del self._by_caller[caller]
+
+
+class Hold:
+    """What one request holds of a budget."""
+
+    __slots__ = ("_budget", "_caller", "_size")
+
+    def __init__(self, budget: Budget, caller: str = "") -> None:
+        """Hold nothing yet."""
+        self._budget = budget
+        self._caller = caller
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """Hold `size` bytes more.
+
+        Raises:
+            BusyError: They can't be had.
+        """
+        if size > 0:
+            self._budget.take(self._caller, size, self._size)
+            self._size += size
+
+    def release(self) -> None:
+        """Return all of it."""
+        if self._size:
+            self._budget.give_back(self._caller, self._size)
+            self._size = 0

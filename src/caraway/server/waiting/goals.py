@@ -1,0 +1,175 @@
+"""How far every topic, job and index must be so that a query sees the rows that were accepted before a moment.
+
+The walk goes along the plan. At first it is known of the topics that no job writes: they must be served up to where
+they end at that moment. When a job has done all of its inputs up to their goals, all that follows from those rows is on
+its output topic, and the goal of that topic is known as well; the same holds for an index that writes rows of
+aggregates for jobs. All is served when each index has reached the goal of its topic.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from caraway.index import IndexStatus
+from caraway.plan.model import GraphPlan, IndexPlan, JobPlan
+from caraway.state import JobRecord, JobState
+from caraway.topics.positions import Offsets
+
+# The next offset of each partition of a topic.
+Goal = Mapping[int, int]
+Ends = Callable[[Iterable[str]], Offsets]
+# What of a job's output follows from the goals of its inputs, if markers have shown it.
+Arrived = Callable[[JobPlan], Goal | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lagging:
+    """Something that isn't as far as it must be.
+
+    Attributes:
+        kind: "commit", "job" or "index".
+        name: Its name: a commit's or a job's id, an index's asset.
+        dataset: The dataset that it computes or serves; empty for a commit.
+        records: How many records it is behind; None if that isn't known.
+        reason: Why it isn't there yet, for people.
+    """
+
+    kind: str
+    name: str
+    dataset: str
+    records: int | None
+    reason: str
+
+    def to_json(self) -> dict[str, object]:
+        """Return it as the API shows it."""
+        return {
+            "kind": self.kind,
+            "name": self.name,
+            "dataset": self.dataset,
+            "records": self.records,
+            "reason": self.reason,
+        }
+
+
+def source_topics(plan: GraphPlan) -> frozenset[str]:
+    """Return the topics of a plan that are written from outside: by no job, and by no index."""
+    written = {job.output.name for job in plan.jobs} | {
+        index.emits.name for index in plan.indexes if index.emits is not None
+    }
+    topics = {topic.name for topic in plan.topics}
+    read = {topic.name for job in plan.jobs for topic in job.inputs} | {index.topic for index in plan.indexes}
+    return frozenset((topics | read) - written)
+
+
+@dataclass(slots=True)
+class Goals:
+    """The goals of the topics of a plan, as far as they are known."""
+
+    plan: GraphPlan
+    known: dict[str, Goal] = field(default_factory=dict)
+
+    def advance(
+        self, ends: Ends, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord], arrived: Arrived
+    ) -> None:
+        """Learn the goals of further topics, behind all jobs and indexes that have reached theirs."""
+        records = {job.job_id: job for job in jobs}
+        statuses = {status.asset: status for status in indexes}
+        found = True
+        while found:
+            found = False
+            for job in self.plan.jobs:
+                if job.output.name in self.known or not self.is_due(job):
+                    continue
+                goal = arrived(job)
+                if goal is None and self._has_committed(job, records.get(job.job_id)):
+                    goal = ends([job.output.name]).get(job.output.name)
+                if goal is not None:
+                    self.known[job.output.name] = goal
+                    found = True
+            for index in self.plan.indexes:
+                if index.emits is None or index.emits.name in self.known or index.topic not in self.known:
+                    continue
+                # An index accounts for a record only when the rows that follow from it are durable on their topic.
+                if not self._behind(index, statuses.get(index.asset.hex())):
+                    self.known[index.emits.name] = ends([index.emits.name]).get(index.emits.name, {})
+                    found = True
+
+    @property
+    def parts(self) -> int:
+        """How many jobs and indexes there are to be waited for."""
+        return len(self.plan.jobs) + len(self.plan.indexes)
+
+    def done(self, indexes: Sequence[IndexStatus]) -> int:
+        """Return how many jobs and indexes have reached their goals."""
+        statuses = {status.asset: status for status in indexes}
+        jobs = sum(job.output.name in self.known for job in self.plan.jobs)
+        reached = (
+            index.topic in self.known and not self._behind(index, statuses.get(index.asset.hex()))
+            for index in self.plan.indexes
+        )
+        return jobs + sum(reached)
+
+    def is_due(self, job: JobPlan) -> bool:
+        """Return whether the goals of all inputs of a job are known."""
+        return all(topic.name in self.known for topic in job.inputs)
+
+    def lagging(self, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord]) -> list[Lagging]:
+        """Return what isn't as far as it must be; what stands behind something of that list isn't named itself."""
+        records = {job.job_id: job for job in jobs}
+        statuses = {status.asset: status for status in indexes}
+        found = [
+            _job_lag(job, records.get(job.job_id))
+            for job in self.plan.jobs
+            if job.output.name not in self.known and self.is_due(job)
+        ]
+        for index in self.plan.indexes:
+            if index.topic not in self.known:
+                continue
+            status = statuses.get(index.asset.hex())
+            behind = self._behind(index, status)
+            if behind:
+                found.append(_index_lag(index, status, behind))
+        return found
+
+    def _has_committed(self, job: JobPlan, record: JobRecord | None) -> bool:
+        """Return whether a job has told a position at or behind the goals of its inputs."""
+        if record is None:
+            return False
+        positions = record.progress.get("positions")
+        if not isinstance(positions, dict):
+            return False
+        return all(
+            int((positions.get(topic.name) or {}).get(str(partition), 0)) >= goal
+            for topic in job.inputs
+            for partition, goal in self.known[topic.name].items()
+            if goal
+        )
+
+    def _behind(self, index: IndexPlan, status: IndexStatus | None) -> int:
+        """Return how many records an index is behind its goal; all of them if it isn't followed yet."""
+        offsets = {} if status is None else status.offsets
+        return sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
+
+
+def _job_lag(job: JobPlan, record: JobRecord | None) -> Lagging:
+    records = None
+    if record is None:
+        reason = "no engine has taken it yet"
+    elif record.state is JobState.FAILING:
+        reason = f"it fails: {record.error}"
+    elif record.state is not JobState.RUNNING:
+        reason = f"it is {record.state}; an engine has to run it"
+    else:
+        reason = "it has not shown yet that it has done all rows"
+        told = record.progress.get("lag_records")
+        records = told if isinstance(told, int) and told else None
+    return Lagging(kind="job", name=job.job_id, dataset=job.dataset, records=records, reason=reason)
+
+
+def _index_lag(index: IndexPlan, status: IndexStatus | None, behind: int) -> Lagging:
+    if status is not None:
+        reason = f"it is {behind:,} records behind"
+    elif index.emits is not None:
+        reason = "this server doesn't write its rows; another server may"
+    else:
+        reason = "the index isn't followed yet"
+    return Lagging(kind="index", name=index.asset.hex(), dataset=index.dataset, records=behind, reason=reason)

@@ -1,0 +1,13 @@
+"""The process that forks Spark's Python workers: PySpark's own, beside one that forks processes for users' functions.
+
+All workers of an executor share the latter, which is started here so that it loads its modules while they load theirs.
+"""
+
+from pyspark.daemon import manager
+
+from caraway.confinement.process import start_fork_server
+from caraway.spark.isolation import TARGET
+
+if __name__ == "__main__":
+    start_fork_server(TARGET)
+    manager()

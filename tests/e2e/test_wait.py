@@ -1,0 +1,28 @@
+"""A wait is exact: the first query after it sees everything, through all jobs, while rows go on coming."""
+
+import pytest
+
+from caraway.cli.demo.settle import Question
+from caraway.client import Client
+from caraway.errors import NotServedError
+from tests.e2e.conftest import World
+
+# The flights of a piece are asked for once, so the answer is that of the moment at which the wait returned.
+FLIGHTS = 300
+
+
+def test_the_first_query_after_a_wait_agrees_with_the_oracle(world: World, client: Client) -> None:
+    world.ensure(0)
+    for number in (1, 2):
+        world.replay(number)
+        result = client.wait(timeout=300, progress=False)
+        schedule = world.piece(number)["schedule"].head(FLIGHTS)
+        expected = world.flights.expected(world.tables, list(schedule["flight_id"]))
+        agreement = Question(flights=world.flights, schedule=schedule, expected=expected).ask(client)
+        assert not agreement.disagreements, (number, result.seconds, agreement.disagreements[:5])
+
+
+def test_a_wait_that_is_too_short_names_what_lags(world: World, client: Client) -> None:
+    world.ensure(0)
+    with pytest.raises(NotServedError, match=r"after 0 s not all is served.*\n  job "):
+        client.wait(timeout=0)

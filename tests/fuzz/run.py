@@ -1,0 +1,210 @@
+"""A run of the fuzzer against a server: send, measure, and say what is wrong."""
+
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+
+import psutil
+
+from tests.fuzz.messages import Message
+from tests.fuzz.sending import Reply, send
+
+MB = 1024 * 1024
+# What the server may take more than at the start, and how long another caller may wait.
+MEMORY_MB = 300
+WAIT_S = 0.25
+SENDERS = 4
+SAMPLE_S = 0.1
+
+Times = Sequence[tuple[float, float]]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What a run found out.
+
+    Attributes:
+        replies: One for each message.
+        start_mb: Memory of the server and its processes before.
+        peak_mb: The most that it was meanwhile.
+        seconds: How long the run took.
+        waits: When each healthy query was due and how long it took, in seconds.
+        noise: The same of the control, which asks nobody.
+    """
+
+    replies: list[Reply] = field(default_factory=list)
+    start_mb: float = 0.0
+    peak_mb: float = 0.0
+    seconds: float = 0.0
+    waits: Times = ()
+    noise: Times = ()
+
+    def faults(self, *, waits: bool) -> list[str]:
+        """Return what is wrong: answers of 5xx, complete requests without an answer, memory, and waits if wanted."""
+        found = [
+            f"{reply.kind}: answered {max(reply.statuses)} to {reply.beginning!r}: {reply.text!r}"
+            for reply in self.replies
+            if reply.statuses and max(reply.statuses) >= 500
+        ]
+        found += [
+            f"{reply.kind}: no answer after {reply.seconds:.1f} s to {reply.beginning!r}"
+            for reply in self.replies
+            if reply.answered and not reply.statuses
+        ]
+        if self.peak_mb - self.start_mb > MEMORY_MB:
+            found.append(
+                f"the server took {self.peak_mb - self.start_mb:.0f} MB more than the {self.start_mb:.0f} MB before"
+            )
+        found += [
+            f"another caller waited {took:.3f} s, {took - noise:.3f} s of them for the server, beside "
+            + "; ".join(self._beside(due, took))
+            for due, took in (self.waits if waits else ())
+            if took > WAIT_S and took - (noise := noise_at(self.noise, due, took)) > WAIT_S
+        ]
+        return found
+
+    def _beside(self, due: float, took: float) -> list[str]:
+        """Describe the messages that were under way during a wait, those that took longest first."""
+        together = [r for r in self.replies if r.begun <= due + took and r.begun + r.seconds >= due]
+        together.sort(key=lambda reply: reply.seconds, reverse=True)
+        return [
+            f"{r.kind} {r.statuses[:1]} {r.seconds:.2f} s {r.size} bytes {r.beginning[:80]!r}" for r in together[:4]
+        ]
+
+    def summary(self) -> str:
+        """Return the figures of the run."""
+        statuses = Counter(status for reply in self.replies for status in reply.statuses)
+        kinds = Counter(reply.kind for reply in self.replies)
+        longest = sorted(self.replies, key=lambda reply: reply.seconds, reverse=True)[:3]
+        return "\n".join(
+            (
+                f"{len(self.replies)} messages in {self.seconds:.0f} s: {dict(sorted(kinds.items()))}",
+                f"statuses: {dict(sorted(statuses.items()))}, {sum(not r.statuses for r in self.replies)} without",
+                f"slowest: {', '.join(f'{r.kind} {r.seconds:.2f} s {r.statuses[:1]}' for r in longest)}",
+                f"memory: {self.start_mb:.0f} MB before, at most {self.peak_mb:.0f} MB",
+                f"another caller: {spread(self.waits)}",
+                f"the machine's own noise (a loop that asks nobody): {spread(self.noise)}",
+            )
+        )
+
+
+def noise_at(noise: Times, due: float, took: float) -> float:
+    """Return the longest that the control waited while a query was under way: the machine was busy elsewhere."""
+    return max((late for at, late in noise if at <= due + took and at + late >= due), default=0.0)
+
+
+def spread(times: Times) -> str:
+    """Spell how long things took."""
+    took = sorted(seconds * 1_000 for _, seconds in times)
+    if not took:
+        return "nothing"
+    at = partial(_quantile, took)
+    return f"{len(took)} times, p50 {at(0.5):.1f} ms, p99 {at(0.99):.1f} ms, at most {took[-1]:.0f} ms"
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def memory_mb(process: psutil.Process) -> float:
+    """Return what a process and its children hold."""
+    total = 0
+    for one in (process, *process.children(recursive=True)):
+        try:
+            total += one.memory_info().rss
+        except psutil.NoSuchProcess:
+            # It ended since they were listed.
+            continue
+    return total / MB
+
+
+class Beside:
+    """A process of `tests.fuzz.healthy`, until it is stopped."""
+
+    def __init__(self, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.fuzz.healthy", *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline() == "ready\n", "the process beside the fuzzer didn't start"
+
+    def stop(self) -> Times:
+        """Stop it, and return what it measured."""
+        printed, _ = self._process.communicate()
+        assert self._process.returncode == 0, "the healthy caller failed; what it says stands above"
+        return [(due, took) for due, took in json.loads(printed)]
+
+
+class _Watch(threading.Thread):
+    """Takes the greatest memory of a server."""
+
+    def __init__(self, process: psutil.Process) -> None:
+        super().__init__(daemon=True)
+        self.peak_mb = 0.0
+        self._process = process
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        while not self._ended.wait(SAMPLE_S):
+            self.peak_mb = max(self.peak_mb, memory_mb(self._process))
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+class _Waiting:
+    """Messages that several threads take one by one, each made only then."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = iter(messages)
+        self._lock = threading.Lock()
+
+    def take(self) -> Message | None:
+        with self._lock:
+            return next(self._messages, None)
+
+
+def _send_each(host: str, port: int, waiting: _Waiting) -> list[Reply]:
+    replies = []
+    while (message := waiting.take()) is not None:
+        replies.append(send(host, port, message))
+    return replies
+
+
+def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str) -> Findings:
+    """Send messages to a server while another caller asks, and return what was found.
+
+    Args:
+        host: Where the server is.
+        port: Where the server is.
+        pid: Its process.
+        messages: What to send, four at a time.
+        token: That of the other caller.
+    """
+    process = psutil.Process(pid)
+    waiting = _Waiting(messages)
+    found = Findings(start_mb=memory_mb(process))
+    watch, healthy, control = _Watch(process), Beside("caller", host, str(port), token), Beside("control")
+    watch.start()
+    begun = time.monotonic()
+    try:
+        with ThreadPoolExecutor(SENDERS) as senders:
+            for done in [senders.submit(_send_each, host, port, waiting) for _ in range(SENDERS)]:
+                found.replies += done.result()
+    finally:
+        watch.stop()
+        found.waits, found.noise = healthy.stop(), control.stop()
+    found.peak_mb = watch.peak_mb
+    found.seconds = time.monotonic() - begun
+    return found

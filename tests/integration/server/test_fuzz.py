@@ -1,0 +1,79 @@
+"""The server under malformed requests: it answers none with 5xx, stays alive and small, and keeps nobody else waiting.
+
+`just fuzz` sends 10,000 with a fresh seed, which it prints; `CARAWAY_FUZZ_SEED` repeats one.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from caraway.server.handlers.openapi import DOCUMENT
+from caraway.state import Access, connect
+from tests.fuzz.messages import Caller, messages, untouched
+from tests.fuzz.run import fuzz
+from tests.fuzz.valid import BRANCH, requests
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_api import pot
+from tests.unit.query import garden
+
+# Read when the module is imported: the tests remove settings from outside.
+# The short form runs in the tier of integration, beside other tests, which take the processors: it looks at no waits.
+SHORT = 500
+NUMBER = int(os.environ.get("CARAWAY_FUZZ_REQUESTS", SHORT))
+SEED = int(os.environ.get("CARAWAY_FUZZ_SEED", "1" if NUMBER == SHORT else str(secrets.randbits(32))))
+# Below the limit of one test even where the machine is slow: 10,000 take some minutes.
+SECONDS = 300 + NUMBER // 5
+
+
+@pytest.fixture
+def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str]]:
+    """A server of the test's own with two tokens, of the fuzzer and of another caller."""
+    process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, tokens=True)
+    engine = connect(postgres)
+    try:
+        process.start()
+        access = Access(engine, by="test")
+        _, fuzzer = access.create_token("fuzzer@example.com", roles_given=["admin"])
+        _, other = access.create_token("other@example.com", roles_given=["admin"])
+        process.http.headers["Authorization"] = f"Bearer {other}"
+        eventually(lambda: process.http.get("/status").status_code == 200, process.said)
+        process.commit(garden.graph())
+        process.http.post("/init", json={}, headers={"X-Caraway-Branch": BRANCH}).raise_for_status()
+        assert process.log("pots", [pot(1, "oak")]).status_code == 200
+        yield process, fuzzer, other
+    finally:
+        engine.dispose()
+        process.http.close()
+        process.kill()
+
+
+def test_the_fuzzer_knows_every_endpoint() -> None:
+    known = {(r.method.lower(), r.path.partition("?")[0]) for r in requests()}
+    for path, operations in DOCUMENT["paths"].items():
+        for method in operations:
+            named = [path.replace("{name}", name) for name in ("Pots", "Moisture", "fuzz", "0-0")]
+            assert any((method, name) in known for name in named), f"tests/fuzz/valid.py lacks {method} {path}"
+
+
+@pytest.mark.timeout(SECONDS)
+def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str]) -> None:
+    process, token, other = fuzzed
+    server = process.settings.server
+    port = server.port
+    assert port is not None
+    caller = Caller(f"{server.host}:{port}", token)
+    print(f"\nseed {SEED}")  # noqa: T201 (repeats the run)
+    valid = requests()
+    # All that a first request of a kind imports and makes is there before memory is measured.
+    fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)  # noqa: S311 (no secret)
+    found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)
+    print(found.summary())  # noqa: T201 (what the run is for)
+    assert process.answers(), process.said()
+    assert process.health().status_code == 200
+    faults = found.faults(waits=NUMBER > SHORT)
+    assert not faults, f"seed {SEED}: {len(faults)} faults\n" + "\n".join(faults[:20])
+    assert "Traceback" not in process.log_file.read_text(errors="replace"), process.said()

@@ -1,0 +1,125 @@
+"""A client that is generated from the document of the REST surface authenticates and is understood."""
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import psycopg
+import pytest
+
+from caraway.server.handlers.answers import OPERATIONS
+from caraway.state import Access, connect
+from tests.integration.server.server_process import ServerProcess, eventually
+from tests.integration.server.test_api import pot
+from tests.unit.query import garden
+
+PACKAGE = "generated_caraway_client"
+# Bodies of other types than JSON are bytes for this generator once it is told so.
+CONFIGURATION: dict[str, object] = {
+    "post_hooks": [],
+    "content_type_overrides": dict.fromkeys(
+        ("application/vnd.apache.arrow.stream", "application/x-protobuf", "application/protobuf"),
+        "application/octet-stream",
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def token(postgres_server: str) -> tuple[str, str]:
+    """A database, and a token in it for everything; the tables are made by the server."""
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute("CREATE DATABASE generated_client")
+    return f"{postgres_server.rpartition('/')[0]}/generated_client", "t" * 40
+
+
+@pytest.fixture(scope="module")
+def server(kafka: str, token: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server with tokens that serves the garden."""
+    folder = tmp_path_factory.mktemp("generated")
+    (folder / "token").write_text(token[1])
+    process = ServerProcess(folder, kafka=kafka, postgres=token[0], tokens=True, admin_token_file=folder / "token")
+    process.http.headers["Authorization"] = f"Bearer {token[1]}"
+    process.start()
+    process.commit(garden.graph())
+    yield process
+    assert process.stop() == 0, process.said()
+
+
+@pytest.fixture(scope="module")
+def generated(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
+    """The client, generated from what the server shows to everybody."""
+    folder = tmp_path_factory.mktemp("client")
+    (folder / "configuration.json").write_text(json.dumps(CONFIGURATION))
+    shown = server.http.get("/openapi.json", headers={"Authorization": ""})
+    (folder / "openapi.json").write_bytes(shown.content)
+    made = subprocess.run(
+        [
+            *(Path(sys.executable).with_name("openapi-python-client"), "generate", "--meta", "none"),
+            *("--path", folder / "openapi.json", "--config", folder / "configuration.json"),
+            *("--output-path", folder / PACKAGE, "--fail-on-warning"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    operations = {file.stem for file in (folder / PACKAGE / "api" / "default").glob("*.py")} - {"__init__"}
+    assert len(operations) == len(OPERATIONS)
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(PACKAGE)
+    finally:
+        sys.path.remove(str(folder))
+
+
+def operation(name: str) -> Any:
+    return importlib.import_module(f"{PACKAGE}.api.default.{name}")
+
+
+def model(name: str) -> Any:
+    return getattr(importlib.import_module(f"{PACKAGE}.models"), name)
+
+
+def test_a_generated_client_authenticates(server: ServerProcess, generated: ModuleType, token: tuple[str, str]) -> None:
+    url = str(server.settings.server.url)
+    with generated.AuthenticatedClient(url, token[1]) as client:
+        listed = operation("list_datasets").sync_detailed(client=client)
+        assert listed.status_code == 200, listed.content
+        missing = operation("describe").sync_detailed("nothing", client=client)
+        assert (missing.status_code, missing.parsed.code) == (404, "unknown_entity")
+        elsewhere = operation("list_datasets").sync_detailed(client=client, x_caraway_branch="nowhere")
+        assert elsewhere.status_code == 404
+        server.log("pots", [pot(801, "oak")])
+        asked = {"inputs": ["Tap.pot"], "outputs": ["State.species"], "data": {"Tap.pot": [801]}}
+        body = model("QueryJsonBody").from_dict(asked)
+
+        def served() -> bool:
+            answer = operation("query").sync_detailed(client=client, body=body)
+            assert answer.status_code == 200, answer.content
+            return bool(answer.parsed.to_dict() == {"State.species": ["oak"]})
+
+        eventually(served, server.said)
+
+
+def test_a_generated_client_without_a_valid_token_is_refused(
+    server: ServerProcess, generated: ModuleType, token: tuple[str, str]
+) -> None:
+    url = str(server.settings.server.url)
+    for client in (generated.Client(url), generated.AuthenticatedClient(url, "u" * 40)):
+        with client:
+            refused = operation("list_datasets").sync_detailed(client=client)
+            assert (refused.status_code, refused.parsed.code) == (401, "unauthenticated")
+            assert operation("health").sync_detailed(client=client).status_code == 200
+    engine = connect(token[0])
+    try:
+        _, made = Access(engine, by="test").create_token("ada", roles_given=["admin"])
+    finally:
+        engine.dispose()
+    with generated.AuthenticatedClient(url, made) as client:
+        eventually(lambda: operation("list_datasets").sync_detailed(client=client).status_code == 200, server.said)

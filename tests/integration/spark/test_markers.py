@@ -1,0 +1,103 @@
+"""A marker behind a job: all that follows from the rows before it is on the output topic, before its arrivals."""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from pyspark.sql import SparkSession
+
+from caraway.plan.model import GraphPlan, JobPlan
+from caraway.server.waiting.goals import Goal, Goals
+from caraway.server.waiting.markers import Markers
+from caraway.spark.jobs import start_job
+from caraway.topics import RecordCodec, TopicWriter, is_marker
+from caraway.topics.identity import position_id
+from caraway.topics.positions import TopicEnds
+from tests.integration.spark import shop as model
+from tests.integration.spark.broker import Broker, Received, rows_of
+from tests.integration.spark.shop import Shop
+
+ROUNDS, ROWS = 4, 400
+PARTITIONS, TASKS = 2, 3
+LIMIT_S = 180.0
+
+
+def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
+    """Return what the output of a job holds before a goal, consolidated."""
+    codec = RecordCodec(job.output.schema)
+    consumer = Consumer(
+        {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
+    )
+    consumer.assign([TopicPartition(job.output.name, partition, 0) for partition in goal])
+    left, found = {partition for partition, end in goal.items() if end}, list[Received]()
+    deadline = time.monotonic() + LIMIT_S
+    while left:
+        assert time.monotonic() < deadline
+        for message in consumer.consume(1_000, 0.2):
+            offset, partition, value = message.offset() or 0, message.partition() or 0, message.value()
+            assert message.error() is None
+            if offset + 1 >= goal[partition]:
+                left.discard(partition)
+            if offset < goal[partition] and not is_marker(message.key()):
+                assert value is not None
+                record = codec.decode_value(value)
+                found.append(Received(message.key(), record, record.id or position_id(offset, partition)))
+    consumer.close()
+    return rows_of(found)
+
+
+def goals_of(broker: Broker, writer: TopicWriter, jobs: Sequence[JobPlan]) -> Mapping[str, Goal]:
+    """Write markers behind what is on the topics now, and return up to where what follows is on the outputs."""
+    goals = Goals(GraphPlan(jobs=tuple(jobs)))
+    sources = {topic.name for job in jobs for topic in job.inputs}
+    goals.known = dict(TopicEnds(broker.bootstrap_servers).ends(sources))
+    markers = Markers(broker.bootstrap_servers, writer, {job.job_id: job for job in jobs})
+    try:
+        markers.begin()
+        deadline = time.monotonic() + LIMIT_S
+        while lagging := goals.lagging([], []):
+            assert time.monotonic() < deadline, lagging
+            markers.send(goals)
+            markers.read(0.05)
+            goals.advance(markers.ends().ends, [], [], markers.arrived)
+    finally:
+        markers.close()
+    return {job.job_id: goals.known[job.output.name] for job in jobs}
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+def test_what_stands_before_the_arrivals_is_all_that_follows_from_the_rows_before_the_marker(
+    partitions: int, broker: Broker, spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(f"-marked-{partitions}")
+    orders, prices = model.traffic(seed=partitions, count=ROUNDS * ROWS)
+    jobs = shop.jobs()
+    broker.create(shop.orders, shop.prices, *(job.output for job in jobs), partitions=partitions)
+    queries = [
+        start_job(
+            spark,
+            job,
+            bootstrap_servers=broker.bootstrap_servers,
+            checkpoint=tmp_path / job.job_id,
+            # Longer than the test: what it sees are arrivals, no checkpoints.
+            checkpoint_interval_seconds=600,
+            tasks=TASKS,
+        )
+        for job in jobs
+    ]
+    half = len(prices) // ROUNDS
+    with TopicWriter(broker.bootstrap_servers) as writer:
+        for count in range(1, ROUNDS + 1):
+            broker.send(shop.orders, orders[(count - 1) * ROWS : count * ROWS])
+            broker.send(shop.prices, prices[(count - 1) * half : count * half])
+            for job_id, goal in goals_of(broker, writer, jobs).items():
+                job = next(job for job in jobs if job.job_id == job_id)
+                expected = model.expected_of(job, orders[: count * ROWS], prices[: count * half])
+                assert seen(broker, job, goal) == expected, (job_id, count)
+    failures = [query.exception() for query in queries]
+    for query in queries:
+        query.stop()
+    assert failures == [None] * len(queries)

@@ -1,0 +1,93 @@
+"""Which dead letters were sent again, on a real Postgres."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import sqlalchemy as sa
+
+from caraway.errors import ConflictError
+from caraway.state import ReplayClaim, Replays, connect, migrate
+from caraway.state.replays import ATTEMPT, dead_letter_replays
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[sa.Engine]:
+    migrate(postgres)
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()
+
+
+def row(database: sa.Engine, letter: str) -> sa.Row[tuple[object, ...]]:
+    with database.connect() as connection:
+        return connection.execute(sa.select(dead_letter_replays).where(dead_letter_replays.c.letter == letter)).one()
+
+
+def age(database: sa.Engine, letter: str, by: timedelta) -> None:
+    """Move all that is known of a letter into the past, as if so much time had gone by."""
+    table = dead_letter_replays
+    with database.begin() as connection:
+        connection.execute(
+            sa.update(table)
+            .where(table.c.letter == letter)
+            .values(begun_at=table.c.begun_at - by, tried_at=table.c.tried_at - by)
+        )
+
+
+def test_a_letter_is_claimed_once_and_done_once(database: sa.Engine) -> None:
+    replays = Replays(database)
+    assert replays.claim("0-7", "ann") == ReplayClaim(elapsed=None, done_at=None)
+    assert replays.of(["0-7"]) == {}, "nothing is durable yet"
+    replays.done("0-7")
+    done_at = replays.of(["0-7", "0-8"])["0-7"]
+    assert abs(datetime.now(UTC) - done_at) < timedelta(minutes=10)
+    again = replays.claim("0-7", "bob")
+    assert again.done_at == done_at
+    assert replays.of([]) == {}
+    assert row(database, "0-7").account == "ann", "the account is that of the first attempt"
+
+
+def test_a_second_attempt_waits_for_the_first_one(database: sa.Engine) -> None:
+    replays = Replays(database)
+    replays.claim("0-7", "ann")
+    with pytest.raises(ConflictError, match=r"dead letter 0-7 is being sent again since \d+ s"):
+        replays.claim("0-7", "bob")
+    assert replays.claim("1-7", "bob").elapsed is None, "another letter has nothing to do with it"
+
+
+def test_of_many_at_the_same_time_one_gets_the_claim(database: sa.Engine) -> None:
+    replays = Replays(database)
+
+    def attempt(number: int) -> bool:
+        try:
+            replays.claim("0-7", f"account {number}")
+        except ConflictError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        assert sorted(pool.map(attempt, range(8))) == [False] * 7 + [True]
+
+
+def test_after_a_crash_between_claim_and_row_the_next_attempt_knows_how_far_back_to_look(database: sa.Engine) -> None:
+    crashed = Replays(database)
+    crashed.claim("0-7", "ann")
+    age(database, "0-7", ATTEMPT)
+    begun_at = row(database, "0-7").begun_at
+    # A new process: the topic is searched back to the first attempt, whose row may have become durable.
+    claim = Replays(database).claim("0-7", "bob")
+    assert claim.done_at is None
+    assert claim.elapsed is not None
+    assert claim.elapsed >= ATTEMPT
+    with pytest.raises(ConflictError):
+        crashed.claim("0-7", "ann")
+    # The second attempt crashes, too: the time still counts from the first one.
+    age(database, "0-7", ATTEMPT)
+    third = Replays(database).claim("0-7", "cat")
+    assert third.elapsed is not None
+    assert third.elapsed >= 2 * ATTEMPT
+    assert row(database, "0-7").begun_at == begun_at - ATTEMPT
+    crashed.done("0-7")
+    assert list(Replays(database).of(["0-7"])) == ["0-7"]

@@ -1,0 +1,68 @@
+"""How long tests wait for what must happen: a limit says how long it may take on a quiet machine, times one factor.
+
+The factor is the environment variable `CARAWAY_TEST_PATIENCE`. Where it isn't set, the first process of a run measures
+how long a fixed piece of work takes, and hands the factor on to its own processes. A limit only costs time when a test
+fails, so the factor is at least 1, and errs on the long side.
+"""
+
+import hashlib
+import os
+import time
+from collections.abc import Sequence
+
+import pytest
+
+_VARIABLE = "CARAWAY_TEST_PATIENCE"
+# Hashing this much takes 0.1 s on the machine on which the limits were chosen; with less, one interruption would count.
+_BYTES = 64 * 1024 * 1024
+_USUAL_SECONDS = 0.1
+_USUAL_CORES = 2
+# A machine that is eight times slower needs more than patience.
+_MOST = 8.0
+
+
+def _measured() -> float:
+    """Return how many times slower than usual this machine is just now."""
+    block = bytes(1024 * 1024)
+    begin = time.perf_counter()
+    digest = hashlib.blake2b()
+    for _ in range(_BYTES // len(block)):
+        digest.update(block)
+    slower = (time.perf_counter() - begin) / _USUAL_SECONDS
+    # Each test runs a broker, a JVM and its own process side by side.
+    return min(_MOST, max(1.0, slower) * max(1.0, _USUAL_CORES / cores()))
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    # Not every system can bind a process to some of them.
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _factor() -> float:
+    told = os.environ.get(_VARIABLE)
+    factor = float(told) if told else _measured()
+    # Processes that pytest starts have the same one.
+    os.environ[_VARIABLE] = f"{factor:.2f}"
+    return factor
+
+
+FACTOR = _factor()
+
+
+def scaled(seconds: float) -> float:
+    """Return a limit in seconds for this machine, from that for a quiet one."""
+    return seconds * FACTOR
+
+
+def deadline_in(seconds: float) -> float:
+    """Return when something must have happened that takes so many seconds on a quiet machine, by `time.monotonic()`."""
+    return time.monotonic() + scaled(seconds)
+
+
+def scale_timeouts(items: Sequence[pytest.Item], default: float) -> None:
+    """Multiply the limits of pytest-timeout, which each test has from its mark or by default."""
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        seconds = default if mark is None else mark.args[0]
+        item.add_marker(pytest.mark.timeout(scaled(seconds)), append=False)

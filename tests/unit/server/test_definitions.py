@@ -1,0 +1,100 @@
+"""What the server says of definitions: datasets, pipelines, featuresets, features and sources by their names."""
+
+import pytest
+
+from caraway.errors import UnknownEntityError
+from caraway.index import IndexStatus
+from caraway.ingest import Endpoints
+from caraway.plan import plan_graph
+from caraway.server.handlers.definitions import described, listed
+from caraway.server.live import Live
+from tests.unit.query import garden
+
+GRAPH = garden.graph()
+PLAN = plan_graph(GRAPH)
+LIVE = Live("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[arg-type] # no query is made
+
+
+def position(dataset: str, lag: int | None) -> IndexStatus:
+    (index,) = [found for found in PLAN.indexes if found.dataset == dataset]
+    return IndexStatus(
+        dataset=dataset,
+        topic=index.topic,
+        asset=index.asset.hex(),
+        following=True,
+        offsets={},
+        lag=lag,
+        written=0,
+        unchanged=0,
+        refused=0,
+        newest_ingested_us=0,
+        emitted=0,
+    )
+
+
+def test_the_list_of_datasets() -> None:
+    found = {each["name"]: each for each in listed(LIVE, [position("Pots", 3), position("Moisture", None)])}
+    assert list(found)[:4] == ["Pots", "Rules", "Readings", "Moisture"]
+    assert found["Pots"] == {
+        "name": "Pots",
+        "kind": "source",
+        "version": 1,
+        "keys": ["pot"],
+        "timestamp": "bought",
+        "columns": 4,
+        "from": ["[Webhook: garden](endpoint=pots)"],
+        "indexed": True,
+        "lag": 3,
+    }
+    assert found["Moisture"]["kind"] == "derived"
+    assert (found["Moisture"]["indexed"], found["Moisture"]["lag"]) == (True, None)
+    assert (found["Readings"]["indexed"], found["Readings"]["lag"]) == (False, None)
+
+
+def test_a_dataset_says_who_uses_it() -> None:
+    (readings,) = described(LIVE, "Readings", [])
+    assert readings["used_by"] == ["Moisture.aggregate"]
+    (pots,) = described(LIVE, "Pots", [])
+    assert {"State.species", "State.size", "ByText.species"} <= set(pots["used_by"])  # type: ignore[call-overload]
+    fields = {field["name"]: field for field in pots["fields"]}  # type: ignore[attr-defined]
+    assert fields["size"] == {"name": "size", "type": "Optional[float]", "role": "", "description": ""}
+    assert [fields[name]["role"] for name in ("pot", "bought")] == ["key", "timestamp"]
+    assert pots["owner"] == "a@b.co"
+
+
+def test_a_pipeline_names_its_job() -> None:
+    (pipeline,) = described(LIVE, "Moisture.aggregate", [])
+    assert (pipeline["kind"], pipeline["from"], pipeline["writes"]) == ("pipeline", ["Readings"], "Moisture")
+    assert "groupby" in str(pipeline["source_code"])
+    assert [job["id"] for job in pipeline["jobs"]] == [  # type: ignore[attr-defined]
+        job.job_id for job in PLAN.jobs if job.dataset == "Moisture"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "origin", "needs"),
+    [
+        ("State.species", "lookup of Pots.species", ["State.pot"]),
+        ("State.pot", "feature Tap.pot", ["Tap.pot"]),
+        ("State.score", "expression over State.count", ["State.count"]),
+        ("State.advice", "Python function advise", ["State.species", "State.big"]),
+        ("Tap.pot", "the query's input", []),
+    ],
+)
+def test_a_feature_says_how_it_gets_its_value(name: str, origin: str, needs: list[str]) -> None:
+    (feature,) = described(LIVE, name, [])
+    assert (feature["kind"], feature["from"], feature["needs"]) == ("feature", origin, needs)
+
+
+def test_a_featureset_and_a_source() -> None:
+    (tap,) = described(LIVE, "Tap", [])
+    assert [feature["name"] for feature in tap["features"]] == ["Tap.pot", "Tap.litres", "Tap.raw"]  # type: ignore[attr-defined]
+    (source,) = described(LIVE, "garden", [])
+    assert {"connector": "[Webhook: garden](endpoint=pots)", "dataset": "Pots"} in source["feeds"]  # type: ignore[operator]
+
+
+def test_an_unknown_name_is_refused_with_near_ones() -> None:
+    with pytest.raises(UnknownEntityError, match=r"no definition 'State\.specie'; did you mean State\.species"):
+        described(LIVE, "State.specie", [])
+    with pytest.raises(UnknownEntityError, match="caraway datasets"):
+        described(LIVE, "zzzzzz", [])

@@ -1,0 +1,165 @@
+"""HTTP as granian speaks it, around handlers of our own: connections, bodies that don't come, deadlines, shares."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import closing, suppress
+
+import httpx
+import pytest
+import uvloop
+
+from caraway.config import ServerSettings
+from caraway.server.access.gate import Gate
+from caraway.server.access.shares import Shares
+from caraway.server.access.sites import Sites
+from caraway.server.app import App, Bounds
+from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.routes import Route, Router
+from caraway.server.serving import http_server
+from caraway.stack import ports
+from caraway.state import AuditLog
+from caraway.state.database import connect
+
+IDLE = 2_000
+
+
+async def echo(request: Request) -> Response:
+    return json_response({"bytes": len(request.body), "branch": request.branch})
+
+
+async def parsed(request: Request) -> Response:
+    value = await request.json()
+    return json_response({"items": len(value)})
+
+
+async def slow(request: Request) -> Response:
+    del request
+    await asyncio.Event().wait()
+    raise AssertionError("nothing sets it")
+
+
+ROUTES = (
+    Route("POST", "/echo", echo, "echo"),
+    Route("POST", "/parsed", parsed, "parsed"),
+    Route("GET", "/slow", slow, "slow"),
+    Route("GET", "/health", echo, "health"),
+)
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    """Serve the routes on a port; the gate lets everybody in and writes nothing down, so no database is asked."""
+    gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
+    bounds = Bounds(seconds=3.0, shares=Shares(concurrency=3))
+    chosen = ports.choose()
+    ready, stop = threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        app = App(Router(ROUTES), gate, bounds, sites=Sites(ServerSettings()))
+        server = http_server(app, "127.0.0.1", chosen, connections=16_384)
+        serving = asyncio.create_task(server.serve())
+        loops.append(asyncio.get_running_loop())
+        while True:
+            with suppress(OSError):
+                _, writer = await asyncio.open_connection("127.0.0.1", chosen)
+                writer.close()
+                break
+            await asyncio.sleep(0.01)
+        ready.set()
+        await stop.wait()
+        server.stop()  # type: ignore[no-untyped-call]
+        await asyncio.wait({serving}, timeout=5)
+
+    thread = threading.Thread(target=uvloop.run, args=(run(),))
+    thread.start()
+    assert ready.wait(30)
+    yield chosen
+    loops[0].call_soon_threadsafe(stop.set)
+    thread.join(30)
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """Send bytes and return the first line of the answer, nothing if the connection is closed without one."""
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as answer:
+            try:
+                return answer.readline()
+            except ConnectionResetError:
+                return b""
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
+        b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nX-Caraway-Branch: \xff\xfe\r\n\r\n{}",
+        b"POST /parsed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nContent-Encoding: \xff\r\n\r\n{}",
+        b"POST /parsed HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\nAuthorization: \xff\r\n\r\n[]",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: \xff\r\n\r\n",
+        b"GET /%ff%00%2e%2e HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+    ],
+)
+def test_malformed_requests_are_no_failure_of_the_server(port: int, request_bytes: bytes) -> None:
+    status = raw(port, request_bytes)
+    assert status == b"" or status.split()[1] in {b"200", b"400", b"404", b"413", b"414", b"431"}, status
+
+
+def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
+    idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(IDLE)]
+    try:
+        # The client waits no longer than anybody should.
+        assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=0.25).status_code == 200
+    finally:
+        for connection in idle:
+            connection.close()
+
+
+def test_pipelined_requests_are_answered_in_order(port: int) -> None:
+    one = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%b"
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
+        connection.sendall(b"".join(one % (n, b"x" * n) for n in range(1, 200)))
+        found = b""
+        while b'{"bytes":199,' not in found:
+            found += connection.recv(65_536)
+    places = [found.index(b'{"bytes":%d,' % n) for n in range(1, 200)]
+    assert places == sorted(places)
+
+
+def test_a_request_has_its_time(port: int) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{port}/slow")
+    assert (answer.status_code, answer.json()["code"]) == (504, "deadline_exceeded")
+
+
+def test_a_caller_has_its_share_and_health_is_answered_beside_it(port: int) -> None:
+    slow_body = b"POST /echo HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
+    held = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(3)]
+    try:
+        for connection in held:
+            connection.sendall(slow_body)
+        answer = httpx.post(f"http://127.0.0.1:{port}/echo", content=b"")
+        while answer.status_code != 429:
+            answer = httpx.post(f"http://127.0.0.1:{port}/echo", content=b"")
+        assert (answer.json()["code"], answer.headers["retry-after"]) == ("busy", "1")
+        assert httpx.get(f"http://127.0.0.1:{port}/health").status_code == 200
+    finally:
+        for connection in held:
+            connection.close()
+    while httpx.post(f"http://127.0.0.1:{port}/echo", content=b"").status_code == 429:
+        pass
+
+
+def test_bodies_of_all_sizes_come_whole(port: int) -> None:
+    for size in (0, 1, 64 * 1024, 64 * 1024 + 1, 5_000_000):
+        assert httpx.post(f"http://127.0.0.1:{port}/echo", content=b"x" * size).json()["bytes"] == size
+    many = b"[" + b'{"a":1},' * 90_000 + b"{}]"
+    assert httpx.post(f"http://127.0.0.1:{port}/parsed", content=many, timeout=30).json() == {"items": 90_001}

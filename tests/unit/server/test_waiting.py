@@ -1,0 +1,236 @@
+"""Goals along a plan: nothing counts as served before all that stands between it and its sources has done its part."""
+
+# Checkers see classes where decorators make datasets and featuresets.
+# mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from caraway.client import Client
+from caraway.connectors import Webhook, source
+from caraway.datasets import Count, Dataset, dataset, field, pipeline
+from caraway.dtypes import Continuous, Tumbling
+from caraway.errors import ForbiddenError, InvalidInputError
+from caraway.index import IndexStatus
+from caraway.lib import inputs
+from caraway.plan import plan_graph
+from caraway.plan.model import GraphPlan, JobPlan
+from caraway.server.handlers.waiting import AT_ONCE, Waits
+from caraway.server.http.budget import BusyError
+from caraway.server.http.messages import Request
+from caraway.server.waiting.goals import Goal, Goals, source_topics
+from caraway.server.waiting.markers import Seen
+from caraway.state import Caller, JobRecord, JobState
+from caraway.state.model import DesiredState
+from caraway.topics import Arrival, decode_arrival, is_marker
+from caraway.topics.markers import job_tag
+
+__owner__ = "module@example.com"
+webhook = Webhook(name="web")
+
+
+@source(webhook.endpoint("visits"), disorder="1d", cdc="append")
+@dataset
+class Visits:
+    user: int
+    at: datetime
+
+
+@dataset
+class Hourly:
+    user: int = field(key=True)
+    visits: int
+    at: datetime
+
+    @pipeline
+    @inputs(Visits)
+    def by_hour(cls, visits: Dataset) -> Any:  # noqa: N805 (the API's)
+        return visits.groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
+
+
+@dataset(index=True)
+class Busy:
+    user: int = field(key=True)
+    hours: int
+    at: datetime
+
+    @pipeline
+    @inputs(Hourly)
+    def busy(cls, hourly: Dataset) -> Any:  # noqa: N805 (the API's)
+        return hourly.changelog(delete="gone").groupby("user").aggregate(hours=Count(window=Continuous("forever")))
+
+
+@pytest.fixture(scope="module")
+def plan() -> GraphPlan:
+    return plan_graph(Client.build_commit("m", [Visits, Hourly, Busy], []).graph)
+
+
+def status(asset: bytes, offsets: Goal) -> IndexStatus:
+    return IndexStatus(
+        dataset="",
+        topic="",
+        asset=asset.hex(),
+        following=True,
+        offsets=dict(offsets),
+        lag=0,
+        written=0,
+        unchanged=0,
+        refused=0,
+        newest_ingested_us=0,
+        emitted=0,
+    )
+
+
+def record(job: JobPlan, **progress: Any) -> JobRecord:
+    return JobRecord(
+        job_id=job.job_id,
+        commit_id="c",
+        dataset=job.dataset,
+        pipeline=job.pipeline,
+        mode=str(job.mode),
+        mode_reason="",
+        desired=DesiredState.RUNNING,
+        state=JobState.RUNNING,
+        error="",
+        attempts=1,
+        updated_at=datetime.now(UTC),
+        progress=progress,
+    )
+
+
+def ends(topics: Iterable[str]) -> dict[str, dict[int, int]]:
+    return {topic: {0: 50, 1: 60} for topic in topics}
+
+
+def never(_job: JobPlan) -> None:
+    return None
+
+
+def test_goals_go_from_topic_to_topic_along_jobs_and_indexes(plan: GraphPlan) -> None:
+    (visits,) = source_topics(plan)
+    first = next(job for job in plan.jobs if visits in {topic.name for topic in job.inputs})
+    emitting = next(index for index in plan.indexes if index.emits is not None)
+    last = next(job for job in plan.jobs if job is not first)
+    serving = next(index for index in plan.indexes if index.emits is None and index.dataset == "Busy")
+    assert emitting.emits is not None
+    assert {topic.name for topic in last.inputs} == {emitting.emits.name}
+    goals = Goals(plan, {visits: {0: 10, 1: 20}})
+
+    goals.advance(ends, [], [], never)
+    assert [(lag.kind, lag.name) for lag in goals.lagging([], [])] == [("job", first.job_id)]
+    # One record too few in one partition.
+    told = [record(first, positions={visits: {"0": 10, "1": 19}})]
+    goals.advance(ends, [], told, never)
+    assert first.output.name not in goals.known
+    told = [record(first, positions={visits: {"0": 10, "1": 20}})]
+    goals.advance(ends, [], told, never)
+    assert goals.known[first.output.name] == {0: 50, 1: 60}
+    assert [lag.kind for lag in goals.lagging([], told)] == ["index"]
+    behind = [status(emitting.asset, {0: 50, 1: 59})]
+    (lag,) = goals.lagging(behind, told)
+    assert (lag.records, lag.reason) == (1, "it is 1 records behind")
+
+    level = [status(emitting.asset, {0: 50, 1: 60})]
+    arrived: dict[str, Goal] = {}
+    goals.advance(ends, level, told, lambda job: arrived.get(job.job_id))
+    assert [lag.name for lag in goals.lagging(level, told)] == [last.job_id]
+    # What markers show is where the arrivals stand, not the end of the topic.
+    arrived[last.job_id] = {0: 7, 1: 8}
+    goals.advance(ends, level, told, lambda job: arrived.get(job.job_id))
+    assert goals.known[last.output.name] == {0: 7, 1: 8}
+    almost = [*level, status(serving.asset, {0: 7, 1: 7})]
+    assert [lag.name for lag in goals.lagging(almost, told)] == [serving.asset.hex()]
+    assert goals.done(almost) == goals.parts - 1
+    served = [*level, status(serving.asset, {0: 7, 1: 8})]
+    assert goals.lagging(served, told) == []
+    assert goals.done(served) == goals.parts
+
+
+def test_jobs_say_why_they_lag(plan: GraphPlan) -> None:
+    (visits,) = source_topics(plan)
+    goals = Goals(plan, {visits: {0: 10}})
+    job = next(job for job in plan.jobs if visits in {topic.name for topic in job.inputs})
+    running = record(job, lag_records=1_200)
+    reasons: list[tuple[list[JobRecord], str]] = [
+        ([], "no engine has taken it yet"),
+        ([replace(running, state=JobState.FAILING, error="no slots")], "it fails: no slots"),
+        ([replace(running, state=JobState.STARTING)], "it is starting; an engine has to run it"),
+        ([running], "it has not shown yet that it has done all rows"),
+    ]
+    for records, reason in reasons:
+        (lag,) = goals.lagging([], records)
+        assert lag.reason == reason
+    assert lag.records == 1_200
+
+
+def test_a_marker_has_arrived_when_all_copies_of_all_partitions_are_in_all_partitions() -> None:
+    seen = Seen()
+    arrivals = [
+        (partition, Arrival(token=bytes(16), job=bytes(8), copies=2, path=bytes([0, 0, 0, source, 0, 0, 0, task])))
+        for partition in range(2)
+        for source in range(3)
+        for task in range(2)
+    ]
+    for offset, (partition, arrival) in enumerate(arrivals):
+        assert seen.goal(sources=3, partitions=2) is None
+        seen.add(arrival, partition, offset)
+        # Delivered again, as after a restart of the job.
+        seen.add(arrival, partition, offset)
+    assert seen.goal(sources=3, partitions=2) == {0: 6, 1: 12}
+
+
+def test_arrivals_are_read_as_jobs_write_them() -> None:
+    value = (2).to_bytes(4, "big") + job_tag("Busy.busy-1") + b"t" * 16 + bytes([0, 0, 0, 3])
+    arrival = decode_arrival(value)
+    assert arrival == Arrival(token=b"t" * 16, job=job_tag("Busy.busy-1"), copies=2, path=bytes([0, 0, 0, 3]))
+    assert arrival is not None
+    assert arrival.partition == 3
+    assert decode_arrival(value[:20]) is None
+    assert is_marker(b"\xc1caraway.marker")
+    assert not is_marker(None)
+
+
+def request(body: bytes, caller: Caller | None = None) -> Request:
+    headers: Any = {}
+    made = Request("POST", "/api/v1/wait", "", headers, body)
+    return made if caller is None else replace(made, caller=caller)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"[]", "an object is expected"),
+        (b'{"seconds": 11}', "from 0 to 10"),
+        (b'{"seconds": true}', "from 0 to 10"),
+        (b'{"seconds": "1"}', "from 0 to 10"),
+        (b'{"since": 3}', "since is"),
+        (b'{"since": {"t": [1]}}', "what an earlier answer gave"),
+        (b'{"since": {"t": {"0": -1}}}', "what an earlier answer gave"),
+        (b'{"since": {"t": {"x": 1}}}', "what an earlier answer gave"),
+        (b'{"since": {"t": {"0": 1.5}}}', "what an earlier answer gave"),
+        (b'{"since": {"t": {"99999999999": 1}}}', "what an earlier answer gave"),
+    ],
+)
+def test_a_body_that_is_wrong_is_refused(body: bytes, message: str) -> None:
+    parts: Any = SimpleNamespace()
+    with pytest.raises(InvalidInputError, match=message):
+        asyncio.run(Waits(parts).wait(request(body)))
+
+
+def test_only_who_may_do_something_on_the_branch_may_wait() -> None:
+    parts: Any = SimpleNamespace()
+    with pytest.raises(ForbiddenError, match="may do nothing on branch 'main'"):
+        asyncio.run(Waits(parts).wait(request(b"{}", Caller(account="ada", token_id="t", grants=()))))
+
+
+def test_waits_are_bounded() -> None:
+    parts: Any = SimpleNamespace()
+    waits = Waits(parts)
+    waits._under_way = AT_ONCE
+    with pytest.raises(BusyError, match="8 requests wait already"):
+        asyncio.run(waits.wait(request(b"{}")))

@@ -1,0 +1,78 @@
+"""The second tier says why, and `just full` runs everything that `just test` leaves out."""
+
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.spread import TESTS
+from tests.tiers import MARK, check_reasons, selected
+
+ROOT = TESTS.parent
+JUST = ROOT / ".venv" / "bin" / "just"
+
+
+class Marked(pytest.Item):
+    """A test with a mark."""
+
+    def runtest(self) -> None:
+        pass
+
+
+def marked(request: pytest.FixtureRequest, mark: pytest.MarkDecorator) -> Marked:
+    item: Marked = Marked.from_parent(request.session, name="marked", nodeid="test_marked")
+    item.add_marker(mark)
+    return item
+
+
+def commands(recipe: str) -> list[list[str]]:
+    """Return the calls of pytest that a recipe makes."""
+    told = subprocess.run([JUST, "--dry-run", recipe], cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    return [shlex.split(line) for line in told.splitlines() if " -m pytest " in line]
+
+
+def folders(command: list[str]) -> list[Path]:
+    return [ROOT / part for part in command if part.startswith("tests/")]
+
+
+def test_a_reason_is_enough(request: pytest.FixtureRequest) -> None:
+    check_reasons([marked(request, pytest.mark.full(reason="two engines for two minutes"))])
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        getattr(pytest.mark, MARK),
+        pytest.mark.full("two engines"),
+        pytest.mark.full(reason=" "),
+        pytest.mark.full(reason="two engines", because="they are slow"),
+    ],
+    ids=["none", "unnamed", "empty", "another"],
+)
+def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator, request: pytest.FixtureRequest) -> None:
+    with pytest.raises(pytest.UsageError, match=r"test_marked: the mark must read `pytest\.mark\.full\(reason="):
+        check_reasons([marked(request, mark)])
+
+
+@pytest.mark.parametrize("case", ["one", "two", "two again"])
+def test_a_fixture_knows_the_cases_that_are_tested(case: str, request: pytest.FixtureRequest) -> None:
+    assert case in selected(request, "case")
+    assert selected(request, "nothing of this name") == []
+
+
+def test_the_full_tier_runs_all_files() -> None:
+    unfiltered = [folder for command in commands("full") if "-m" not in command[3:] for folder in folders(command)]
+    files = [path for path in TESTS.rglob("test_*.py") if "typing_project" not in path.parts]
+    assert [path for path in files if not any(path.is_relative_to(folder) for folder in unfiltered)] == []
+
+
+def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None:
+    calls = commands("test")
+    assert calls
+    for command in calls:
+        marks = [command[place + 1] for place, part in enumerate(command) if part == "-m"]
+        assert marks == ["pytest", f"not {MARK}"]
+    left = {path.name for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
+    left -= {folder.name for command in calls for folder in folders(command)}
+    assert left == {"faults"}
