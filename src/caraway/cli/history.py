@@ -59,7 +59,7 @@ def diff(
 
 def rollback(
     *,
-    commit: Annotated[str, typer.Argument(help="The commit whose definitions shall hold again.")],
+    commit: Annotated[str, typer.Argument(help="The commit to go back to.")],
     branch: BranchOption = "main",
     preview: Annotated[bool, typer.Option("--preview", help="Only show what would happen.")] = False,
     url: UrlOption = None,
@@ -67,7 +67,7 @@ def rollback(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Commit again what a branch held at an earlier commit; what is still there of it is used again."""
+    """Commit the definitions of an earlier commit again. Data of them that is still kept is used again."""
     with plain_errors():
         server = server_of(url, token, data)
         params = {"preview": str(preview).lower()}

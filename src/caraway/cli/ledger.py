@@ -10,13 +10,13 @@ from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_o
 
 
 def ledger(
-    closed: Annotated[int, typer.Option(help="Show so many entries that are over, too.", min=0, max=10_000)] = 0,
+    closed: Annotated[int, typer.Option(help="Also show so many finished entries, newest first.", min=0, max=10_000)] = 0,
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what must still be made or removed, and why it isn't; exit code 0 only if nothing must be made."""
+    """Show which topics, jobs and indexes are still to be made or removed, and why; exit code 1 while any is to be made."""
     with plain_errors():
         server = server_of(url, token, data)
         answer = ask("GET", "/ledger", server=server, branch="main", params={"closed": str(closed)})

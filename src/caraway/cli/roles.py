@@ -10,7 +10,7 @@ from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import JsonOption, show_json
 from caraway.state import Grant, Mode
 
-roles = typer.Typer(help="Roles: modes, on entities by their tags, on branches.", no_args_is_help=True)
+roles = typer.Typer(help="Roles, which say what accounts may do, on which branches and on entities with which tags.", no_args_is_help=True)
 
 NameArgument = Annotated[str, typer.Argument(help="The role.", metavar="ROLE")]
 AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="ACCOUNT")]
@@ -20,15 +20,15 @@ AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="AC
 def define(
     name: NameArgument,
     *,
-    may: Annotated[list[Mode], typer.Option("--may", help="What may be done; again for more.")],
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="On entities with this tag, not on all.")] = None,
-    without: Annotated[list[str] | None, typer.Option("--without", help="But on none with this tag.")] = None,
-    branch: Annotated[list[str] | None, typer.Option("--branch", help="On this branch; without it on all.")] = None,
-    more: Annotated[bool, typer.Option("--more", help="Beside what the role grants already, not instead.")] = False,
+    may: Annotated[list[Mode], typer.Option("--may", help="A mode that the role grants; give the option again for more.")],
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="Grant it only for entities with this tag.")] = None,
+    without: Annotated[list[str] | None, typer.Option("--without", help="Don't grant it for entities with this tag.")] = None,
+    branch: Annotated[list[str] | None, typer.Option("--branch", help="Grant it only on this branch; without it on all.")] = None,
+    more: Annotated[bool, typer.Option("--more", help="Add to what the role grants already, instead of replacing it.")] = False,
     database: DatabaseOption = None,
     data: DataOption = None,
 ) -> None:
-    """Say what a role grants; who has it has that within two seconds."""
+    """Define what a role grants. Servers apply it within two seconds."""
     with plain_errors(), opened(database, data) as engine:
         known = access(engine)
         grant = Grant(

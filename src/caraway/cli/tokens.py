@@ -16,12 +16,12 @@ tokens = typer.Typer(help="Tokens of users and services, which requests show to 
 
 @tokens.command("create")
 def create(
-    account: Annotated[str, typer.Argument(help="Whose it is; the account is made if it isn't there.")],
+    account: Annotated[str, typer.Argument(help="The account of the token; it is made if there is none.")],
     *,
     role: Annotated[list[str] | None, typer.Option("--role", "-r", help="Give the account this role, too.")] = None,
-    service: Annotated[bool, typer.Option("--service", help="The account is that of a program.")] = False,
-    days: Annotated[int | None, typer.Option(help="How long it is valid; without it until revoked.", min=1)] = None,
-    note: Annotated[str, typer.Option(help="What it is for.")] = "",
+    service: Annotated[bool, typer.Option("--service", help="The account belongs to a program, not to a person.")] = False,
+    days: Annotated[int | None, typer.Option(help="Days for which the token is valid; without it until it is revoked.", min=1)] = None,
+    note: Annotated[str, typer.Option(help="What the token is used for, as `caraway tokens list` shows it.")] = "",
     database: DatabaseOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
@@ -45,7 +45,7 @@ def create(
 
 @tokens.command("list")
 def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_json: JsonOption = False) -> None:
-    """Show all tokens that there ever were, without what makes them tokens."""
+    """List all tokens, ended ones included. Their secrets aren't shown, since only hashes of them are kept."""
     with plain_errors(), opened(database, data) as engine:
         found = access(engine).tokens()
         if as_json:
@@ -54,10 +54,10 @@ def list_tokens(database: DatabaseOption = None, data: DataOption = None, as_jso
         table = Table(
             "id",
             "account",
-            "of a",
+            "kind",
             "roles",
             "note",
-            "made",
+            "created",
             "valid until",
             box=None,
             pad_edge=False,

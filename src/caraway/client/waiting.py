@@ -114,4 +114,4 @@ def _complaint(lagging: Sequence[Lagging], timeout: float) -> str:
     listed = "".join(f"\n  {each}" for each in lagging[:SHOWN])
     rest = len(lagging) - SHOWN
     more = f"\n  and {rest} more" if rest > 0 else ""
-    return f"after {timeout:g} s not all is served; wait longer (timeout=...), or look at what lags:{listed}{more}"
+    return f"after {timeout:g} s not all is served; wait for longer, or look at what lags:{listed}{more}"

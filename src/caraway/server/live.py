@@ -62,13 +62,23 @@ class Queryable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end."""
+    """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end.
+
+    Attributes:
+        version: The served commit; empty before the first.
+        graph: Its definitions.
+        plan: Its topics, jobs and indexes.
+        endpoints: Where rows are logged, for all branches and their newest commits.
+        queries: Answers queries and lookups.
+        rebuilding: The datasets to which the branch's newest commit, which isn't served yet, gives another topic.
+    """
 
     version: str
     graph: Graph
     plan: GraphPlan
     endpoints: Endpoints
     queries: Queryable
+    rebuilding: frozenset[str] = frozenset()
 
 
 def live_of(branch: str, lives: Mapping[str, Live], problem: Callable[[], str | None]) -> Live:
@@ -122,5 +132,14 @@ def make_lives(needed: Needed, index: Index, functions: FunctionPool, known: Map
         live = compiled.get(version)
         if live is None or live.plan != planned.plan:
             live = compiled[version] = make_live(version, planned, endpoints, index, functions)
-        lives[branch.name] = replace(live, endpoints=endpoints)
+        head = planned if branch.head is None else needed.commits[branch.head]
+        rebuilding = _rebuilt(planned.plan, head.plan)
+        lives[branch.name] = replace(live, endpoints=endpoints, rebuilding=rebuilding)
     return lives
+
+
+def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
+    """Return the served datasets of which a newer plan has another topic."""
+    topics = {topic.name for topic in served.topics}
+    rebuilt = {topic.dataset for topic in head.topics if topic.name not in topics}
+    return frozenset(rebuilt & {topic.dataset for topic in served.topics})

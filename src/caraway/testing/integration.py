@@ -4,13 +4,10 @@ import os
 import time
 
 from caraway.client import Client
+from caraway.client.discovery import DEFAULT_URL, URL_VARIABLE
 from caraway.errors import UnavailableError
 from caraway.graph.wire import CommitRequest
 
-# Where a server on this machine listens by default.
-LOCAL_URL = "http://localhost:8000"
-URL_VARIABLE = "CARAWAY_URL"
-TOKEN_VARIABLE = "CARAWAY_TOKEN"  # noqa: S105 (its name)
 MODE_VARIABLE = "TEST_MODE"
 
 
@@ -18,7 +15,7 @@ class InternalTestClient(Client):
     """A client that is never connected: entities are added to it, and it builds the commit."""
 
     def __init__(self) -> None:
-        super().__init__(LOCAL_URL, "token")
+        super().__init__(DEFAULT_URL, "token")
 
     def commit_request(self, message: str = "", env: str | None = None) -> CommitRequest:
         """Build what `commit` would send for the entities that were added."""
@@ -32,13 +29,16 @@ class LocalClient(Client):
 class IntegrationClient(Client):
     """A client of a running server.
 
+    The server must be named: tests commit and log, which must not happen to whichever stack happens to run here.
+
     Args:
-        url: Where the server is; by default what the environment variable CARAWAY_URL says.
-        token: Who the user is; by default what CARAWAY_TOKEN says.
+        url: The server; by default the one of the environment variable CARAWAY_URL.
+        token: The token to show to it; by default that of CARAWAY_TOKEN, or of the stack on this machine whose address
+            the URL is.
         branch: The branch to work on; main by default.
 
     Raises:
-        UnavailableError: Nothing says where a server is.
+        UnavailableError: No server is named.
     """
 
     def __init__(self, url: str | None = None, token: str | None = None, branch: str | None = None) -> None:
@@ -46,9 +46,9 @@ class IntegrationClient(Client):
         if not url:
             raise UnavailableError(
                 f"IntegrationClient: there is no server to talk to; start one (`caraway up`) and set {URL_VARIABLE}, "
-                f"such as {LOCAL_URL}, or pass url"
+                f"such as {DEFAULT_URL}, or pass url"
             )
-        super().__init__(url, token if token is not None else os.environ.get(TOKEN_VARIABLE, ""), branch)
+        super().__init__(url, token, branch)
 
     def sleep(self, seconds: float = 7) -> None:
         """Wait for what was logged to be processed."""

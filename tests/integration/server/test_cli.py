@@ -12,8 +12,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
-from caraway import Client, connectors, dataset, field, meta
+from caraway import Client, connectors, dataset, field, meta, pipeline
 from caraway.cli import app
+from caraway.lib.params import inputs
 from tests.integration.server.server_process import ServerProcess, eventually, records
 
 runner = CliRunner()
@@ -42,6 +43,24 @@ def later_plants() -> Any:
         at: datetime = field(timestamp=True)
 
     return Plants
+
+
+def heights_of(plants: Any) -> Any:
+    """Make a dataset that a job computes of the changed one."""
+
+    @meta(owner="a@b.co")
+    @dataset(index=True)
+    class Heights:
+        plant: int = field(key=True)
+        height: float
+        at: datetime = field(timestamp=True)
+
+        @pipeline
+        @inputs(plants)
+        def copy(cls, rows: Any) -> Any:
+            return rows
+
+    return Heights
 
 
 def plant(number: int, height: object) -> dict[str, object]:
@@ -154,7 +173,14 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     still = caraway(server, "dead-letters", "replay", letter["id"])
     assert still.exit_code == 1
     assert "still doesn't fit Plants: height" in still.stderr
-    branch.commit("fractions", datasets=[later_plants()])
+    # No engine runs here: a commit with a job waits, and its dataset has a topic that a replay would miss.
+    fractions = later_plants()
+    branch.commit("fractions, and a job", datasets=[fractions, heights_of(fractions)])
+    early = caraway(server, "dead-letters", "replay", letter["id"])
+    assert early.exit_code == 1
+    assert "Plants is being rebuilt by the branch's newest commit" in early.stderr
+    assert "caraway wait --commit" in early.stderr
+    branch.commit("fractions", datasets=[fractions])
     assert told(server, "wait", "--commit")["seconds"] >= 0
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is False
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is True

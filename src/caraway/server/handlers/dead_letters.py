@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import orjson
 
-from caraway.errors import CarawayError, ForbiddenError, InvalidInputError, UnknownEntityError
+from caraway.errors import CarawayError, ConflictError, ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.specs import Graph
 from caraway.ingest import IngestReport, RequestKey
@@ -97,7 +97,12 @@ class DeadLetterRoutes:
         return json_response({"id": letter.id, **letter.body, "replayed_at": _text(again.get(letter.id))})
 
     async def replay(self, request: Request, name: str) -> Response:
-        """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once."""
+        """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
+
+        Raises:
+            InvalidInputError: The row can't be sent, or the dataset would refuse it again.
+            ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
+        """
         letter = await self._seen(name, request, Mode.WRITE_DATA)
         live = self._serving.require_live(request.branch)
         row = letter.body.get("row")
@@ -111,6 +116,12 @@ class DeadLetterRoutes:
             raise InvalidInputError(
                 f"dead letter {letter.id} has only the head of its row, or a row that is no object; log it again"
             )
+        dataset = letter.body["dataset"]
+        if dataset in live.rebuilding:
+            raise ConflictError(
+                f"{dataset} is being rebuilt by the branch's newest commit, which would miss the row of dead letter "
+                f"{letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
+            )
         _check_fits(letter, endpoint.targets[0], row)
         claim = await asyncio.to_thread(self._replays.claim, letter.id, request.caller.account)
         if claim.done_at is None:
@@ -119,7 +130,7 @@ class DeadLetterRoutes:
             key = RequestKey.parse(f"dead-letter-{letter.id}", elapsed, digest)
             await self._ingest.put(endpoint, [row], key)
             await asyncio.to_thread(self._replays.done, letter.id)
-        answer = {"id": letter.id, "dataset": letter.body["dataset"], "already": claim.done_at is not None}
+        answer = {"id": letter.id, "dataset": dataset, "already": claim.done_at is not None}
         return json_response(answer)
 
     async def _seen(self, name: str, request: Request, mode: Mode) -> Letter:
