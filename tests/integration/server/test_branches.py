@@ -103,7 +103,7 @@ def test_refusals(server: ServerProcess, deed: Callable[[Client], object], statu
 def test_history_by_commands(own: ServerProcess) -> None:
     first = commit_on(own, "main", Graph(datasets=(users(),)))
     second = commit_on(own, "main", Graph(datasets=(clicks(),)))
-    code, printed = run(own, "log", "--json")
+    code, printed = run(own, "history", "--json")
     assert (code, [commit["id"] for commit in json.loads(printed)["commits"]]) == (0, [second, first])
     code, printed = run(own, "diff", first, second)
     assert (code, printed) == (1, "+ dataset Clicks\n")
@@ -116,7 +116,7 @@ def test_history_by_commands(own: ServerProcess) -> None:
     code, printed = run(own, "rollback", second, "--json")
     assert code == 0
     assert "create" not in "".join(json.loads(printed)["summary"]), "what was kept is used again"
-    code, printed = run(own, "log", "-n", "2")
+    code, printed = run(own, "history", "-n", "2")
     assert f"roll back to {second}" in printed
     assert f"roll back to {first}" in printed
     assert run(own, "diff", first, "0" * 32)[0] == 1
