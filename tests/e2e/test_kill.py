@@ -10,7 +10,18 @@ from caraway.client import Client
 from tests.e2e.conftest import World
 
 
-@pytest.mark.parametrize(("part", "piece"), [("server", 1), ("kafka", 2), ("postgres", 3), ("engine", 4)])
+_OTHERS = pytest.mark.full(reason="a minute; what each part keeps over a kill has tests of its own")
+
+
+@pytest.mark.parametrize(
+    ("part", "piece"),
+    [
+        pytest.param("server", 1, marks=_OTHERS),
+        pytest.param("kafka", 2, marks=_OTHERS),
+        pytest.param("postgres", 3, marks=_OTHERS),
+        ("engine", 4),
+    ],
+)
 def test_values_agree_after_a_kill(world: World, part: str, piece: int) -> None:
     world.ensure(piece - 1)
     before = world.part(part)

@@ -374,6 +374,7 @@ def looking(engine: sa.Engine) -> Iterator[sa.Engine]:
     looking.dispose()
 
 
+@pytest.mark.full(reason="a simulation of a minute; each kind of step has tests of its own")
 @pytest.mark.timeout(patience(900))
 def test_whatever_happens_all_ends_well(engine: sa.Engine, looking: sa.Engine) -> None:
     Simulation.engine, Simulation.looking = engine, looking

@@ -101,7 +101,7 @@ def test_many_rows_are_taken_while_others_are_answered(server: ServerProcess) ->
 
 
 # Without these headers the server refuses a request before it looks at the rest.
-JSON = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\n"
+KNOWN = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
 def connected(server: ServerProcess) -> socket.socket:
@@ -132,9 +132,9 @@ def first_line(connection: socket.socket) -> bytes:
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Content-Length: 100\r\n\r\nabc",
-        b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
-        b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Content-Length: 100000\r\n\r\nabc",
+        b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100\r\n\r\nabc",
+        b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Transfer-Encoding: chunked\r\n\r\n5\r\nabc",
+        b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100000\r\n\r\nabc",
     ],
 )
 def test_a_body_that_is_cut_is_no_failure_of_the_server(server: ServerProcess, request_bytes: bytes) -> None:
@@ -154,15 +154,15 @@ def test_a_body_that_is_cut_is_no_failure_of_the_server(server: ServerProcess, r
 @pytest.mark.parametrize(
     "request_bytes",
     [
-        b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc",
-        b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Content-Length: 99999999999999999999999\r\n\r\n",
+        b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Transfer-Encoding: chunked\r\n\r\nzz\r\nabc",
+        b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 99999999999999999999999\r\n\r\n",
         b"GET /api/v1/health HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"A: b\r\n" * 20_000 + b"\r\n",
         b"GET /" + b"a" * 200_000 + b" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-        b"POST /api/v1/query HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\nX-Caraway-Branch: \xff\xfe\r\n\r\n{}",
+        b"POST /api/v1/query HTTP/1.1\r\n" + KNOWN + b"Content-Length: 2\r\nX-Caraway-Branch: \xff\xfe\r\n\r\n{}",
         b"POST /api/v1/query HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\nContent-Type: \xff\r\n\r\n{}",
-        b"POST /api/v1/query HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\nContent-Encoding: \xff\r\n\r\n{}",
+        b"POST /api/v1/query HTTP/1.1\r\n" + KNOWN + b"Content-Length: 2\r\nContent-Encoding: \xff\r\n\r\n{}",
         b"GET /api/v1/branch/log?limit=%ff%00 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
-        b"POST /api/v1/dataset/%ff%2e%2e/lookup HTTP/1.1\r\n" + JSON + b"Content-Length: 2\r\n\r\n{}",
+        b"POST /api/v1/dataset/%ff%2e%2e/lookup HTTP/1.1\r\n" + KNOWN + b"Content-Length: 2\r\n\r\n{}",
         b"\x16\x03\x01\x02\x00",
     ],
 )
@@ -290,7 +290,7 @@ def test_a_caller_has_a_share(kafka: str, postgres: str, tmp_path: Path) -> None
         with closing(connected(server)) as first, closing(connected(server)) as second:
             # Their bodies don't come.
             for slow in (first, second):
-                slow.sendall(b"POST /api/v1/log HTTP/1.1\r\n" + JSON + b"Content-Length: 100\r\n\r\n")
+                slow.sendall(b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100\r\n\r\n")
             eventually(lambda: server.http.get("/branch/list").status_code == 429, server.said)
             refused = server.http.get("/branch/list")
             assert (refused.json()["code"], refused.headers["retry-after"]) == ("busy", "1")

@@ -34,7 +34,10 @@ def letters(kafka: str, key: str) -> int:
     return sum(key.encode() in value for value in records(kafka, DEAD_LETTERS))
 
 
-@pytest.mark.parametrize("after_rows", [1, 20_000, 60_000])
+_OTHERS = pytest.mark.full(reason="half a minute each: the same kill at the begin and further on")
+
+
+@pytest.mark.parametrize("after_rows", [pytest.param(1, marks=_OTHERS), 20_000, pytest.param(60_000, marks=_OTHERS)])
 def test_a_killed_server_takes_each_row_once(
     own_server: Callable[[], ServerProcess], kafka: str, after_rows: int
 ) -> None:

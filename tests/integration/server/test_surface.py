@@ -21,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import read_columns
 from caraway.server.handlers.openapi import DOCUMENT
+from tests.effort import examples
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 
@@ -51,7 +52,7 @@ def bytes_as_they_are(_context: Any, value: Any) -> bytes:
 
 
 @surface.parametrize()
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=list(HealthCheck))
 def test_the_document_holds(case: Any, server: ServerProcess) -> None:
     # A request may wait for 20 s until rows are served (`POST /wait`).
     case.call_and_validate(base_url=str(server.settings.server.url), checks=CHECKS, timeout=40)

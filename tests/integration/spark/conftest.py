@@ -16,7 +16,10 @@ class CompiledJava:
     jar: Path
 
 
-@pytest.fixture(scope="session", params=["javac", "eclipse"])
+_ECLIPSE = pytest.mark.full(reason="another minute; `just bare-machine` and a clone without a JDK build with it, too")
+
+
+@pytest.fixture(scope="session", params=["javac", pytest.param("eclipse", marks=_ECLIPSE)])
 def compiled_java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CompiledJava:
     """`jvm/src` compiled by javac, and by the compiler that serves where there is no JDK."""
     if request.param == "eclipse":

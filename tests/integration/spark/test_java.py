@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 from caraway.java.runtime import find_java
+from tests.effort import examples
 from tests.integration.spark.conftest import CompiledJava
 
 SOURCES = Path(__file__).parents[3] / "jvm" / "test"
-SEEDS = 150
+SEEDS = examples(150)
 
 
 def test_operators_agree_with_plain_ones(compiled_java: CompiledJava, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_classes_come_out_of_an_archive_of_their_own(tmp_path: Path) -> None:
     assert [line for line in loaded if A_CLASS_OF_KAFKA in line and "shared objects file" in line]
 
 
+@pytest.mark.full(reason="an option that is off by default; an archive is made and used in the other test")
 @pytest.mark.parametrize("what", ["none", "nothing of the kind", "other jars"])
 def test_an_archive_that_is_no_use_is_not_spoken_of(tmp_path: Path, what: str) -> None:
     broker = jars().broker
