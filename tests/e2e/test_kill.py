@@ -9,7 +9,6 @@ import pytest
 from caraway.client import Client
 from tests.e2e.conftest import World
 
-
 _OTHERS = pytest.mark.full(reason="a minute; what each part keeps over a kill has tests of its own")
 
 

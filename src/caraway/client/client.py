@@ -33,7 +33,6 @@ from caraway.errors import InvalidInputError, RemoteError, UnavailableError, Unk
 from caraway.featuresets.features import Feature
 from caraway.featuresets.featureset import Featureset
 from caraway.graph.branch_names import check_branch_name
-from caraway.graph.deletion import without_deleted
 from caraway.graph.envs import for_env, require_env
 from caraway.graph.validation import validate, validate_placement
 
@@ -197,8 +196,8 @@ class Client:
         validate(given, partial=incremental)
         return CommitRequest(
             message=message,
-            # An incremental commit must tell what goes; for any other it is enough to leave it out.
-            graph=given if incremental else without_deleted(given),
+            # Entities that are marked as deleted are sent, too: the server refuses a commit that merely leaves one out.
+            graph=given,
             preview=preview,
             incremental=incremental,
             backfill=backfill,

@@ -45,10 +45,10 @@ def later_plants() -> Any:
     return Plants
 
 
-def heights_of(plants: Any) -> Any:
+def heights_of(plants: Any, *, deleted: bool = False) -> Any:
     """Make a dataset that a job computes of the changed one."""
 
-    @meta(owner="a@b.co")
+    @meta(owner="a@b.co", deleted=deleted)
     @dataset(index=True)
     class Heights:
         plant: int = field(key=True)
@@ -180,7 +180,7 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     assert early.exit_code == 1
     assert "Plants is being rebuilt by the branch's newest commit" in early.stderr
     assert "caraway wait --commit" in early.stderr
-    branch.commit("fractions", datasets=[fractions])
+    branch.commit("fractions", datasets=[fractions, heights_of(fractions, deleted=True)])
     assert told(server, "wait", "--commit")["seconds"] >= 0
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is False
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is True

@@ -17,6 +17,7 @@ from tests.markdown import DOCS, blocks, dead_links
 PAGE = DOCS / "cli.md"
 BRANCH = "documented"
 _CONSOLE = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+_SPACES = re.compile(" {2,}")
 runner = CliRunner()
 
 
@@ -29,9 +30,12 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def matches(printed: str, shown: str) -> bool:
-    """Return whether a text is what the page shows: a line of `…` alone is any number of lines."""
-    tokens = [line.rstrip() for line in shown.splitlines()]
-    lines = [line.rstrip() for line in printed.splitlines()]
+    """Return whether a text is what the page shows: a line of `…` alone is any number of lines.
+
+    Columns of a table are as wide as what is in them, so runs of spaces count as two.
+    """
+    tokens = [_SPACES.sub("  ", line.rstrip()) for line in shown.splitlines()]
+    lines = [_SPACES.sub("  ", line.rstrip()) for line in printed.splitlines()]
     pattern = "\n".join(tokens).replace("[", "[[]").replace("*", "[*]").replace("?", "[?]").replace("…", "*")
     return fnmatchcase("\n".join(lines), pattern)
 
@@ -40,6 +44,8 @@ def test_the_matcher_sees_differences() -> None:
     assert matches("a 1\nb\nc\n", "a …\n…\nc\n")
     assert not matches("a 1\nb\n", "a …\n…\nc\n")
     assert not matches("[x]\n", "[y]\n")
+    assert matches("id     at\n1-234  x\n", "id   at\n…-…  x\n")
+    assert not matches("a b\n", "a  b\n")
 
 
 def test_the_links_lead_somewhere() -> None:

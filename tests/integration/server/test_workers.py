@@ -270,6 +270,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
     eventually(done, lambda: several.http.get("/dataset/Visits/erasures").text)
 
 
+@pytest.mark.full(reason="half a minute, in which a server waits for another one to end")
 def test_what_cannot_start_says_why_and_ends(kafka: str, postgres: str, tmp_path: Path) -> None:
     server = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres)
     server.start()

@@ -97,15 +97,17 @@ def test_commit(capsys: pytest.CaptureFixture[str]) -> None:
     assert (response.status_code, response["status_code"]) == (200, 200)
 
 
-def test_commit_leaves_out_what_is_deleted() -> None:
+def test_a_commit_says_what_is_deleted() -> None:
     @meta(owner="a@b.co", deleted=True)
     @dataset
     class Gone:
         at: datetime
 
     server = Server({})
-    server.client().commit("x", [Gone, Pots])
-    assert [d.name for d in decode_commit(server.requests[0].content).graph.datasets] == ["Pots"]
+    for incremental in (False, True):
+        server.client().commit("x", [Gone, Pots], incremental=incremental)
+        sent = decode_commit(server.requests[-1].content).graph.datasets
+        assert {d.name: d.metadata.deleted for d in sent} == {"Gone": True, "Pots": False}
 
 
 @pytest.mark.parametrize(
