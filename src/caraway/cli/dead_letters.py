@@ -22,7 +22,9 @@ def list_letters(
     *,
     dataset: Annotated[str | None, typer.Option(help="Only those of this dataset.")] = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many are shown at most.")] = 50,
-    before: Annotated[str | None, typer.Option(help="Show older ones: the value that an earlier list names at its end.")] = None,
+    before: Annotated[
+        str | None, typer.Option(help="Show older ones: the value that an earlier list names at its end.")
+    ] = None,
     branch: BranchOption = "main",
     url: UrlOption = None,
     token: TokenOption = None,

@@ -10,7 +10,9 @@ from caraway.cli.remote import JsonOption, TokenOption, UrlOption, ask, server_o
 
 
 def ledger(
-    closed: Annotated[int, typer.Option(help="Also show so many finished entries, newest first.", min=0, max=10_000)] = 0,
+    closed: Annotated[
+        int, typer.Option(help="Also show so many finished entries, newest first.", min=0, max=10_000)
+    ] = 0,
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,
@@ -24,7 +26,7 @@ def ledger(
             show_json(answer)
         else:
             table = Table(
-                "deed",
+                "action",
                 "asset",
                 "asset is",
                 "entry",

@@ -10,7 +10,10 @@ from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import JsonOption, show_json
 from caraway.state import Grant, Mode
 
-roles = typer.Typer(help="Roles, which say what accounts may do, on which branches and on entities with which tags.", no_args_is_help=True)
+roles = typer.Typer(
+    help="Roles, which say what accounts may do, on which branches and on entities with which tags.",
+    no_args_is_help=True,
+)
 
 NameArgument = Annotated[str, typer.Argument(help="The role.", metavar="ROLE")]
 AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="ACCOUNT")]
@@ -20,11 +23,19 @@ AccountArgument = Annotated[str, typer.Argument(help="The account.", metavar="AC
 def define(
     name: NameArgument,
     *,
-    may: Annotated[list[Mode], typer.Option("--may", help="A mode that the role grants; give the option again for more.")],
+    may: Annotated[
+        list[Mode], typer.Option("--may", help="A mode that the role grants; give the option again for more.")
+    ],
     tag: Annotated[list[str] | None, typer.Option("--tag", help="Grant it only for entities with this tag.")] = None,
-    without: Annotated[list[str] | None, typer.Option("--without", help="Don't grant it for entities with this tag.")] = None,
-    branch: Annotated[list[str] | None, typer.Option("--branch", help="Grant it only on this branch; without it on all.")] = None,
-    more: Annotated[bool, typer.Option("--more", help="Add to what the role grants already, instead of replacing it.")] = False,
+    without: Annotated[
+        list[str] | None, typer.Option("--without", help="Don't grant it for entities with this tag.")
+    ] = None,
+    branch: Annotated[
+        list[str] | None, typer.Option("--branch", help="Grant it only on this branch; without it on all.")
+    ] = None,
+    more: Annotated[
+        bool, typer.Option("--more", help="Add to what the role grants already, instead of replacing it.")
+    ] = False,
     database: DatabaseOption = None,
     data: DataOption = None,
 ) -> None:

@@ -19,8 +19,12 @@ def create(
     account: Annotated[str, typer.Argument(help="The account of the token; it is made if there is none.")],
     *,
     role: Annotated[list[str] | None, typer.Option("--role", "-r", help="Give the account this role, too.")] = None,
-    service: Annotated[bool, typer.Option("--service", help="The account belongs to a program, not to a person.")] = False,
-    days: Annotated[int | None, typer.Option(help="Days for which the token is valid; without it until it is revoked.", min=1)] = None,
+    service: Annotated[
+        bool, typer.Option("--service", help="The account belongs to a program, not to a person.")
+    ] = False,
+    days: Annotated[
+        int | None, typer.Option(help="Days for which the token is valid; without it until it is revoked.", min=1)
+    ] = None,
     note: Annotated[str, typer.Option(help="What the token is used for, as `caraway tokens list` shows it.")] = "",
     database: DatabaseOption = None,
     data: DataOption = None,

@@ -20,8 +20,8 @@ from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
-from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, blueprints, incarnate
-from caraway.state.bank import Allotment, allot
+from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, apply_generations, blueprints
+from caraway.state.allocation import Allocation, allocate
 
 # How many records topics hold; those that aren't there are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
@@ -171,21 +171,21 @@ class CommitService:
         return tuple(told)
 
     def _change(self, before: Graph, after: Graph) -> Change:
-        bank = self._heads.assets()
+        existing = self._heads.assets()
         plan = plan_graph(after)
-        allotment = allot(blueprints(plan), bank)
-        plan_after = incarnate(plan, allotment.generations)
+        allocation = allocate(blueprints(plan), existing)
+        plan_after = apply_generations(plan, allocation.generations)
         return Change(
             before=before,
             after=after,
-            plan_before=_placed(plan_graph(before), bank),
+            plan_before=_placed(plan_graph(before), existing),
             plan_after=plan_after,
-            allotment=allotment,
-            backfills=self._backfills(plan_after, allotment),
+            allocation=allocation,
+            backfills=self._backfills(plan_after, allocation),
         )
 
-    def _backfills(self, plan: GraphPlan, allotment: Allotment) -> tuple[Backfill, ...] | None:
-        created = {asset.name for asset in allotment.created}
+    def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:
+        created = {asset.name for asset in allocation.created}
         topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
         try:
             return backfills(plan, created, self._count(topics - created))
@@ -226,9 +226,9 @@ def _previewed(change: Change, told: tuple[str, ...]) -> CommitResult:
     )
 
 
-def _placed(plan: GraphPlan, bank: Sequence[Asset]) -> GraphPlan:
+def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
     """Give a plan with the names that its assets have, or would have if it were committed now."""
-    return incarnate(plan, allot(blueprints(plan), bank).generations)
+    return apply_generations(plan, allocate(blueprints(plan), existing).generations)
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
@@ -260,7 +260,7 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 
 def _refuse_backfill(change: Change) -> None:
     """Refuse what would have to be computed; what another branch has computed already is there for all."""
-    created = {asset.name for asset in change.allotment.created if asset.kind is AssetKind.JOB}
+    created = {asset.name for asset in change.allocation.created if asset.kind is AssetKind.JOB}
     anew = [job for job in change.plan_after.jobs if job.job_id in created]
     if anew:
         names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in anew)

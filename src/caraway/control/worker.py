@@ -7,13 +7,13 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import CarawayError
-from caraway.state import AssetKind, Claim, Deed, Ledger, Outcome
+from caraway.state import Action, AssetKind, Claim, Ledger, Outcome
 
 LOG = structlog.get_logger(__name__)
 
 
 class World(Protocol):
-    """Where assets are. Both deeds may be done again, by several workers at once; each takes some seconds at most."""
+    """Where assets are. Each action may be done again, by several workers at once; each takes some seconds at most."""
 
     def create(self, kind: AssetKind, name: str) -> str:
         """Make an asset if it isn't there; return what it still waits for, "" if it is ready.
@@ -41,20 +41,20 @@ def step(ledger: Ledger, world: World) -> bool:
         return False
     outcome, reason = perform(claim, world)
     if not ledger.close(claim, outcome, reason):
-        LOG.info("somebody else has taken over", asset=claim.asset_id, deed=claim.deed)
+        LOG.info("somebody else has taken over", asset=claim.asset_id, action=claim.action)
     return True
 
 
 def perform(claim: Claim, world: World) -> tuple[Outcome, str]:
     """Do what an entry asks for, and tell how it went; an error is no reason to end."""
-    act = world.create if claim.deed is Deed.CREATE else world.destroy
+    do = world.create if claim.action is Action.CREATE else world.destroy
     try:
-        missing = act(claim.kind, claim.name)
+        missing = do(claim.kind, claim.name)
     except CarawayError as error:
-        LOG.warning("an entry of the ledger failed", asset=claim.asset_id, deed=claim.deed, reason=str(error))
+        LOG.warning("an entry of the ledger failed", asset=claim.asset_id, action=claim.action, reason=str(error))
         return Outcome.FAILED, str(error)
     except Exception as error:
-        LOG.exception("an entry of the ledger failed", asset=claim.asset_id, deed=claim.deed)
+        LOG.exception("an entry of the ledger failed", asset=claim.asset_id, action=claim.action)
         return Outcome.FAILED, f"{type(error).__name__}: {error}"
     return (Outcome.WAITING, missing) if missing else (Outcome.DONE, "")
 

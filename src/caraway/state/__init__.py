@@ -5,9 +5,9 @@ version.
 """
 
 from caraway.state.access import Access, AccessList, Holder, TokenRecord
+from caraway.state.allocation import Action, Asset, AssetState
 from caraway.state.audit import Act, AuditLog, AuditRecord
-from caraway.state.bank import Asset, AssetState, Deed
-from caraway.state.blueprints import AssetKind, blueprints, incarnate
+from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
@@ -45,6 +45,7 @@ __all__ = [
     "Access",
     "AccessList",
     "Act",
+    "Action",
     "Asset",
     "AssetKind",
     "AssetState",
@@ -55,7 +56,6 @@ __all__ = [
     "Caller",
     "Claim",
     "CommitRecord",
-    "Deed",
     "DesiredState",
     "ErasedKey",
     "ErasureLog",
@@ -86,9 +86,9 @@ __all__ = [
     "StateReader",
     "StateWriter",
     "TokenRecord",
+    "apply_generations",
     "blueprints",
     "connect",
-    "incarnate",
     "is_migrated",
     "migrate",
     "wait_until_migrated",

@@ -95,8 +95,8 @@ def id_of(kind: AssetKind, name: str, generation: int) -> str:
     return f"{kind}:{name}.{generation}"
 
 
-def incarnate(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
-    """Give the pieces of a plan the names of their generations: the first, if `generations` says nothing else."""
+def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
+    """Return a plan whose pieces have the names of their generations: the first, if `generations` says nothing else."""
     if not generations:
         return plan
 

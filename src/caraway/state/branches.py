@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
-from caraway.state.accounts import Moment, balance, copy_references, lock_bank
+from caraway.state.asset_store import Moment, balance, copy_references, lock_asset_store
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import PATIENCE_SECONDS, patiently
 from caraway.state.model import MAIN, Role
@@ -66,13 +66,13 @@ class Branches:
 
     def _create(self, name: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             _require_new(connection, name)
             connection.execute(sa.insert(branches).values(name=name, created_at=self._clock()))
 
     def _clone(self, name: str, source: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             _require_new(connection, name)
             row = connection.execute(
                 sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
@@ -87,7 +87,7 @@ class Branches:
 
     def _delete(self, name: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             connection.execute(sa.delete(asset_references).where(asset_references.c.branch == name))
             if connection.execute(sa.delete(branches).where(branches.c.name == name)).rowcount == 0:
                 raise UnknownEntityError(f"there is no branch {name!r}")

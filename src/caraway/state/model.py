@@ -123,7 +123,7 @@ class LedgerEntry:
     asset_id: str
     asset_state: str
     dataset: str
-    deed: str
+    action: str
     state: str
     reason: str
     attempts: int

@@ -8,7 +8,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
 from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
 from caraway.plan.planner import plan_graph
-from caraway.state.blueprints import content_of, incarnate
+from caraway.state.blueprints import apply_generations, content_of
 from caraway.state.model import Standing
 
 T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
@@ -76,7 +76,7 @@ class Plans:
 
     def _planned(self, commit_id: str, generations: Mapping[str, int]) -> Planned:
         graph = decode_graph(self._source.graph(commit_id))
-        return Planned(graph=graph, plan=incarnate(plan_graph(graph), generations))
+        return Planned(graph=graph, plan=apply_generations(plan_graph(graph), generations))
 
 
 def _once(pieces: Iterable[T]) -> tuple[T, ...]:

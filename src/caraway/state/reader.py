@@ -6,8 +6,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
-from caraway.state.accounts import read_bank
-from caraway.state.bank import ENDING, Asset
+from caraway.state.allocation import ENDING, Asset
+from caraway.state.asset_store import read_asset_store
 from caraway.state.blueprints import FIRST_GENERATION
 from caraway.state.database import PATIENCE_SECONDS, patiently
 from caraway.state.model import (
@@ -128,7 +128,7 @@ class StateReader:
 
         def read() -> tuple[Asset, ...]:
             with self._engine.connect() as connection:
-                return read_bank(connection)
+                return read_asset_store(connection)
 
         return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
 
@@ -147,7 +147,7 @@ class StateReader:
             ledger.c.asset_id,
             assets.c.state.label("asset_state"),
             assets.c.dataset,
-            ledger.c.deed,
+            ledger.c.deed.label("action"),
             ledger.c.state,
             ledger.c.reason,
             ledger.c.attempts,

@@ -84,7 +84,7 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
 
 
 @pytest.mark.parametrize(
-    ("deed", "status"),
+    ("action", "status"),
     [
         (lambda client: client.init_branch("main"), 409),
         (lambda client: client.clone_branch("x", "nowhere"), 404),
@@ -92,10 +92,10 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
         (lambda client: client.delete_branch("main"), 400),
     ],
 )
-def test_refusals(server: ServerProcess, deed: Callable[[Client], object], status: int) -> None:
+def test_refusals(server: ServerProcess, action: Callable[[Client], object], status: int) -> None:
     with closing(Client(str(server.settings.server.url), token="")) as client:
         with pytest.raises(RemoteError) as caught:
-            deed(client)
+            action(client)
         assert caught.value.status == status
         assert client.branch() == "main"
 

@@ -88,7 +88,7 @@ class Deployment:
         return next(found.serving for found in self.reader.standing().branches if found.name == branch)
 
     def due(self) -> dict[str, datetime]:
-        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.deed == "destroy"}
+        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.action == "destroy"}
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import (
+    Action,
     Branches,
-    Deed,
     DesiredState,
     JobRegistry,
     JobState,
@@ -228,7 +228,7 @@ def test_a_changed_dataset_is_served_once_it_is_ready(
         "a": DesiredState.STOPPED,
         "b": DesiredState.RUNNING,
     }
-    assert {(entry.deed, entry.dataset) for entry in reader.ledger()} == {(Deed.DESTROY, "Spend")}
+    assert {(entry.action, entry.dataset) for entry in reader.ledger()} == {(Action.DESTROY, "Spend")}
 
 
 def test_what_is_only_added_is_served_at_once(reader: StateReader, writer: StateWriter) -> None:

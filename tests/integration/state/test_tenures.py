@@ -35,7 +35,7 @@ def member(database: sa.Engine, holder: str) -> Membership:
 
 holders = st.sampled_from(["one", "two"])
 jobs = st.sets(st.sampled_from(JOBS), min_size=1)
-deeds = st.one_of(
+actions = st.one_of(
     st.tuples(st.sampled_from(["join", "miss", "return"]), holders),
     st.tuples(st.just("take"), holders, jobs, st.booleans(), st.booleans()),
     st.tuples(st.just("give up"), holders, jobs, st.booleans()),
@@ -43,7 +43,7 @@ deeds = st.one_of(
 )
 
 
-@given(steps=st.lists(deeds, max_size=25))
+@given(steps=st.lists(actions, max_size=25))
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 def test_it_does_what_a_table_in_memory_does(
     database: sa.Engine, postgres: str, steps: list[tuple[object, ...]]

@@ -85,7 +85,7 @@ def test_a_commit_is_refused_for_its_references_and_tells_of_its_code(preview: b
     service = CommitService(world, world, world, look_up=look_up)
     with pytest.raises(CommitError, match=r"dataset Orders, source \[Postgres: db\].*: there is no secret store:pass"):
         service.commit(CommitRequest(message="", graph=Graph(datasets=(from_table(),)), preview=preview))
-    assert world.deeds == []
+    assert world.actions == []
     code = shopper("user", "spent", "big", code='return secrets.get("pepper")')
     told = "secret missing: featureset Shopper, extractor is_big: there is no secret store:pepper"
     request = CommitRequest(message="", graph=Graph(datasets=(clicks(), spend()), featuresets=(code,)), preview=preview)

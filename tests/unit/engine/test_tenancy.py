@@ -18,7 +18,7 @@ from tests.unit.engine.members import MemoryMember, Table
 
 HOLDERS = "ab"
 JOBS = tuple(f"job{n}" for n in range(3))
-DEEDS = ("renew", "exchange", "look", "act", "end")
+ACTIONS = ("renew", "exchange", "look", "act", "end")
 GRACE_SECONDS = 8.0
 
 
@@ -96,11 +96,11 @@ class Machines(RuleBasedStateMachine):
             self.zombies.append(engine)
             self._join(holder, successor=False)
 
-    @rule(holder=st.sampled_from(HOLDERS), deeds=st.lists(st.sampled_from(DEEDS), min_size=1, max_size=5))
-    def go_on(self, holder: str, deeds: list[str]) -> None:
+    @rule(holder=st.sampled_from(HOLDERS), actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=5))
+    def go_on(self, holder: str, actions: list[str]) -> None:
         if holder in self.engines:
-            for deed in deeds:
-                self._do(self.engines[holder], deed)
+            for action in actions:
+                self._do(self.engines[holder], action)
 
     @precondition(lambda self: self.engines)
     @rule(times=st.integers(1, 3))
@@ -108,15 +108,15 @@ class Machines(RuleBasedStateMachine):
         for _ in range(times):
             self.now += 0.25
             for engine in self.engines.values():
-                for deed in DEEDS:
-                    self._do(engine, deed)
+                for action in ACTIONS:
+                    self._do(engine, action)
 
     @precondition(lambda self: self.zombies)
-    @rule(data=st.data(), deeds=st.lists(st.sampled_from(DEEDS), min_size=1, max_size=5))
-    def wake(self, data: st.DataObject, deeds: list[str]) -> None:
+    @rule(data=st.data(), actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=5))
+    def wake(self, data: st.DataObject, actions: list[str]) -> None:
         zombie = data.draw(st.sampled_from(self.zombies))
-        for deed in deeds:
-            self._do(zombie, deed)
+        for action in actions:
+            self._do(zombie, action)
 
     @rule(away=st.booleans(), lost=st.booleans(), seconds=st.sampled_from([0.25, 9.0]))
     def change(self, away: bool, lost: bool, seconds: float) -> None:  # noqa: FBT001
@@ -142,8 +142,8 @@ class Machines(RuleBasedStateMachine):
         for _ in range(12):
             self.now += GRACE_SECONDS
             for engine in self.engines.values():
-                for deed in (*DEEDS, "act"):
-                    self._do(engine, deed)
+                for action in (*ACTIONS, "act"):
+                    self._do(engine, action)
         counts = [len(engine.queries) for engine in self.engines.values()]
         run = Counter(job for engine in self.engines.values() for job in engine.queries)
         assert run == Counter(self.wanted)
@@ -152,9 +152,9 @@ class Machines(RuleBasedStateMachine):
         current = {(job, Path(job) / str(token)) for job, (token, _) in self.table.jobs.items() if job in self.wanted}
         assert not current & {write for zombie in self.zombies for write in zombie.writes}
 
-    def _do(self, engine: Engine, deed: str) -> None:
+    def _do(self, engine: Engine, action: str) -> None:
         holder, token = engine.member.holder, engine.member.token
-        match deed:
+        match action:
             case "renew":
                 if not self.table.away and self.table.tokens[holder] == token:
                     self.table.alive[holder] = token

@@ -145,7 +145,7 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
     audit: Any = SimpleNamespace(begin=begin, end=lambda number, outcome: told.append((number, outcome)))
 
     async def done() -> Response:
-        told.append("deed")
+        told.append("action")
         return text_response("done")
 
     async def refused() -> Response:
@@ -155,7 +155,7 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
     asyncio.run(ready.pass_on("sync", request, done))
     with pytest.raises(ForbiddenError):
         asyncio.run(ready.pass_on("sync", request, refused))
-    assert told == ["sync", "deed", (7, "done"), "sync", (7, "forbidden")]
+    assert told == ["sync", "action", (7, "done"), "sync", (7, "forbidden")]
 
 
 class Nothing:

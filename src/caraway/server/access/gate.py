@@ -223,7 +223,7 @@ class Gate:
         try:
             await asyncio.to_thread(self._audit.end, number, outcome)
         except UnavailableError as error:
-            # The deed is done, or refused: that is what the caller must know. The line stays as begun.
+            # The action is done, or refused: that is what the caller must know. The line stays as begun.
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _caller(self, header: str | None) -> Caller:

@@ -196,7 +196,7 @@ def _entry(entry: LedgerEntry) -> dict[str, object]:
         "asset": entry.asset_id,
         "asset_state": entry.asset_state,
         "dataset": entry.dataset,
-        "deed": entry.deed,
+        "deed": entry.action,
         "state": entry.state,
         "reason": entry.reason,
         "attempts": entry.attempts,

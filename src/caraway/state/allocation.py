@@ -1,6 +1,6 @@
 """What must happen to the assets, decided by pure functions on plain data.
 
-The bank holds one asset for each content that is wanted by any branch. `allot` finds or makes the assets of a plan,
+The asset store holds one asset for each content that is wanted by any branch. `allocate` finds or makes the assets of a plan,
 `settle` compares what is there with what is referred to.
 """
 
@@ -27,8 +27,8 @@ class AssetState(StrEnum):
 ENDING = frozenset({AssetState.DESTROYING, AssetState.GONE})
 
 
-class Deed(StrEnum):
-    """What an entry of a ledger asks for."""
+class Action(StrEnum):
+    """An entry of the ledger asks for one of these."""
 
     CREATE = "create"
     DESTROY = "destroy"
@@ -53,7 +53,7 @@ class Asset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allotment:
+class Allocation:
     """The assets of a plan: `assets` are all of them, `created` those that are new, `condemned` must go at once."""
 
     assets: tuple[Asset, ...]
@@ -62,22 +62,22 @@ class Allotment:
 
     @property
     def generations(self) -> Mapping[str, int]:
-        """Contents that aren't in their first generation (see `caraway.state.blueprints.incarnate`)."""
+        """Contents that aren't in their first generation (see `caraway.state.blueprints.apply_generations`)."""
         return {asset.content: asset.generation for asset in self.assets if asset.generation > FIRST_GENERATION}
 
 
-def allot(wanted: Sequence[Blueprint], bank: Iterable[Asset]) -> Allotment:
-    """Find an asset for each blueprint in `bank`, or make one.
+def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocation:
+    """Find an asset for each blueprint among the `existing` ones, or make one.
 
     An asset may be used again if it isn't being destroyed, and if all that it stands on and all that fills it is used
     again too: a topic whose job is being destroyed might miss what that job would still have written.
 
     Args:
         wanted: The pieces of a plan, each after those that it requires.
-        bank: All assets that there ever were.
+        existing: All assets that there ever were.
     """
     newest: dict[str, Asset] = {}
-    for asset in bank:
+    for asset in existing:
         if asset.content not in newest or asset.generation > newest[asset.content].generation:
             newest[asset.content] = asset
     usable = _usable(wanted, {content: asset for content, asset in newest.items() if asset.state not in ENDING})
@@ -97,7 +97,7 @@ def allot(wanted: Sequence[Blueprint], bank: Iterable[Asset]) -> Allotment:
             state=AssetState.PLANNED,
             requires=tuple(assets[content].id for content in blueprint.requires),
         )
-    return Allotment(
+    return Allocation(
         assets=tuple(assets.values()),
         created=tuple(asset for content, asset in assets.items() if content not in usable),
         condemned=tuple(
@@ -108,13 +108,13 @@ def allot(wanted: Sequence[Blueprint], bank: Iterable[Asset]) -> Allotment:
     )
 
 
-def _usable(wanted: Sequence[Blueprint], live: Mapping[str, Asset]) -> frozenset[str]:
+def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> frozenset[str]:
     """Give the contents whose assets may be used again: the greatest set that is closed under what they need."""
     needs: dict[str, set[str]] = {blueprint.content: {*blueprint.requires} for blueprint in wanted}
     for blueprint in wanted:
         for written in blueprint.writes:
             needs[written].add(blueprint.content)
-    usable = {blueprint.content for blueprint in wanted if blueprint.content in live}
+    usable = {blueprint.content for blueprint in wanted if blueprint.content in existing}
     while lost := {content for content in usable if not needs[content] <= usable}:
         usable -= lost
     return frozenset(usable)
@@ -125,25 +125,25 @@ class Settlement:
     """What must change in the ledgers: entries to be closed without having been done, and to be opened."""
 
     cancel: frozenset[str]
-    open: Mapping[str, Deed]
+    open: Mapping[str, Action]
 
 
-def settle(bank: Iterable[Asset], referenced: Collection[str], entries: Mapping[str, Deed]) -> Settlement:
+def settle(existing: Iterable[Asset], referenced: Collection[str], entries: Mapping[str, Action]) -> Settlement:
     """Say which entries the ledgers must have.
 
     Args:
-        bank: All assets.
+        existing: All assets.
         referenced: Ids of those that a branch refers to.
         entries: The open entries, by id of the asset.
     """
-    wanted = {asset.id: deed for asset in bank if (deed := _due(asset, asset.id in referenced)) is not None}
+    wanted = {asset.id: action for asset in existing if (action := _due(asset, asset.id in referenced)) is not None}
     return Settlement(
-        cancel=frozenset(name for name, deed in entries.items() if wanted.get(name) is not deed),
-        open={name: deed for name, deed in wanted.items() if entries.get(name) is not deed},
+        cancel=frozenset(name for name, action in entries.items() if wanted.get(name) is not action),
+        open={name: action for name, action in wanted.items() if entries.get(name) is not action},
     )
 
 
-def _due(asset: Asset, is_referenced: bool) -> Deed | None:  # noqa: FBT001 (one of two, by position)
+def _due(asset: Asset, is_referenced: bool) -> Action | None:  # noqa: FBT001 (one of two, by position)
     if asset.state is AssetState.GONE or (is_referenced and asset.state is AssetState.READY):
         return None
-    return Deed.CREATE if is_referenced and asset.state is not AssetState.DESTROYING else Deed.DESTROY
+    return Action.CREATE if is_referenced and asset.state is not AssetState.DESTROYING else Action.DESTROY

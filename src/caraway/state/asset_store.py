@@ -1,6 +1,6 @@
-"""The bank of assets in Postgres: reading it, writing an allotment, keeping the ledger in step with the references.
+"""The asset store in Postgres: reading it, writing an allocation, keeping the ledger in step with the references.
 
-All of it happens inside a transaction that holds the lock of the bank, so that commits on different branches, branches
+All of it happens inside a transaction that holds the lock of the asset store, so that commits on different branches, branches
 that come and go, and workers of the ledger see each other's changes whole. Such a transaction takes milliseconds.
 """
 
@@ -12,13 +12,13 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.plan.model import JobPlan
-from caraway.state.bank import Allotment, Asset, AssetState, Deed, settle
+from caraway.state.allocation import Action, Allocation, Asset, AssetState, settle
 from caraway.state.blueprints import AssetKind
 from caraway.state.model import DesiredState, JobState, Role
 from caraway.state.tables import asset_references, assets, branches, jobs, ledger
 
 # Any constant that no other program uses in this database; these are the bytes of "assets".
-BANK_LOCK = int.from_bytes(b"assets")
+ASSET_STORE_LOCK = int.from_bytes(b"assets")
 
 _ASSET_COLUMNS = (
     assets.c.id,
@@ -39,12 +39,12 @@ class Moment:
     keep: timedelta
 
 
-def lock_bank(connection: sa.Connection) -> None:
-    """Wait for the lock of the bank; it is held until the transaction ends."""
-    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": BANK_LOCK})
+def lock_asset_store(connection: sa.Connection) -> None:
+    """Wait for the lock of the asset store; it is held until the transaction ends."""
+    connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": ASSET_STORE_LOCK})
 
 
-def read_bank(connection: sa.Connection) -> tuple[Asset, ...]:
+def read_asset_store(connection: sa.Connection) -> tuple[Asset, ...]:
     """Return all assets that there ever were."""
     return tuple(
         Asset(
@@ -60,11 +60,11 @@ def read_bank(connection: sa.Connection) -> tuple[Asset, ...]:
     )
 
 
-def enter(connection: sa.Connection, commit_id: str, allotment: Allotment, at: Moment) -> None:
-    """Write the new assets of an allotment, and begin to destroy those that can't be used again."""
-    if allotment.condemned:
-        set_state(connection, [asset.id for asset in allotment.condemned], AssetState.DESTROYING, at)
-    if allotment.created:
+def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at: Moment) -> None:
+    """Write the new assets of an allocation, and begin to destroy those that can't be used again."""
+    if allocation.condemned:
+        set_state(connection, [asset.id for asset in allocation.condemned], AssetState.DESTROYING, at)
+    if allocation.created:
         connection.execute(
             sa.insert(assets),
             [
@@ -80,7 +80,7 @@ def enter(connection: sa.Connection, commit_id: str, allotment: Allotment, at: M
                     "created_at": at.now,
                     "updated_at": at.now,
                 }
-                for asset in allotment.created
+                for asset in allocation.created
             ],
         )
 
@@ -140,10 +140,10 @@ def balance(connection: sa.Connection, at: Moment) -> None:
     """Bring ledger and jobs in step with the references: what is needed is made, the rest stops and goes."""
     referenced = set(connection.execute(sa.select(asset_references.c.asset_id).distinct()).scalars())
     entries = {
-        row.asset_id: Deed(row.deed)
+        row.asset_id: Action(row.deed)
         for row in connection.execute(sa.select(ledger.c.asset_id, ledger.c.deed).where(ledger.c.state == "open"))
     }
-    settlement = settle(read_bank(connection), referenced, entries)
+    settlement = settle(read_asset_store(connection), referenced, entries)
     if settlement.cancel:
         connection.execute(
             sa.update(ledger)
@@ -156,13 +156,13 @@ def balance(connection: sa.Connection, at: Moment) -> None:
             [
                 {
                     "asset_id": asset_id,
-                    "deed": deed,
+                    "deed": action,
                     "state": "open",
                     # What nobody needs is kept for a while: a rollback, or another branch, may want it again.
-                    "due_at": at.now + at.keep if deed is Deed.DESTROY else at.now,
+                    "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
                     "opened_at": at.now,
                 }
-                for asset_id, deed in settlement.open.items()
+                for asset_id, action in settlement.open.items()
             ],
         )
     _stop_jobs(connection)
