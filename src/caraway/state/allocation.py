@@ -1,7 +1,7 @@
 """What must happen to the assets, decided by pure functions on plain data.
 
-The asset store holds one asset for each content that is wanted by any branch. `allocate` finds or makes the assets of a plan,
-`settle` compares what is there with what is referred to.
+The asset store holds one asset for each content that is wanted by any branch. `allocate` finds or makes the assets of
+a plan, `settle` compares what is there with what is referred to.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

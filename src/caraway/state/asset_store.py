@@ -1,7 +1,8 @@
 """The asset store in Postgres: reading it, writing an allocation, keeping the ledger in step with the references.
 
-All of it happens inside a transaction that holds the lock of the asset store, so that commits on different branches, branches
-that come and go, and workers of the ledger see each other's changes whole. Such a transaction takes milliseconds.
+All of it happens inside a transaction that holds the lock of the asset store, so that commits on different branches,
+branches that come and go, and workers of the ledger see each other's changes whole. Such a transaction takes
+milliseconds.
 """
 
 from collections.abc import Collection, Iterable
