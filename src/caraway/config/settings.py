@@ -127,7 +127,7 @@ class ServerSettings(_Section):
             all that changes something.
         tokens: Whether requests need a token (`caraway tokens create`). Without tokens everybody who reaches the server
             may do everything, which includes running code on it.
-        admin_token_file: A file with a token whose holder may do everything, for as long as the file holds it. The
+        admin_token_file: A file with a token whose bearer may do everything, for as long as the file holds it. The
             stack fills this in for the server that it starts.
         allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
             This machine's name, `localhost`, `host` and addresses need not be listed.

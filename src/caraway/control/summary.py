@@ -15,7 +15,7 @@ SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class CommitChange:
     """A branch before and after a commit, as definitions and as plans; and the assets that it needs then.
 
     What new jobs must read is None if that isn't known.
@@ -47,7 +47,7 @@ class JobChange:
     backfill_seconds: float | None = 0.0
 
 
-def details(change: Change) -> dict[str, object]:
+def details(change: CommitChange) -> dict[str, object]:
     """Return what a commit changes as plain values: all names, where the lines of `summarize` name the first ones."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     return {
@@ -70,7 +70,7 @@ def _job_fields(job: JobChange) -> dict[str, object]:
     return {"deed": fields.pop("action"), **fields}
 
 
-def _job_changes(change: Change, new: Container[str]) -> Iterator[JobChange]:
+def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChange]:
     kept_before = {job.job_id for job in change.plan_before.jobs}
     known = change.backfills is not None
     backfills = {each.job.job_id: each for each in change.backfills or ()}
@@ -106,7 +106,7 @@ def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
     }
 
 
-def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
+def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
     """Tell what a commit changes; the first line is the gist."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     lines = [
@@ -138,7 +138,7 @@ def _backfills(found: Sequence[Backfill] | None) -> list[str]:
     ]
 
 
-def _gist(change: Change, *, preview: bool) -> str:
+def _gist(change: CommitChange, *, preview: bool) -> str:
     datasets = len(change.after.datasets)
     features = sum(len(f.features) for f in change.after.featuresets)
     what = f"{datasets} datasets and {features} features, {len(change.plan_after.jobs)} jobs"

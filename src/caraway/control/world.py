@@ -10,7 +10,7 @@ from caraway.state import AssetKind, DesiredState, JobRecord, JobState, wall_clo
 SILENT = timedelta(seconds=60)
 
 
-class Jobs(Protocol):
+class JobRecords(Protocol):
     """Where engines report (`caraway.state.StateReader`)."""
 
     def jobs(self) -> tuple[JobRecord, ...]:
@@ -25,7 +25,7 @@ class Deployed:
         *,
         make_topics: Callable[[Iterable[str]], None],
         drop_topics: Callable[[Iterable[str]], None],
-        jobs: Jobs,
+        jobs: JobRecords,
         index_lag: Callable[[str], str],
         clock: Callable[[], datetime] = wall_clock,
     ) -> None:

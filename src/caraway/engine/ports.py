@@ -7,7 +7,7 @@ from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
 
 
-class Registry(Protocol):
+class JobReports(Protocol):
     """Says what must run and is told how it goes; `caraway.state.JobRegistry` is one."""
 
     def desired_jobs(self) -> Sequence[JobPlan]:

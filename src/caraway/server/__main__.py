@@ -12,7 +12,7 @@ import uvloop
 from caraway.config import ConfigurationError, ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
-from caraway.server.app import App, Bounds
+from caraway.server.app import App, RequestBounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
@@ -31,7 +31,7 @@ def run(settings: Settings) -> None:
     deployment = Deployment(settings)
     server = settings.server
     port = port_of(server)
-    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(server), sites=Sites(server))
+    app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
     http = http_server(app, server.host, port, connections=server.connections)
     _tell(settings, port)
     try:

@@ -34,9 +34,9 @@ from caraway.query import FunctionPool
 from caraway.server.access.gate import Gate
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import page
-from caraway.server.live import Live, live_of, make_lives
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.share import Share
+from caraway.server.served_graph import ServedGraph, compile_served_graphs, served_graph_of
 from caraway.server.upkeep.archive import Archive
 from caraway.server.upkeep.emitting import LEASE, EmissionRight
 from caraway.server.upkeep.erased_rows import ErasedRows
@@ -54,7 +54,7 @@ from caraway.state import (
     Needed,
     Plans,
     Replays,
-    SecretStore,
+    SealedSecretStore,
     StateReader,
     connect,
     migrate,
@@ -62,7 +62,7 @@ from caraway.state import (
 from caraway.state.blueprints import EMITS
 from caraway.state.leases import Lease
 from caraway.state.listening import Listener
-from caraway.state.secret_book import SecretBook
+from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.credentials import sign_in
@@ -128,14 +128,14 @@ class Deployment:
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(self.postgres_url)
         member = f"{socket.gethostname()}:{settings.data_dir}"
-        self._emission = EmissionRight(Lease(engine=self._engine, name=LEASE, holder=member), self._store)
+        self._emission = EmissionRight(Lease(engine=self._engine, name=LEASE, owner=member), self._store)
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
         self._share = self._shared_out(settings, member) if divided else None
         self._rows = HidingReader(IndexReader(self._store), self.erased) if self._share is None else self._share.index
         self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
-        self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
+        self.secrets = SecretStore(SealedSecretStore(self._engine), self.keyring)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
             settings.server.extractor_seconds,
@@ -182,16 +182,16 @@ class Deployment:
         self._ledger = Ledger(self._engine)
         self._plans = Plans(self.state)
         self._needed: Needed | None = None
-        self._lives: Mapping[str, Live] = {}
+        self._served_graphs: Mapping[str, ServedGraph] = {}
         self._reloading = threading.Lock()
         self._forgot_at = time.monotonic()
-        self._emission_tended_at = float("-inf")
+        self._emission_renewed_at = float("-inf")
         self._migrated = self._own_topics_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
             "postgres": Watch("postgres", self.reload, settings.server.poll_seconds),
             "kafka": Watch("kafka", self._check_kafka, KAFKA_INTERVAL_S),
-            "ledger": Watch("ledger", self._tend, self._ledger_interval_s),
+            "ledger": Watch("ledger", self._reconcile, self._ledger_interval_s),
         }
         self._listener = Listener(self._engine, self._look_at_once)
 
@@ -266,18 +266,18 @@ class Deployment:
         return Replays(self._engine)
 
     @property
-    def live(self) -> Live | None:
+    def served_graph(self) -> ServedGraph | None:
         """What main serves; None before the graph was read."""
-        return self._lives.get(MAIN)
+        return self._served_graphs.get(MAIN)
 
-    def require_live(self, branch: str = MAIN) -> Live:
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
         """Return what a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        return live_of(branch, self._lives, self._watches["postgres"].problem)
+        return served_graph_of(branch, self._served_graphs, self._watches["postgres"].problem)
 
     def problems(self) -> dict[str, str]:
         """Tell which parts don't work, and why; empty if all do."""
@@ -321,9 +321,9 @@ class Deployment:
             self.index.set_plans(self._followed(needed))
             if self._share is not None:
                 self._share.set_plans(needed.indexes)
-            self._lives = make_lives(needed, self._rows, self.functions, self._lives)
+            self._served_graphs = compile_served_graphs(needed, self._rows, self.functions, self._served_graphs)
             self._needed = needed
-            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
             keep_what_is_here()
 
     def _newest_secret(self, name: str) -> str:
@@ -338,17 +338,17 @@ class Deployment:
         self.gate.wake()
 
     def _ledger_interval_s(self) -> float:
-        return LEDGER_INTERVAL_S if self.control.site.busy else IDLE_INTERVAL_S
+        return LEDGER_INTERVAL_S if self.control.reconciler.busy else IDLE_INTERVAL_S
 
-    def _tend(self) -> None:
+    def _reconcile(self) -> None:
         """Work off the ledger, and forget the indexes that are gone."""
         if not self._migrated:
             raise UnavailableError("is waiting for the tables in Postgres")
         now = time.monotonic()
-        if now - self._emission_tended_at > EMISSION_INTERVAL_S:
-            self._emission_tended_at = now
+        if now - self._emission_renewed_at > EMISSION_INTERVAL_S:
+            self._emission_renewed_at = now
             self._tend_emission()
-        self.control.site.tend()
+        self.control.reconciler.reconcile()
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._forget_indexes()
@@ -356,7 +356,7 @@ class Deployment:
     def _tend_emission(self) -> None:
         """Keep or take the right to write rows of aggregates, and follow their topics only while it is ours."""
         try:
-            self._emission.tend()
+            self._emission.claim_or_renew()
         finally:
             emitting = self._emission.may_send()
             with self._reloading:

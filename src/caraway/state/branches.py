@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.state.asset_store import Moment, balance, copy_references, lock_asset_store
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import MAIN, Role
 from caraway.state.tables import asset_references, branches
 
@@ -20,13 +20,13 @@ class Branches:
         self,
         engine: sa.Engine,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
         """Write through `engine` (`caraway.state.connect`); what no branch needs any more is kept for `keep`."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._keep = keep
 
@@ -37,7 +37,7 @@ class Branches:
             ConflictError: There is one of this name.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._patiently(lambda: self._create(name), what=f"make branch {name}")
+        self._retry_outages(lambda: self._create(name), what=f"make branch {name}")
 
     def clone(self, name: str, source: str) -> None:
         """Make a branch that stands where another one stands, with all of its data.
@@ -47,7 +47,7 @@ class Branches:
             UnknownEntityError: There is no branch `source`.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._patiently(lambda: self._clone(name, source), what=f"clone branch {source}")
+        self._retry_outages(lambda: self._clone(name, source), what=f"clone branch {source}")
 
     def delete(self, name: str) -> None:
         """Delete a branch. Its commits are kept; what no other branch needs goes after a while.
@@ -59,10 +59,10 @@ class Branches:
         """
         if name == MAIN:
             raise InvalidInputError(f"branch {MAIN!r} can't be deleted; commit what it shall hold instead")
-        self._patiently(lambda: self._delete(name), what=f"delete branch {name}")
+        self._retry_outages(lambda: self._delete(name), what=f"delete branch {name}")
 
-    def _patiently(self, operation: Callable[[], None], *, what: str) -> None:
-        patiently(operation, what=what, patience_seconds=self._patience_seconds)
+    def _retry_outages(self, operation: Callable[[], None], *, what: str) -> None:
+        retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds)
 
     def _create(self, name: str) -> None:
         with self._engine.begin() as connection:

@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import UnavailableError
-from caraway.state.database import patiently
-from caraway.state.leases import PATIENCE_SECONDS, Lease, leases
+from caraway.state.database import retry_outages
+from caraway.state.leases import TIMEOUT_SECONDS, Lease, leases
 from caraway.state.tables import metadata
 
 T = TypeVar("T")
@@ -161,14 +161,14 @@ class IndexOwners:
                     if is_alive and address is not None and name.startswith(of_server)
                 },
                 owners={
-                    int(name.removeprefix(of_shard)): Owned(member=holder, token=token)
-                    for name, token, holder, _, _ in rows
-                    if name.startswith(of_shard) and holder != _NOBODY
+                    int(name.removeprefix(of_shard)): Owned(member=owner, token=token)
+                    for name, token, owner, _, _ in rows
+                    if name.startswith(of_shard) and owner != _NOBODY
                 },
                 standings=standings,
             )
 
-        return self._patiently(look, what="look who owns the index")
+        return self._retry_outages(look, what="look who owns the index")
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
         """Own a shard, and return its token; None if somebody else has taken it since its token was `seen`.
@@ -181,7 +181,7 @@ class IndexOwners:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        name, holder = f"{self._shard}{shard}", member_name(self.server, member)
+        name, owner = f"{self._shard}{shard}", member_name(self.server, member)
         new = {"name": name, "token": 0, "holder": _NOBODY, "expires_at": _NEVER}
         is_member = sa.select(leases.c.name).where(
             leases.c.name == self._server + self.server,
@@ -191,7 +191,7 @@ class IndexOwners:
         taken = (
             sa.update(leases)
             .where(leases.c.name == name, leases.c.token == seen, sa.exists(is_member))
-            .values(token=leases.c.token + 1, holder=holder)
+            .values(token=leases.c.token + 1, holder=owner)
             .returning(leases.c.token)
         )
 
@@ -201,7 +201,7 @@ class IndexOwners:
                 token: int | None = connection.execute(taken).scalar()
             return token
 
-        return self._patiently(take, what=f"take shard {shard} of the index")
+        return self._retry_outages(take, what=f"take shard {shard} of the index")
 
     def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
         """Tell how far a shard is; what an earlier owner has to say is passed over.
@@ -248,19 +248,19 @@ class IndexOwners:
 
     @property
     def _lease(self) -> Lease:
-        return Lease(engine=self.engine, name=self._server + self.server, holder=self.server)
+        return Lease(engine=self.engine, name=self._server + self.server, owner=self.server)
 
     def _do(self, statement: sa.Executable, *, what: str) -> None:
         def do() -> None:
             with self.engine.begin() as connection:
                 connection.execute(statement)
 
-        self._patiently(do, what=what)
+        self._retry_outages(do, what=what)
 
-    def _patiently(self, operation: Callable[[], T], *, what: str) -> T:
+    def _retry_outages(self, operation: Callable[[], T], *, what: str) -> T:
         try:
             # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
-            return patiently(operation, what=what, patience_seconds=PATIENCE_SECONDS)
+            return retry_outages(operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
 

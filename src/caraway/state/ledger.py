@@ -15,7 +15,7 @@ from caraway.state.allocation import Action, AssetState
 from caraway.state.asset_store import Moment, balance, lock_asset_store, serve, set_state
 from caraway.state.blueprints import AssetKind
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
@@ -29,7 +29,7 @@ LAST_BACKOFF = timedelta(seconds=60)
 BEHIND = branches.c.head.is_distinct_from(branches.c.serving)
 
 
-class Outcome(StrEnum):
+class ActionOutcome(StrEnum):
     """The outcome of an attempt at an action."""
 
     DONE = "done"
@@ -65,14 +65,14 @@ class Ledger:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
         lease: timedelta = LEASE,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         """Work through `engine` (`caraway.state.connect`), by `clock`."""
         self._engine = engine
         self._clock = clock
         self._keep = keep
         self._lease = lease
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def expects(self, within: timedelta) -> bool:
         """Tell whether there is anything to do now or within some time: an entry, or a branch that may serve its head.
@@ -80,8 +80,8 @@ class Ledger:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(
-            lambda: self._expects(within), what="look into the ledger", patience_seconds=self._patience_seconds
+        return retry_outages(
+            lambda: self._expects(within), what="look into the ledger", timeout_seconds=self._timeout_seconds
         )
 
     def claim(self) -> Claim | None:
@@ -90,18 +90,18 @@ class Ledger:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(self._claim, what="look into the ledger", patience_seconds=self._patience_seconds)
+        return retry_outages(self._claim, what="look into the ledger", timeout_seconds=self._timeout_seconds)
 
-    def close(self, claim: Claim, outcome: Outcome, reason: str = "") -> bool:
+    def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
         """Say how it went; False (and nothing changes) if the claim was lost meanwhile.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(
+        return retry_outages(
             lambda: self._close(claim, outcome, reason),
             what="write into the ledger",
-            patience_seconds=self._patience_seconds,
+            timeout_seconds=self._timeout_seconds,
         )
 
     def promote(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Ledger:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(self._promote, what="promote branches", patience_seconds=self._patience_seconds)
+        return retry_outages(self._promote, what="promote branches", timeout_seconds=self._timeout_seconds)
 
     def gone(self, kind: AssetKind) -> frozenset[str]:
         """Return the names of assets that are gone: whatever is found of them may be removed, again if need be.
@@ -124,7 +124,7 @@ class Ledger:
             with self._engine.connect() as connection:
                 return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
-        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def _expects(self, within: timedelta) -> bool:
         due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
@@ -184,7 +184,7 @@ class Ledger:
                 until=until,
             )
 
-    def _close(self, claim: Claim, outcome: Outcome, reason: str) -> bool:
+    def _close(self, claim: Claim, outcome: ActionOutcome, reason: str) -> bool:
         at = self._moment()
         with self._engine.begin() as connection:
             lock_asset_store(connection)
@@ -193,13 +193,13 @@ class Ledger:
             if row is None or row.leased_until is None:
                 return False
             match outcome:
-                case Outcome.DONE:
+                case ActionOutcome.DONE:
                     values: dict[str, object] = {"state": "done", "reason": "", "closed_at": at.now}
                     state = AssetState.READY if claim.action is Action.CREATE else AssetState.GONE
-                case Outcome.WAITING:
+                case ActionOutcome.WAITING:
                     values = {"due_at": at.now + PAUSE, "reason": reason}
                     state = AssetState.BACKFILLING if claim.action is Action.CREATE else AssetState.DESTROYING
-                case Outcome.FAILED:
+                case ActionOutcome.FAILED:
                     values = {
                         "due_at": at.now + backoff(claim.attempts),
                         "reason": reason,

@@ -92,7 +92,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class BranchRecord:
     """A branch: its newest commit and the one that it serves, None before the first."""
 
     name: str
@@ -102,10 +102,10 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BranchHeads:
     """All branches at one moment; `generations` are those of contents that aren't in their first one."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchRecord, ...]
     generations: Mapping[str, int]
 
     @property

@@ -9,17 +9,17 @@ from caraway.errors import UnknownEntityError
 from caraway.state.allocation import ENDING, Asset
 from caraway.state.asset_store import read_asset_store
 from caraway.state.blueprints import FIRST_GENERATION
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import (
     MAIN,
-    Branch,
+    BranchHeads,
+    BranchRecord,
     CommitRecord,
     DesiredState,
     Head,
     JobRecord,
     JobState,
     LedgerEntry,
-    Standing,
 )
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
@@ -29,9 +29,9 @@ COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.grap
 class StateReader:
     """The read side. Every transaction is read-only in Postgres too."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Read through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
-        self._patience_seconds = patience_seconds
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Read through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        self._timeout_seconds = timeout_seconds
         self._engine = engine.execution_options(postgresql_readonly=True)
 
     def head_id(self, branch: str = MAIN) -> str | None:
@@ -102,7 +102,7 @@ class StateReader:
         graph: bytes = rows[0]["graph"]
         return graph
 
-    def standing(self) -> Standing:
+    def branch_heads(self) -> BranchHeads:
         """Give all branches, and which contents are in a further generation: cheap enough to be polled."""
         further = (
             sa.select(
@@ -115,9 +115,9 @@ class StateReader:
         rows = self._rows(
             sa.select(branches, further.label("generations")).order_by(branches.c.name), what="read the branches"
         )
-        return Standing(
+        return BranchHeads(
             branches=tuple(
-                Branch(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
+                BranchRecord(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
                 for row in rows
             ),
             generations=rows[0]["generations"] or {},
@@ -130,7 +130,7 @@ class StateReader:
             with self._engine.connect() as connection:
                 return read_asset_store(connection)
 
-        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def references(self) -> Mapping[str, frozenset[str]]:
         """Give for each asset that is needed the branches that refer to it."""
@@ -173,7 +173,7 @@ class StateReader:
             with self._engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
 
-        return patiently(read, what=what, patience_seconds=self._patience_seconds)
+        return retry_outages(read, what=what, timeout_seconds=self._timeout_seconds)
 
 
 def _commit_record(row: Mapping[str, Any]) -> CommitRecord:

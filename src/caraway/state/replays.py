@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.tables import metadata
 
 NOW = sa.func.clock_timestamp()
@@ -43,10 +43,10 @@ class ReplayClaim:
 class Replays:
     """Reads and writes which dead letters were sent again. Thread safe."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def claim(self, letter: str, account: str) -> ReplayClaim:
         """Claim a dead letter before it is sent again.
@@ -81,7 +81,7 @@ class Replays:
                     connection.execute(sa.update(table).where(table.c.letter == letter).values(tried_at=NOW))
                 return ReplayClaim(elapsed=known.elapsed, done_at=known.done_at)
 
-        return patiently(run, what="note that a dead letter is sent again", patience_seconds=self._patience_seconds)
+        return retry_outages(run, what="note that a dead letter is sent again", timeout_seconds=self._timeout_seconds)
 
     def done(self, letter: str) -> None:
         """Note that the row of a dead letter is durable.
@@ -95,7 +95,7 @@ class Replays:
             with self._engine.begin() as connection:
                 connection.execute(sa.update(table).where(table.c.letter == letter).values(done_at=NOW))
 
-        patiently(run, what="note that a dead letter was sent again", patience_seconds=self._patience_seconds)
+        retry_outages(run, what="note that a dead letter was sent again", timeout_seconds=self._timeout_seconds)
 
     def of(self, letters: Collection[str]) -> Mapping[str, datetime]:
         """Return when those of the dead letters that were sent again were durable.
@@ -111,4 +111,4 @@ class Replays:
                 rows = connection.execute(query.where(table.c.letter.in_(letters), table.c.done_at.is_not(None)))
                 return {row.letter: row.done_at for row in rows}
 
-        return patiently(run, what="read which dead letters were sent again", patience_seconds=self._patience_seconds)
+        return retry_outages(run, what="read which dead letters were sent again", timeout_seconds=self._timeout_seconds)

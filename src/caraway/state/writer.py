@@ -20,7 +20,7 @@ from caraway.state.asset_store import (
 )
 from caraway.state.blueprints import apply_generations, blueprints
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import JobState, NewCommit, Role
 from caraway.state.tables import branches, commits, jobs
 
@@ -32,15 +32,15 @@ class StateWriter:
         self,
         engine: sa.Engine,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed.
+        """Write through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed.
 
         What no branch needs any more is kept for `keep`, counted by `clock`.
         """
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._keep = keep
         self._engine = engine
@@ -55,7 +55,7 @@ class StateWriter:
             UnknownEntityError: There is no such branch.
             UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown, the history tells.
         """
-        patiently(lambda: self._publish(commit), what="write the commit", patience_seconds=self._patience_seconds)
+        retry_outages(lambda: self._publish(commit), what="write the commit", timeout_seconds=self._timeout_seconds)
 
     def report(
         self, job_id: str, *, state: JobState, mode: str, attempts: int, error: str, progress: Mapping[str, object]
@@ -82,7 +82,7 @@ class StateWriter:
             with self._engine.begin() as connection:
                 connection.execute(statement)
 
-        patiently(write, what=f"report on job {job_id}", patience_seconds=self._patience_seconds)
+        retry_outages(write, what=f"report on job {job_id}", timeout_seconds=self._timeout_seconds)
 
     def _publish(self, commit: NewCommit) -> None:
         at = Moment(self._clock(), self._keep)

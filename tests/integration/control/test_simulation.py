@@ -25,6 +25,7 @@ from caraway.plan.planner import plan_graph
 from caraway.state import (
     MAIN,
     Action,
+    ActionOutcome,
     Asset,
     AssetKind,
     AssetState,
@@ -32,7 +33,6 @@ from caraway.state import (
     Claim,
     Ledger,
     NewCommit,
-    Outcome,
     StateReader,
     StateWriter,
     blueprints,
@@ -121,7 +121,7 @@ class Hand:
     """What a worker has in hand: a claim, and how it went with it once it has done it."""
 
     claim: Claim
-    outcome: Outcome | None = None
+    outcome: ActionOutcome | None = None
 
 
 class Simulation(RuleBasedStateMachine):
@@ -280,8 +280,8 @@ class Simulation(RuleBasedStateMachine):
         assert settle(existing, references.keys(), entries) == NOTHING, "the ledger asks for what is missing"
 
     def _branches_stand_where_their_last_commits_left_them(self) -> None:
-        standing = self.reader.standing()
-        assert {branch.name: branch.head for branch in standing.branches} == {
+        heads = self.reader.branch_heads()
+        assert {branch.name: branch.head for branch in heads.branches} == {
             name: line.head for name, line in self.lines.items()
         }
 
@@ -323,7 +323,7 @@ class Simulation(RuleBasedStateMachine):
         assert self.world.topics == topics
         assert live <= self.world.there
         assert {self.world.made[name] for name in live} <= {1}, "the effect of a step is there once"
-        assert all(branch.serving == branch.head for branch in self.reader.standing().branches)
+        assert all(branch.serving == branch.head for branch in self.reader.branch_heads().branches)
 
     def _drop(self, names: object) -> None:
         assert isinstance(names, frozenset)
@@ -331,7 +331,7 @@ class Simulation(RuleBasedStateMachine):
             self.world.destroy(AssetKind.TOPIC, name)
 
     def _exists(self, name: str) -> bool:
-        return name in {branch.name for branch in self.reader.standing().branches}
+        return name in {branch.name for branch in self.reader.branch_heads().branches}
 
     def _new(self, branch: str, parent: str | None, graph: Graph) -> NewCommit:
         return NewCommit(

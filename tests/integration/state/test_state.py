@@ -22,13 +22,13 @@ from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import (
     Action,
+    ActionOutcome,
     Branches,
     DesiredState,
     JobRegistry,
     JobState,
     Ledger,
     NewCommit,
-    Outcome,
     StateReader,
     StateWriter,
     connect,
@@ -208,7 +208,7 @@ def _finish(engine: sa.Engine) -> None:
     """Do all that the ledger asks for, at once."""
     ledger = Ledger(engine)
     while (claim := ledger.claim()) is not None:
-        assert ledger.close(claim, Outcome.DONE)
+        assert ledger.close(claim, ActionOutcome.DONE)
     ledger.promote()
 
 
@@ -218,11 +218,11 @@ def test_a_changed_dataset_is_served_once_it_is_ready(
     writer.publish(_commit("a", None, FIRST))
     _finish(engine)
     writer.publish(_commit("b", "a", SECOND))
-    (main,) = reader.standing().branches
+    (main,) = reader.branch_heads().branches
     assert (main.head, main.serving) == ("b", "a")
     assert {job.desired for job in reader.jobs()} == {DesiredState.RUNNING}
     _finish(engine)
-    (main,) = reader.standing().branches
+    (main,) = reader.branch_heads().branches
     assert (main.head, main.serving) == ("b", "b")
     assert {job.commit_id: job.desired for job in reader.jobs()} == {
         "a": DesiredState.STOPPED,
@@ -234,7 +234,7 @@ def test_a_changed_dataset_is_served_once_it_is_ready(
 def test_what_is_only_added_is_served_at_once(reader: StateReader, writer: StateWriter) -> None:
     writer.publish(_commit("a", None, FIRST))
     writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
-    assert reader.standing().branches[0].serving == "b"
+    assert reader.branch_heads().branches[0].serving == "b"
 
 
 def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
@@ -300,7 +300,7 @@ def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: Stat
 
 
 def test_no_postgres_at_all_is_told() -> None:
-    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), patience_seconds=0.2)
+    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
     with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
         writer.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
 

@@ -10,7 +10,7 @@ from caraway.control.worker import perform
 from caraway.control.world import Deployed, unready, unstopped
 from caraway.errors import UnavailableError
 from caraway.graph.specs import Graph
-from caraway.state import Action, AssetKind, Claim, DesiredState, JobRecord, JobState, Outcome
+from caraway.state import Action, ActionOutcome, AssetKind, Claim, DesiredState, JobRecord, JobState
 from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, backoff
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
@@ -83,19 +83,24 @@ def _claim(action: Action, kind: AssetKind, name: str) -> Claim:
 @pytest.mark.parametrize(
     ("action", "kind", "name", "outcome"),
     [
-        (Action.CREATE, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
-        (Action.DESTROY, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
-        (Action.CREATE, AssetKind.JOB, "Spend.1", (Outcome.DONE, "")),
-        (Action.CREATE, AssetKind.JOB, "Spend.2", (Outcome.WAITING, "the job isn't registered")),
-        (Action.DESTROY, AssetKind.JOB, "Spend.1", (Outcome.WAITING, "the job is running; its engine has to stop it")),
-        (Action.DESTROY, AssetKind.JOB, "Spend.2", (Outcome.DONE, "")),
-        (Action.CREATE, AssetKind.INDEX, "ab", (Outcome.WAITING, "ab is behind")),
-        (Action.DESTROY, AssetKind.INDEX, "ab", (Outcome.DONE, "")),
-        (Action.CREATE, AssetKind.INGEST, "i", (Outcome.DONE, "")),
-        (Action.DESTROY, AssetKind.INGEST, "i", (Outcome.DONE, "")),
+        (Action.CREATE, AssetKind.TOPIC, "t", (ActionOutcome.DONE, "")),
+        (Action.DESTROY, AssetKind.TOPIC, "t", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.JOB, "Spend.1", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.JOB, "Spend.2", (ActionOutcome.WAITING, "the job isn't registered")),
+        (
+            Action.DESTROY,
+            AssetKind.JOB,
+            "Spend.1",
+            (ActionOutcome.WAITING, "the job is running; its engine has to stop it"),
+        ),
+        (Action.DESTROY, AssetKind.JOB, "Spend.2", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.INDEX, "ab", (ActionOutcome.WAITING, "ab is behind")),
+        (Action.DESTROY, AssetKind.INDEX, "ab", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.INGEST, "i", (ActionOutcome.DONE, "")),
+        (Action.DESTROY, AssetKind.INGEST, "i", (ActionOutcome.DONE, "")),
     ],
 )
-def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[Outcome, str]) -> None:
+def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[ActionOutcome, str]) -> None:
     world = World()
     assert perform(_claim(action, kind, name), world.deployed()) == outcome
     if kind is AssetKind.TOPIC:
@@ -107,7 +112,7 @@ def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[Outc
 )
 def test_an_error_is_told_and_ends_nothing(error: Exception, reason: str) -> None:
     claim = _claim(Action.CREATE, AssetKind.TOPIC, "t")
-    assert perform(claim, World(error).deployed()) == (Outcome.FAILED, reason)
+    assert perform(claim, World(error).deployed()) == (ActionOutcome.FAILED, reason)
 
 
 def test_pauses_grow_to_a_bound() -> None:

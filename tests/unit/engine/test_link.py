@@ -3,9 +3,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from caraway.engine.job_ownership import Work
 from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
-from caraway.engine.tenancy import Work
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
 

@@ -7,12 +7,12 @@ from caraway.index import IndexStatus
 from caraway.ingest import Endpoints
 from caraway.plan import plan_graph
 from caraway.server.handlers.definitions import described, listed
-from caraway.server.live import Live
+from caraway.server.served_graph import ServedGraph
 from tests.unit.query import garden
 
 GRAPH = garden.graph()
 PLAN = plan_graph(GRAPH)
-LIVE = Live("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[arg-type] # no query is made
+LIVE = ServedGraph("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[arg-type] # no query is made
 
 
 def position(dataset: str, lag: int | None) -> IndexStatus:

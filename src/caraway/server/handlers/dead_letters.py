@@ -16,9 +16,9 @@ from caraway.ingest import IngestReport, RequestKey
 from caraway.ingest.endpoints import Endpoint, Target
 from caraway.ingest.table import table
 from caraway.plan.model import TopicPlan
-from caraway.server.access.limits import Limits, require
-from caraway.server.http.messages import Request, Response, json_response
-from caraway.server.live import Live, Serving
+from caraway.server.access.limits import AccessLimits, require
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.served_graph import ServedGraph, Serving
 from caraway.state import Mode, Replays
 from caraway.topics import ErasedKeys
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
@@ -51,7 +51,7 @@ class DeadLetterRoutes:
     def __init__(
         self,
         serving: Serving,
-        limits: Limits,
+        limits: AccessLimits,
         ingest: Putting,
         *,
         bootstrap_servers: str,
@@ -66,9 +66,9 @@ class DeadLetterRoutes:
         self._erased = erased
         self._replays = replays
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> HttpResponse:
         """`GET /dead_letters?dataset=&limit=&before=`: the newest ones, without their rows."""
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         asked = request.parameters()
         limit = _limit(asked.get("limit"))
         before = _cursor(asked.get("before", ""))
@@ -79,7 +79,7 @@ class DeadLetterRoutes:
             if len(found) == limit:
                 break
             before[letter.partition] = letter.offset
-            if wanted in {None, letter.body["dataset"]} and self._is_seen(letter, live, request, Mode.READ_DATA):
+            if wanted in {None, letter.body["dataset"]} and self._is_seen(letter, served, request, Mode.READ_DATA):
                 found.append(letter)
         again = await asyncio.to_thread(self._replays.of, [letter.id for letter in found])
         return json_response(
@@ -90,13 +90,13 @@ class DeadLetterRoutes:
             }
         )
 
-    async def show(self, request: Request, name: str) -> Response:
+    async def show(self, request: Request, name: str) -> HttpResponse:
         """`GET /dead_letters/{id}`: one letter with its row."""
         letter = await self._seen(name, request, Mode.READ_DATA)
         again = await asyncio.to_thread(self._replays.of, [letter.id])
         return json_response({"id": letter.id, **letter.body, "replayed_at": _text(again.get(letter.id))})
 
-    async def replay(self, request: Request, name: str) -> Response:
+    async def replay(self, request: Request, name: str) -> HttpResponse:
         """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
 
         Raises:
@@ -104,9 +104,9 @@ class DeadLetterRoutes:
             ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
         """
         letter = await self._seen(name, request, Mode.WRITE_DATA)
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         row = letter.body.get("row")
-        endpoint = _endpoint(letter, live)
+        endpoint = _endpoint(letter, served)
         if endpoint is None:
             raise InvalidInputError(
                 f"dead letter {letter.id} is of a pipeline's step, whose row isn't one that was logged: "
@@ -117,7 +117,7 @@ class DeadLetterRoutes:
                 f"dead letter {letter.id} has only the head of its row, or a row that is no object; log it again"
             )
         dataset = letter.body["dataset"]
-        if dataset in live.rebuilding:
+        if dataset in served.rebuilding:
             raise ConflictError(
                 f"{dataset} is being rebuilt by the branch's newest commit, which would miss the row of dead letter "
                 f"{letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
@@ -140,48 +140,48 @@ class DeadLetterRoutes:
             UnknownEntityError: There is none, or none of this branch.
             ForbiddenError: The caller lacks the mode on its dataset.
         """
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         letter = await asyncio.to_thread(letter_at, self._bootstrap_servers, *parse_id(name))
-        if letter is None or not self._is_of(letter, live):
+        if letter is None or not self._is_of(letter, served):
             raise UnknownEntityError(
                 f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; "
                 "`caraway dead-letters list` lists them"
             )
-        self._require(letter, live, request, mode)
+        self._require(letter, served, request, mode)
         return letter
 
-    def _is_seen(self, letter: Letter, live: Live, request: Request, mode: Mode) -> bool:
-        if not self._is_of(letter, live):
+    def _is_seen(self, letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> bool:
+        if not self._is_of(letter, served):
             return False
         try:
-            self._require(letter, live, request, mode)
+            self._require(letter, served, request, mode)
         except ForbiddenError:
             return False
         return True
 
-    def _require(self, letter: Letter, live: Live, request: Request, mode: Mode) -> None:
+    def _require(self, letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> None:
         if request.caller.may_all(mode, request.branch):
             return
         dataset = letter.body["dataset"]
-        names = _fields(live.graph, dataset)
+        names = _fields(served.graph, dataset)
         if not names:
             # The dataset is one within a pipeline, or has another definition now: no tags say who may see it.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {mode} by tags only, "
                 f"and {dataset!r} is no dataset of the branch"
             )
-        require(request.caller, mode, request.branch, self._limits.tags(live).fields_of(dataset, names))
+        require(request.caller, mode, request.branch, self._limits.tags(served).fields_of(dataset, names))
 
-    def _is_of(self, letter: Letter, live: Live) -> bool:
+    def _is_of(self, letter: Letter, served: ServedGraph) -> bool:
         """Return whether a letter belongs to what the branch serves, and isn't of an erased key."""
         row = letter.body.get("row")
         if "webhook" in letter.body:
-            endpoint = _endpoint(letter, live)
+            endpoint = _endpoint(letter, served)
             if endpoint is None:
                 return False
             target = endpoint.targets[0]
             return not self._erased.hides_values(target.topic, target.keys_of(row))
-        jobs = [job for job in live.plan.jobs if job.job_id == letter.body.get("job")]
+        jobs = [job for job in served.plan.jobs if job.job_id == letter.body.get("job")]
         topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
         return bool(jobs) and not any(self._hides(topic, row) for topic in topics)
 
@@ -196,11 +196,11 @@ class DeadLetterRoutes:
         return self._erased.hides_values(topic.name, values)
 
 
-def _endpoint(letter: Letter, live: Live) -> Endpoint | None:
+def _endpoint(letter: Letter, served: ServedGraph) -> Endpoint | None:
     """Return the endpoint that refused the row, feeding only the dataset that did; None if the branch has none."""
-    topics = {topic.name for topic in live.plan.topics}
+    topics = {topic.name for topic in served.plan.topics}
     try:
-        endpoint = live.endpoints.find(str(letter.body.get("webhook")), str(letter.body.get("endpoint")))
+        endpoint = served.endpoints.find(str(letter.body.get("webhook")), str(letter.body.get("endpoint")))
     except UnknownEntityError:
         return None
     targets = (t for t in endpoint.targets if t.dataset == letter.body["dataset"] and t.topic in topics)

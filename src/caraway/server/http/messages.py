@@ -37,7 +37,7 @@ class Headers(Protocol):
         ...
 
 
-class Scope(Protocol):
+class RsgiScope(Protocol):
     """What granian tells of a request."""
 
     method: str
@@ -63,7 +63,7 @@ class Exchange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """An answer."""
 
     status: int
@@ -155,11 +155,11 @@ def media_type(header: str | None) -> str:
     return "" if header is None else header.partition(";")[0].strip().lower()
 
 
-def json_response(body: object, status: int = 200) -> Response:
+def json_response(body: object, status: int = 200) -> HttpResponse:
     """Make an answer of JSON."""
-    return Response(status, list(JSON_HEADERS), orjson.dumps(body))
+    return HttpResponse(status, list(JSON_HEADERS), orjson.dumps(body))
 
 
-def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> Response:
+def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> HttpResponse:
     """Make an answer of text."""
-    return Response(200, [("content-type", content_type)], body.encode())
+    return HttpResponse(200, [("content-type", content_type)], body.encode())

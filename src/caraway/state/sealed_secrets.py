@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError, UnknownEntityError
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.privacy_tables import secrets
 
 T = TypeVar("T")
@@ -29,13 +29,13 @@ class SealedSecret:
         return f"SealedSecret({self.name})"
 
 
-class SecretStore:
+class SealedSecretStore:
     """Writes and reads them. Thread safe; every operation can be done twice."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def all(self) -> Mapping[str, SealedSecret]:
         """Return all secrets by name.
@@ -135,4 +135,4 @@ class SecretStore:
             with self._engine.begin() as connection:
                 return work(connection)
 
-        return patiently(run, what=what, patience_seconds=self._patience_seconds)
+        return retry_outages(run, what=what, timeout_seconds=self._timeout_seconds)

@@ -18,7 +18,7 @@ LookUp = Callable[[SecretRef], object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretUse:
+class SecretReference:
     """A secret that a definition names.
 
     Attributes:
@@ -34,7 +34,7 @@ class SecretUse:
     by_code: bool = False
 
 
-def secrets_used(graph: Graph) -> Iterator[SecretUse]:
+def secret_references(graph: Graph) -> Iterator[SecretReference]:
     """Name the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
     for dataset in graph.datasets:
         parts: list[tuple[str, object]] = []
@@ -43,37 +43,39 @@ def secrets_used(graph: Graph) -> Iterator[SecretUse]:
         parts += [(f"pipeline {pipeline.name}", pipeline.operator) for pipeline in dataset.pipelines]
         for part, spec in parts:
             where = f"dataset {dataset.name}, {part}"
-            yield from _uses(dataset.name, where, spec)
+            yield from _references(dataset.name, where, spec)
     for featureset in graph.featuresets:
         for extractor in featureset.extractors:
             where = f"featureset {featureset.name}, extractor {extractor.name}"
-            yield from _uses(featureset.name, where, extractor)
+            yield from _references(featureset.name, where, extractor)
 
 
-def lacking(uses: Iterable[SecretUse], look_up: LookUp, changed: Collection[str]) -> tuple[list[str], list[str]]:
+def lacking(
+    references: Iterable[SecretReference], look_up: LookUp, changed: Collection[str]
+) -> tuple[list[str], list[str]]:
     """Look up secrets; return a line for each that makes a commit impossible, and one for each that is to be told.
 
     Impossible is a reference of an entity that is new or `changed` to a secret that isn't there. What runs already
     shall not stand in the way of other changes, and what code asks for may come later.
     """
     faults, told = [], []
-    for use in uses:
+    for reference in references:
         try:
-            look_up(use.secret)
+            look_up(reference.secret)
         except UnknownEntityError as error:
-            if use.by_code or use.entity not in changed:
-                told.append(f"secret missing: {use.where}: {error}")
+            if reference.by_code or reference.entity not in changed:
+                told.append(f"secret missing: {reference.where}: {error}")
             else:
-                faults.append(f"{use.where}: {error}")
+                faults.append(f"{reference.where}: {error}")
         except UnavailableError as error:
-            told.append(f"secret not found out: {use.where}: {error}")
+            told.append(f"secret not found out: {reference.where}: {error}")
     return faults, told
 
 
-def _uses(entity: str, where: str, spec: object) -> Iterator[SecretUse]:
+def _references(entity: str, where: str, spec: object) -> Iterator[SecretReference]:
     """Name the secrets in a part of a definition, each once."""
     for secret, by_code in dict.fromkeys(_found(spec)):
-        yield SecretUse(entity=entity, where=where, secret=secret, by_code=by_code)
+        yield SecretReference(entity=entity, where=where, secret=secret, by_code=by_code)
 
 
 def _found(spec: object) -> Iterator[tuple[SecretRef, bool]]:

@@ -13,8 +13,8 @@ from caraway.errors import UnavailableError
 log = logging.getLogger(__name__)
 
 
-class Standings(Protocol):
-    """What of `caraway.state.tenures.Standings` is used here."""
+class SeenOwners(Protocol):
+    """What of `caraway.state.job_owners.JobOwners` is used here."""
 
     @property
     def members(self) -> Collection[str]:
@@ -26,13 +26,13 @@ class Standings(Protocol):
 
 
 class Member(Protocol):
-    """What of `caraway.state.Membership` is used here; all of it may raise UnavailableError."""
+    """What of `caraway.state.EngineMembership` is used here; all of it may raise UnavailableError."""
 
     @property
     def name(self) -> str:
         """The name under which it holds jobs."""
 
-    def look(self) -> Standings:
+    def look(self) -> SeenOwners:
         """Look who is there and who holds what."""
 
     def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
@@ -46,7 +46,7 @@ class Member(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holding:
+class OwnedJobs:
     """The jobs that an engine holds at one moment, each with the folder of its checkpoint.
 
     Attributes:
@@ -63,7 +63,7 @@ class Work:
     """What is under way in an engine.
 
     Attributes:
-        version: That of the holding which it follows: what was given up before it isn't begun any more.
+        version: That of the `OwnedJobs` which it follows: what was given up before it isn't begun any more.
         jobs: All jobs that are being started, run, or are being stopped.
     """
 
@@ -71,7 +71,7 @@ class Work:
     jobs: frozenset[str] = frozenset()
 
 
-class Tenancy:
+class JobOwnership:
     """What this engine holds. `exchange` is for one thread; the rest may be asked by any."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Tenancy:
         self._clock = clock
         self._connected_at: float | None = None
         # Replaced, never changed: other threads read them.
-        self._holding = Holding()
+        self._owned = OwnedJobs()
         self._leaving: frozenset[str] = frozenset()
         # At which version a job was given up; before that is known to the engine, it may just be starting it.
         self._left: Mapping[str, int] = {}
@@ -111,13 +111,13 @@ class Tenancy:
         return self._member.name
 
     @property
-    def holding(self) -> Holding:
+    def owned(self) -> OwnedJobs:
         """The jobs that this engine must run."""
-        return self._holding
+        return self._owned
 
-    def may_tell(self, job: str) -> bool:
+    def may_report(self, job: str) -> bool:
         """Tell whether this engine is the one that knows how a job is: what others run, they report."""
-        return job in self._holding.folders or job in self._leaving
+        return job in self._owned.folders or job in self._leaving
 
     def folder(self, job: str) -> Path:
         """Return the folder of the checkpoint of a job.
@@ -125,7 +125,7 @@ class Tenancy:
         Raises:
             UnavailableError: Another engine has it.
         """
-        folder = self._holding.folders.get(job)
+        folder = self._owned.folders.get(job)
         if folder is None:
             raise UnavailableError("another engine runs this job")
         return folder
@@ -152,8 +152,8 @@ class Tenancy:
         Raises:
             UnavailableError: The registry doesn't answer. What is held is free when the membership ends, too.
         """
-        jobs = {*self._holding.folders, *self._leaving}
-        self._holding, self._leaving = Holding(version=self._holding.version + 1), frozenset()
+        jobs = {*self._owned.folders, *self._leaving}
+        self._owned, self._leaving = OwnedJobs(version=self._owned.version + 1), frozenset()
         if jobs:
             self._member.give_up(jobs)
 
@@ -173,39 +173,39 @@ class Tenancy:
         me = self._member.name
         mine = {job for job, owner in seen.owners.items() if owner == me}
         due = {job for job, engine in assigned(wanted, {*seen.members, me}, seen.owners).items() if engine == me}
-        held = self._holding.folders
+        held = self._owned.folders
         for job in held.keys() - mine:
             log.error("another engine has taken job %s: it is stopped here", job)
         self._hold({job: folder for job, folder in held.items() if job in mine and job in due})
-        self._leaving = frozenset((held.keys() | self._leaving) & mine) - self._holding.folders.keys()
+        self._leaving = frozenset((held.keys() | self._leaving) & mine) - self._owned.folders.keys()
         busy = {*work.jobs, *(job for job, version in self._left.items() if version > work.version)}
         # Those that it has and doesn't hold, and never did, were taken by a request whose answer was lost.
-        ended = mine - self._holding.folders.keys() - busy
+        ended = mine - self._owned.folders.keys() - busy
         if ended:
             self._member.give_up(ended)
             self._leaving -= ended
-        patient = now - self._connected_at < self._grace_seconds
-        free = {job for job in due - mine - busy if self._is_free(job, seen, patient=patient)}
+        in_grace = now - self._connected_at < self._grace_seconds
+        free = {job for job in due - mine - busy if self._is_free(job, seen, in_grace=in_grace)}
         if free:
             self._take(free)
 
     def _hold(self, folders: Mapping[str, Path]) -> None:
-        if folders == self._holding.folders:
+        if folders == self._owned.folders:
             return
-        version = self._holding.version + 1
-        given_up = dict.fromkeys(self._holding.folders.keys() - folders.keys(), version)
+        version = self._owned.version + 1
+        given_up = dict.fromkeys(self._owned.folders.keys() - folders.keys(), version)
         self._left = {job: at for job, at in {**self._left, **given_up}.items() if job not in folders}
-        self._holding = Holding(version=version, folders=folders)
+        self._owned = OwnedJobs(version=version, folders=folders)
 
-    def _is_free(self, job: str, seen: Standings, *, patient: bool) -> bool:
+    def _is_free(self, job: str, seen: SeenOwners, *, in_grace: bool) -> bool:
         owner = seen.owners.get(job)
         if owner is None or owner in seen.members:
             return owner is None
         # An older process of this very engine is no member any more, whatever the clock says.
-        return not patient or owner.rpartition("#")[0] == self._member.name.rpartition("#")[0]
+        return not in_grace or owner.rpartition("#")[0] == self._member.name.rpartition("#")[0]
 
     def _take(self, jobs: Collection[str]) -> None:
         taken = self._member.take(jobs, successor=self._successor)
         for job, token in sorted(taken.items()):
             log.info("this engine has job %s with token %d", job, token)
-            self._hold({**self._holding.folders, job: self._place(job, token)})
+            self._hold({**self._owned.folders, job: self._place(job, token)})

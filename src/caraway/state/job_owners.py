@@ -1,10 +1,10 @@
-"""Which engine runs which job: each job has one holder at a time.
+"""Which engine runs which job: each job has one owner at a time.
 
 An engine is a member as long as its lease (`engine/…`) lasts, and what it holds is its own for as long: to renew one
-row every two seconds keeps any number of jobs. A holder's name carries the token of its membership, so an engine that
+row every two seconds keeps any number of jobs. A owner's name carries the token of its membership, so an engine that
 was missed and comes back isn't taken for the one that runs in its place.
 
-A job's own token tells who may write to its checkpoint. It grows when the holder before may still be at work somewhere;
+A job's own token tells who may write to its checkpoint. It grows when the owner before may still be at work somewhere;
 whoever follows one that has ended in good order goes on with the same token.
 """
 
@@ -17,24 +17,24 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import UnavailableError
-from caraway.state.database import patiently
-from caraway.state.leases import PATIENCE_SECONDS, Lease, leases
+from caraway.state.database import retry_outages
+from caraway.state.leases import TIMEOUT_SECONDS, Lease, leases
 
 T = TypeVar("T")
 
 _MEMBER, _JOB = "engine/", "job/"
 _NOBODY = ""
-# A job's row lasts as long as the membership of its holder, whatever the clock says.
+# A job's row lasts as long as the membership of its owner, whatever the clock says.
 _NEVER = sa.text("'infinity'::timestamptz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standings:
+class JobOwners:
     """Who is there and who has what.
 
     Attributes:
         members: The engines that are alive.
-        owners: Of each job that is held, its holder, which may be dead.
+        owners: Of each job that is held, its owner, which may be dead.
     """
 
     members: frozenset[str]
@@ -42,23 +42,23 @@ class Standings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Membership:
+class EngineMembership:
     """One engine among those that share the jobs of a registry.
 
     Attributes:
         engine: The database (`caraway.state.connect`).
-        holder: The engine, in words for people: the same when it is started again.
+        engine_name: The engine, in words for people: the same when it is started again.
         token: Of its lease, once it is a member.
     """
 
     engine: sa.Engine
-    holder: str
+    engine_name: str
     token: int = 0
 
     @property
     def name(self) -> str:
         """The name under which it holds jobs."""
-        return f"{self.holder}#{self.token}"
+        return f"{self.engine_name}#{self.token}"
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
         """Become a member; None while another process is this engine (see `caraway.state.Lease.claim`)."""
@@ -76,18 +76,18 @@ class Membership:
         """Return this engine as the member that has this token."""
         return replace(self, token=token)
 
-    def look(self) -> Standings:
+    def look(self) -> JobOwners:
         """Look who is there and who holds what.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
 
-        def look() -> Standings:
+        def look() -> JobOwners:
             with self.engine.connect() as connection:
-                return _standings(connection)
+                return _job_owners(connection)
 
-        return self._patiently(look, what="look who runs the jobs")
+        return self._retry_outages(look, what="look who runs the jobs")
 
     def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
         """Take those of the jobs that no member holds, and return their tokens.
@@ -99,7 +99,7 @@ class Membership:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return self._patiently(lambda: self._take(jobs, successor=successor), what="take jobs")
+        return self._retry_outages(lambda: self._take(jobs, successor=successor), what="take jobs")
 
     def give_up(self, jobs: Collection[str]) -> None:
         """Let others have these jobs, whose queries have ended; those that it doesn't hold stay as they are.
@@ -124,7 +124,7 @@ class Membership:
 
     @property
     def _lease(self) -> Lease:
-        return Lease(engine=self.engine, name=_MEMBER + self.holder, holder=self.holder)
+        return Lease(engine=self.engine, name=_MEMBER + self.engine_name, owner=self.engine_name)
 
     def _take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
         names = sorted(_JOB + job for job in jobs)
@@ -135,14 +135,14 @@ class Membership:
             connection.execute(insert(leases).values(new).on_conflict_do_nothing())
             # Of several engines that see the same job free, one gets here first.
             found = connection.execute(held.with_for_update()).all()
-            members = _standings(connection).members
+            members = _job_owners(connection).members
             # A process that was replaced while it was paused takes nothing.
             if self.name not in members:
                 return {}
             taken = {}
-            for name, token, holder in found:
-                if holder not in members:
-                    ended = holder == _NOBODY or (successor and holder.rpartition("#")[0] == self.holder)
+            for name, token, owner in found:
+                if owner not in members:
+                    ended = owner == _NOBODY or (successor and owner.rpartition("#")[0] == self.engine_name)
                     taken[name] = token if ended else token + 1
             for name, token in taken.items():
                 change = sa.update(leases).where(leases.c.name == name).values(token=token, holder=self.name)
@@ -154,29 +154,27 @@ class Membership:
             with self.engine.begin() as connection:
                 connection.execute(statement)
 
-        self._patiently(change, what=what)
+        self._retry_outages(change, what=what)
 
-    def _patiently(self, operation: Callable[[], T], *, what: str) -> T:
+    def _retry_outages(self, operation: Callable[[], T], *, what: str) -> T:
         try:
             # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
-            return patiently(operation, what=what, patience_seconds=PATIENCE_SECONDS)
+            return retry_outages(operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
 
 
-def _standings(connection: sa.Connection) -> Standings:
+def _job_owners(connection: sa.Connection) -> JobOwners:
     rows = connection.execute(
         sa.select(
             leases.c.name, leases.c.token, leases.c.holder, leases.c.expires_at > sa.func.clock_timestamp()
         ).where(sa.or_(leases.c.name.startswith(_MEMBER), leases.c.name.startswith(_JOB)))
     ).all()
-    return Standings(
+    return JobOwners(
         members=frozenset(
-            f"{holder}#{token}" for name, token, holder, alive in rows if alive and name.startswith(_MEMBER)
+            f"{owner}#{token}" for name, token, owner, alive in rows if alive and name.startswith(_MEMBER)
         ),
         owners={
-            name.removeprefix(_JOB): holder
-            for name, _, holder, _ in rows
-            if name.startswith(_JOB) and holder != _NOBODY
+            name.removeprefix(_JOB): owner for name, _, owner, _ in rows if name.startswith(_JOB) and owner != _NOBODY
         },
     )

@@ -61,7 +61,7 @@ class Queryable(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class ServedGraph:
     """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end.
 
     Attributes:
@@ -81,23 +81,25 @@ class Live:
     rebuilding: frozenset[str] = frozenset()
 
 
-def live_of(branch: str, lives: Mapping[str, Live], problem: Callable[[], str | None]) -> Live:
+def served_graph_of(
+    branch: str, served_graphs: Mapping[str, ServedGraph], problem: Callable[[], str | None]
+) -> ServedGraph:
     """Return what a branch serves.
 
     Args:
         branch: Its name.
-        lives: What all branches serve; empty before the graph was read.
+        served_graphs: What all branches serve; empty before the graph was read.
         problem: Tells why Postgres can't be read, if it can't; asked only when nothing is served.
 
     Raises:
         UnavailableError: The graph hasn't been read yet.
         UnknownEntityError: There is no such branch.
     """
-    live = lives.get(branch)
-    if live is not None:
-        return live
-    if lives:
-        raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(lives)}")
+    served = served_graphs.get(branch)
+    if served is not None:
+        return served
+    if served_graphs:
+        raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(served_graphs)}")
     reason = problem() or "it is being read"
     raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
 
@@ -105,37 +107,41 @@ def live_of(branch: str, lives: Mapping[str, Live], problem: Callable[[], str | 
 class Serving(Protocol):
     """What has a graph to serve (`caraway.server.deployment.Deployment`)."""
 
-    def require_live(self, branch: str = MAIN) -> Live:
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
         """Return what a branch serves now."""
         ...
 
 
-def make_live(version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool) -> Live:
+def compile_served_graph(
+    version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool
+) -> ServedGraph:
     """Compile what a branch serves; `endpoints` are those of all branches, users' code runs in `functions`."""
     plans = planned.plan.indexes
     reader = PartlyRemoteReader(index, plans) if isinstance(index, PartlyRemote) else DatasetReader(index, plans)
     queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
-    return Live(version, planned.graph, planned.plan, endpoints, queries)
+    return ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
 
 
-def make_lives(needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, Live]) -> Mapping[str, Live]:
+def compile_served_graphs(
+    needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, ServedGraph]
+) -> Mapping[str, ServedGraph]:
     """Compile what the branches serve, by name; what `known` has compiled of the same commit is taken over.
 
     Rows that are logged go to all branches, whether they serve their head already or not.
     """
     endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
-    compiled = {live.version: live for live in known.values()}
-    lives: dict[str, Live] = {}
-    for branch in needed.standing.branches:
+    compiled = {served.version: served for served in known.values()}
+    served_graphs: dict[str, ServedGraph] = {}
+    for branch in needed.heads.branches:
         version = branch.serving or NO_COMMIT
         planned = needed.commits[version] if version else EMPTY
-        live = compiled.get(version)
-        if live is None or live.plan != planned.plan:
-            live = compiled[version] = make_live(version, planned, endpoints, index, functions)
+        served = compiled.get(version)
+        if served is None or served.plan != planned.plan:
+            served = compiled[version] = compile_served_graph(version, planned, endpoints, index, functions)
         head = planned if branch.head is None else needed.commits[branch.head]
         rebuilding = _rebuilt(planned.plan, head.plan)
-        lives[branch.name] = replace(live, endpoints=endpoints, rebuilding=rebuilding)
-    return lives
+        served_graphs[branch.name] = replace(served, endpoints=endpoints, rebuilding=rebuilding)
+    return served_graphs
 
 
 def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Self
 
-from caraway.control.secret_use import LookUp
+from caraway.control.secret_references import LookUp
 from caraway.control.service import CommitService, find_all
 from caraway.control.worker import sweep, work
 from caraway.control.world import Deployed
@@ -28,7 +28,7 @@ def nobody_indexes(asset: str) -> str:
     return f"no server indexes {asset} here"
 
 
-class Site:
+class LedgerReconciler:
     """Works off the ledger. Thread safe: of several callers one works, and the others find that it is done."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Site:
             while work(self._ledger, self._world, limit=BATCH) and self._clock() < deadline:
                 pass
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Do what is due, and now and then clear away what came back; to be called again and again.
 
         Raises:
@@ -84,9 +84,11 @@ class Site:
 class Control:
     """The control plane of a deployment: commits, branches, history, ledger."""
 
-    def __init__(self, site: Site, commits: CommitService, branches: Branches, close: Callable[[], None]) -> None:
+    def __init__(
+        self, reconciler: LedgerReconciler, commits: CommitService, branches: Branches, close: Callable[[], None]
+    ) -> None:
         """Put it together; see `connect`."""
-        self.site = site
+        self.reconciler = reconciler
         self.commits = commits
         self.branches = branches
         self.close = close
@@ -130,7 +132,7 @@ class Control:
             there()
 
         world = Deployed(make_topics=make, drop_topics=drop, jobs=reader, index_lag=index_lag)
-        site = Site(ledger, world, check, list_topics=there, drop=drop)
+        reconciler = LedgerReconciler(ledger, world, check, list_topics=there, drop=drop)
         counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
 
         def count(topics: Iterable[str]) -> Mapping[str, int]:
@@ -142,5 +144,5 @@ class Control:
                 for name, found in end.items()
             }
 
-        commits = CommitService(reader, StateWriter(engine, keep=keep), site, count=count, look_up=look_up)
-        return cls(site, commits, Branches(engine, keep=keep), engine.dispose)
+        commits = CommitService(reader, StateWriter(engine, keep=keep), reconciler, count=count, look_up=look_up)
+        return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caraway.errors import UnavailableError
-from caraway.state import Membership, connect, migrate
+from caraway.state import EngineMembership, connect, migrate
 from caraway.state.leases import leases
 from tests.effort import examples
 from tests.unit.engine.members import MemoryMember, Table
@@ -26,20 +26,20 @@ def database(postgres: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def member(database: sa.Engine, holder: str) -> Membership:
-    membership = Membership(engine=database, holder=holder)
+def member(database: sa.Engine, name: str) -> EngineMembership:
+    membership = EngineMembership(engine=database, engine_name=name)
     token = membership.claim(LONG, succeeds=True)
     assert token is not None
     return membership.with_token(token)
 
 
-holders = st.sampled_from(["one", "two"])
+names = st.sampled_from(["one", "two"])
 jobs = st.sets(st.sampled_from(JOBS), min_size=1)
 actions = st.one_of(
-    st.tuples(st.sampled_from(["join", "miss", "return"]), holders),
-    st.tuples(st.just("take"), holders, jobs, st.booleans(), st.booleans()),
-    st.tuples(st.just("give up"), holders, jobs, st.booleans()),
-    st.tuples(st.just("forget"), holders, jobs),
+    st.tuples(st.sampled_from(["join", "miss", "return"]), names),
+    st.tuples(st.just("take"), names, jobs, st.booleans(), st.booleans()),
+    st.tuples(st.just("give up"), names, jobs, st.booleans()),
+    st.tuples(st.just("forget"), names, jobs),
 )
 
 
@@ -52,30 +52,30 @@ def test_it_does_what_a_table_in_memory_does(
     with database.begin() as connection:
         connection.execute(sa.delete(leases))
     table = Table()
-    # Of each holder the process that runs now, and one that was replaced.
-    pairs: dict[str, list[tuple[Membership, MemoryMember]]] = {}
+    # Of each name the process that runs now, and one that was replaced.
+    pairs: dict[str, list[tuple[EngineMembership, MemoryMember]]] = {}
     for step in (("join", "one"), ("join", "two"), *steps):
         match step:
-            case ("join", str(holder)):
-                pairs.setdefault(holder, []).insert(0, (member(database, holder), table.join(holder)))
-            case ("miss", str(holder)):
-                real, _ = pairs[holder][0]
+            case ("join", str(name)):
+                pairs.setdefault(name, []).insert(0, (member(database, name), table.join(name)))
+            case ("miss", str(name)):
+                real, _ = pairs[name][0]
                 assert real.renew(real.token, OVER)
-                table.alive.pop(holder, None)
-            case ("return", str(holder)):
-                real, model = pairs[holder][0]
+                table.alive.pop(name, None)
+            case ("return", str(name)):
+                real, model = pairs[name][0]
                 assert real.renew(real.token, LONG)
                 assert not real.renew(real.token - 1, LONG)
-                table.alive[holder] = model.token
-            case ("take", str(holder), set(wanted), bool(successor), bool(old)):
-                real, model = pairs[holder][-1 if old else 0]
+                table.alive[name] = model.token
+            case ("take", str(name), set(wanted), bool(successor), bool(old)):
+                real, model = pairs[name][-1 if old else 0]
                 assert real.take(wanted, successor=successor) == model.take(wanted, successor=successor)
-            case ("give up", str(holder), set(given_up), bool(old)):
-                real, model = pairs[holder][-1 if old else 0]
+            case ("give up", str(name), set(given_up), bool(old)):
+                real, model = pairs[name][-1 if old else 0]
                 real.give_up(given_up)
                 model.give_up(given_up)
-            case ("forget", str(holder), set(gone)):
-                real, model = pairs[holder][0]
+            case ("forget", str(name), set(gone)):
+                real, model = pairs[name][0]
                 real.forget(gone)
                 model.forget(gone)
         real, model = pairs["one"][0]
@@ -86,7 +86,7 @@ def test_it_does_what_a_table_in_memory_does(
 
 def test_of_many_that_take_at_once_one_has_each(database: sa.Engine, postgres: str) -> None:
     with pytest.raises(UnavailableError, match="not set up the tables"):
-        Membership(engine=database, holder="early").look()
+        EngineMembership(engine=database, engine_name="early").look()
     migrate(postgres)
     members = [member(database, str(number)) for number in range(8)]
     wanted = [f"job{n}" for n in range(10)]

@@ -11,12 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from caraway.engine.tenancy import Holding, Tenancy, Work
+from caraway.engine.job_ownership import JobOwnership, OwnedJobs, Work
 from caraway.errors import UnavailableError
 from tests.effort import examples, patience
 from tests.unit.engine.members import MemoryMember, Table
 
-HOLDERS = "ab"
+NAMES = "ab"
 JOBS = tuple(f"job{n}" for n in range(3))
 ACTIONS = ("renew", "exchange", "look", "act", "end")
 GRACE_SECONDS = 8.0
@@ -27,8 +27,8 @@ class Engine:
     """A process: it looks at what it holds now and then, begins queries, and ends them some time later."""
 
     member: MemoryMember
-    tenancy: Tenancy
-    seen: Holding = field(default_factory=Holding)
+    ownership: JobOwnership
+    seen: OwnedJobs = field(default_factory=OwnedJobs)
     told: Work = field(default_factory=Work)
     # Each with the folder that it writes to.
     queries: dict[str, Path] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Engine:
         return [*self.queries.items(), *self.ending.items()]
 
     def look(self) -> None:
-        self.seen = self.tenancy.holding
+        self.seen = self.ownership.owned
 
     def act(self) -> None:
         """Follow what was seen, which may be out of date by now."""
@@ -47,7 +47,7 @@ class Engine:
             self.ending[job] = self.queries.pop(job)
         for job in self.seen.folders.keys() - self.queries.keys() - self.ending.keys():
             with suppress(UnavailableError):
-                self.queries[job] = self.tenancy.folder(job)
+                self.queries[job] = self.ownership.folder(job)
         self.told = Work(version=self.seen.version, jobs=frozenset((*self.queries, *self.ending)))
 
 
@@ -63,44 +63,44 @@ class Machines(RuleBasedStateMachine):
         self.zombies: list[Engine] = []
         self.numbers = itertools.count()
 
-    def _join(self, holder: str, *, successor: bool) -> None:
-        member = self.table.join(holder)
-        tenancy = Tenancy(
+    def _join(self, name: str, *, successor: bool) -> None:
+        member = self.table.join(name)
+        ownership = JobOwnership(
             member,
             lambda job, token: Path(job) / str(token),
             successor=successor,
             grace_seconds=GRACE_SECONDS,
             clock=lambda: self.now,
         )
-        self.engines[holder] = Engine(member, tenancy)
+        self.engines[name] = Engine(member, ownership)
 
-    @rule(holder=st.sampled_from(HOLDERS), fate=st.sampled_from(["killed", "replaced", "missed", "leaves"]))
-    def come_or_go(self, holder: str, fate: str) -> None:
+    @rule(name=st.sampled_from(NAMES), fate=st.sampled_from(["killed", "replaced", "missed", "leaves"]))
+    def come_or_go(self, name: str, fate: str) -> None:
         """Start one, or let it go in one of several ways; one that is paused long enough is replaced by another."""
-        engine = self.engines.get(holder)
+        engine = self.engines.get(name)
         if engine is None:
             # The lock on the data folder tells: its JVM is there as long as one that was replaced.
-            paused = any(zombie.member.holder == holder for zombie in self.zombies)
-            self._join(holder, successor=not paused)
+            paused = any(zombie.member.engine_name == name for zombie in self.zombies)
+            self._join(name, successor=not paused)
             return
         match fate:
             case "missed":
-                self.table.alive.pop(holder, None)
+                self.table.alive.pop(name, None)
                 return
             case "leaves":
                 with suppress(UnavailableError):
-                    engine.tenancy.leave()
-                self.table.alive.pop(holder, None)
-        del self.engines[holder]
+                    engine.ownership.leave()
+                self.table.alive.pop(name, None)
+        del self.engines[name]
         if fate == "replaced":
             self.zombies.append(engine)
-            self._join(holder, successor=False)
+            self._join(name, successor=False)
 
-    @rule(holder=st.sampled_from(HOLDERS), actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=5))
-    def go_on(self, holder: str, actions: list[str]) -> None:
-        if holder in self.engines:
+    @rule(name=st.sampled_from(NAMES), actions=st.lists(st.sampled_from(ACTIONS), min_size=1, max_size=5))
+    def go_on(self, name: str, actions: list[str]) -> None:
+        if name in self.engines:
             for action in actions:
-                self._do(self.engines[holder], action)
+                self._do(self.engines[name], action)
 
     @precondition(lambda self: self.engines)
     @rule(times=st.integers(1, 3))
@@ -137,8 +137,8 @@ class Machines(RuleBasedStateMachine):
         self.table.away = self.table.answers_get_lost = False
         if not self.engines:
             self._join("z", successor=True)
-        for holder in self.table.alive.keys() - self.engines.keys():
-            del self.table.alive[holder]
+        for name in self.table.alive.keys() - self.engines.keys():
+            del self.table.alive[name]
         for _ in range(12):
             self.now += GRACE_SECONDS
             for engine in self.engines.values():
@@ -153,14 +153,14 @@ class Machines(RuleBasedStateMachine):
         assert not current & {write for zombie in self.zombies for write in zombie.writes}
 
     def _do(self, engine: Engine, action: str) -> None:
-        holder, token = engine.member.holder, engine.member.token
+        name, token = engine.member.engine_name, engine.member.token
         match action:
             case "renew":
-                if not self.table.away and self.table.tokens[holder] == token:
-                    self.table.alive[holder] = token
+                if not self.table.away and self.table.tokens[name] == token:
+                    self.table.alive[name] = token
             case "exchange":
                 with suppress(UnavailableError):
-                    engine.tenancy.exchange(self.wanted, engine.told)
+                    engine.ownership.exchange(self.wanted, engine.told)
             case "look":
                 engine.look()
             case "act":
@@ -178,18 +178,18 @@ def test_whatever_happens_each_job_is_run_by_one() -> None:
 def test_what_was_cut_off_waits_before_it_thinks_others_dead() -> None:
     table, now = Table(), [0.0]
 
-    def tenancy(holder: str) -> Tenancy:
-        return Tenancy(
-            table.join(holder),
+    def ownership(name: str) -> JobOwnership:
+        return JobOwnership(
+            table.join(name),
             lambda job, token: Path(job) / str(token),
             successor=True,
             grace_seconds=GRACE_SECONDS,
             clock=lambda: now[0],
         )
 
-    one, other = tenancy("one"), tenancy("other")
+    one, other = ownership("one"), ownership("other")
     one.exchange(["a"], Work())
-    assert one.holding.folders == {"a": Path("a/1")}
+    assert one.owned.folders == {"a": Path("a/1")}
     other.exchange(["a"], Work())
     # Postgres was away, and `other` is back first.
     table.away = True
@@ -200,12 +200,12 @@ def test_what_was_cut_off_waits_before_it_thinks_others_dead() -> None:
     other.exchange(["a"], Work())
     now[0] = GRACE_SECONDS - 0.1
     other.exchange(["a"], Work())
-    assert not other.holding.folders
+    assert not other.owned.folders
     now[0] = GRACE_SECONDS
     other.exchange(["a"], Work())
-    assert other.holding.folders == {"a": Path("a/2")}
+    assert other.owned.folders == {"a": Path("a/2")}
     one.exchange(["a"], Work(jobs=frozenset({"a"})))
     with pytest.raises(UnavailableError, match="another engine runs this job"):
         one.folder("a")
-    assert not one.may_tell("a")
-    assert other.may_tell("a")
+    assert not one.may_report("a")
+    assert other.may_report("a")

@@ -7,13 +7,13 @@ from datetime import datetime
 from caraway.errors import UnknownEntityError
 from caraway.integrations.keyring import Keyring, add_key, open_keyring
 from caraway.integrations.secret_rules import NAME, checked_name, checked_value
-from caraway.state.secrets import SealedSecret, SecretStore
+from caraway.state.sealed_secrets import SealedSecret, SealedSecretStore
 
 
-class SecretBook:
+class SecretStore:
     """All secrets as this process knows them: sealed, in memory, so that no query waits for Postgres. Thread safe."""
 
-    def __init__(self, store: SecretStore, keyring: Keyring) -> None:
+    def __init__(self, store: SealedSecretStore, keyring: Keyring) -> None:
         """Read from `store`, and open with `keyring`; nothing is known before `refresh`."""
         self._store = store
         self._keyring = keyring

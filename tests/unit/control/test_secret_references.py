@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from caraway.control import CommitService
-from caraway.control.secret_use import lacking, secrets_used
+from caraway.control.secret_references import lacking, secret_references
 from caraway.errors import CommitError, UnavailableError, UnknownEntityError
 from caraway.graph.connectors import PostgresSystem, SecretRef, TableConnector
 from caraway.graph.functions import PythonFunction
@@ -43,7 +43,10 @@ def test_all_that_names_a_secret_is_found() -> None:
     graph = Graph(
         datasets=(clicks(), from_table(), filtered()), featuresets=(shopper("user", "spent", "big", code=CODE),)
     )
-    found = [(use.entity, use.where, use.secret.arn, use.by_code) for use in secrets_used(graph)]
+    found = [
+        (reference.entity, reference.where, reference.secret.arn, reference.by_code)
+        for reference in secret_references(graph)
+    ]
     table = "[Postgres: db](table=orders)"
     assert found == [
         ("Orders", f"dataset Orders, source {table}", "env:USER", False),
@@ -68,7 +71,7 @@ def look_up(secret: SecretRef) -> str:
 def test_what_cannot_work_is_a_fault_and_the_rest_is_told() -> None:
     graph = Graph(datasets=(from_table(), filtered()))
     missing = "there is no secret store:password"
-    faults, told = lacking(secrets_used(graph), look_up, {"Orders"})
+    faults, told = lacking(secret_references(graph), look_up, {"Orders"})
     assert faults == [f"dataset Orders, source [Postgres: db](table=orders): {missing}"]
     assert told == [
         f"secret missing: dataset Spend, sink [Postgres: db](table=orders): {missing}",
@@ -76,7 +79,7 @@ def test_what_cannot_work_is_a_fault_and_the_rest_is_told() -> None:
         "secret missing: dataset Spend, pipeline sum_up: there is no secret store:pepper",
         "secret missing: dataset Spend, pipeline sum_up: there is no secret store:more",
     ]
-    assert len(lacking(secrets_used(graph), look_up, set())[1]) == len(told) + 1
+    assert len(lacking(secret_references(graph), look_up, set())[1]) == len(told) + 1
 
 
 @pytest.mark.parametrize("preview", [False, True])
