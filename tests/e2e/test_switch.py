@@ -1,4 +1,4 @@
-"""A changed pipeline while queries run: the old one serves until the new one is level, and then all turn at once."""
+"""A changed pipeline while queries run: the old one serves until the new one has caught up; then all switch at once."""
 
 import json
 import logging
@@ -127,7 +127,7 @@ def test_a_changed_pipeline_turns_as_a_whole(world: World, other: ServerProcess)
                 running = {f"job:{job['id']}" for job in jobs if job["state"] == "running"}
                 return not running.isdisjoint({entry["asset"] for entry in entries()} - first)
 
-            # In the middle of it, the engine dies: a job runs, and tells only seconds later that it is level.
+            # In the middle of it, the engine dies: a job runs, and reports only seconds later that it has caught up.
             world.wait_for(reads)
             os.kill(engine.pid, signal.SIGKILL)
             # A start of Spark and of all jobs.

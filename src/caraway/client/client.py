@@ -399,7 +399,7 @@ class Client:
         return self._connection.post_json("/query_offline", body, self._headers()).json()
 
     def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Tell how far an offline query is; see `query_offline`.
+        """Return how far an offline query is; see `query_offline`.
 
         Raises:
             RemoteError: There is no such query.
@@ -409,7 +409,7 @@ class Client:
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
 
     def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Ask for the end of an offline query, and tell how far it is.
+        """Ask for the end of an offline query, and return how far it is.
 
         Raises:
             RemoteError: There is no such query.

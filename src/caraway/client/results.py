@@ -158,7 +158,7 @@ class CommitResult(Response):
 
     @property
     def backfills(self) -> tuple[CommittedJob, ...]:
-        """The jobs that read what is there already before they are level."""
+        """The jobs that read what is there already before they have caught up."""
         return tuple(job for job in self.jobs if job.backfill_records is None or job.backfill_records > 0)
 
     def __repr__(self) -> str:

@@ -107,7 +107,7 @@ def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
 
 
 def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
-    """Tell what a commit changes; the first line is the gist."""
+    """Return what a commit changes; the first line is the gist."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     lines = [
         _gist(change, preview=preview),

@@ -46,7 +46,7 @@ def step(ledger: Ledger, world: AssetWorld) -> bool:
 
 
 def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
-    """Do what an entry asks for, and tell how it went; an error is no reason to end."""
+    """Do what an entry asks for, and return how it went; an error is no reason to end."""
     do = world.create if claim.action is Action.CREATE else world.destroy
     try:
         missing = do(claim.kind, claim.name)

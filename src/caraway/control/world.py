@@ -35,7 +35,7 @@ class Deployed:
             make_topics: Makes those that aren't there.
             drop_topics: Removes those that are there.
             jobs: Tells how jobs are.
-            index_lag: Tells what an index waits for, "" if it is level with its topic.
+            index_lag: Tells what an index waits for, "" if it has caught up with its topic.
             clock: Tells the time.
         """
         self._make_topics = make_topics
@@ -73,7 +73,7 @@ class Deployed:
 
 
 def unready(job: JobRecord | None) -> str:
-    """Tell what a job that was started still waits for, "" if it is level with its inputs."""
+    """Return what a job that was started still waits for, "" if it has caught up with its inputs."""
     if job is None:
         return "the job isn't registered"
     match job.state:
@@ -89,7 +89,7 @@ def unready(job: JobRecord | None) -> str:
 
 
 def unstopped(job: JobRecord | None, now: datetime) -> str:
-    """Tell whether a job that is to end may still write; "" if it doesn't."""
+    """Return whether a job that is to end may still write; "" if it doesn't."""
     never_began = job is None or (job.state is JobState.PENDING and job.attempts == 0)
     if never_began or job is None or job.state is JobState.STOPPED:
         return ""

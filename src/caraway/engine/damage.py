@@ -48,7 +48,7 @@ def repairing(checkpoint: Path) -> Iterator[None]:
 
 
 def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
-    """Tell whether a job failed because its checkpoint can't be read."""
+    """Return whether a job failed because its checkpoint can't be read."""
     return _SIGNS.search(error) is not None and not any(_OTHER.search(text) for text in (error, *causes))
 
 

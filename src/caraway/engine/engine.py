@@ -143,7 +143,7 @@ class Engine:
         self._stopping.set()
 
     def _loop(self, driver: Driver, jobs: Jobs) -> bool:
-        """Go round until told to stop; tell whether it was the JVM's death that ended it."""
+        """Go round until asked to stop; return whether it was the JVM's death that ended it."""
         statuses: Mapping[str, JobStatus] = {}
         while not self._stopping.is_set():
             if driver.died:

@@ -77,7 +77,7 @@ class JobOwnership:
     def __init__(
         self,
         member: Member,
-        place: Callable[[str, int], Path],
+        folder_for: Callable[[str, int], Path],
         *,
         successor: bool,
         grace_seconds: float,
@@ -87,14 +87,14 @@ class JobOwnership:
 
         Args:
             member: This engine among the others.
-            place: Gives the folder for the checkpoint of a job and a token.
+            folder_for: Returns the folder for the checkpoint of a job and a token.
             successor: Whether the last process that was this engine is known to have ended.
             grace_seconds: How long to wait, after having been cut off, before an engine that is silent counts as dead:
                 it may have been cut off by the same.
             clock: Counts seconds.
         """
         self._member = member
-        self._place = place
+        self._folder_for = folder_for
         self._successor = successor
         self._grace_seconds = grace_seconds
         self._clock = clock
@@ -116,7 +116,7 @@ class JobOwnership:
         return self._owned
 
     def may_report(self, job: str) -> bool:
-        """Tell whether this engine is the one that knows how a job is: what others run, they report."""
+        """Return whether this engine knows how a job is; other engines report the jobs that they run."""
         return job in self._owned.folders or job in self._leaving
 
     def folder(self, job: str) -> Path:
@@ -208,4 +208,4 @@ class JobOwnership:
         taken = self._member.take(jobs, successor=self._successor)
         for job, token in sorted(taken.items()):
             log.info("this engine has job %s with token %d", job, token)
-            self._hold({**self._owned.folders, job: self._place(job, token)})
+            self._hold({**self._owned.folders, job: self._folder_for(job, token)})

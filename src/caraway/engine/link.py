@@ -50,7 +50,7 @@ class RegistryLink:
     def begin(self, sweep: Callable[[Collection[str]], Collection[str]], ownership: JobOwnership | None) -> None:
         """Begin to share the jobs with other engines, if there is an `ownership`.
 
-        `sweep` removes what is left of jobs that are gone, and tells of which something was.
+        `sweep` removes what is left of jobs that are gone, and returns those of which something was left.
         """
         with self._lock:
             self._sweep, self._ownership = sweep, ownership
@@ -68,7 +68,7 @@ class RegistryLink:
             return owned.version, [job for job in self._desired if job.job_id in owned.folders]
 
     def report(self, statuses: Mapping[str, JobStatus], work: Work) -> None:
-        """Tell how jobs are, soon; and what is under way."""
+        """Report how jobs are, soon; and what is under way."""
         with self._lock:
             changed = {job_id: status for job_id, status in statuses.items() if self._reported.get(job_id) != status}
             self._unreported.update(changed)

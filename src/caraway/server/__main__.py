@@ -33,7 +33,7 @@ def run(settings: Settings) -> None:
     port = port_of(server)
     app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
     http = http_server(app, server.host, port, connections=server.connections)
-    _tell(settings, port)
+    _log_start(settings, port)
     try:
         uvloop.run(serve(http, deployment.start))
     finally:
@@ -55,12 +55,12 @@ def run_workers(settings: Settings) -> None:
             "run more servers instead, or leave index.shards out"
         )
     port = port_of(server)
-    _tell(settings, port)
+    _log_start(settings, port)
     arguments = ["--host", server.host, "--port", str(port), "--readers", str(server.workers)]
     os.execv(sys.executable, [sys.executable, supervisor.__file__, *arguments])  # noqa: S606 (no shell is the point)
 
 
-def _tell(settings: Settings, port: int) -> None:
+def _log_start(settings: Settings, port: int) -> None:
     server = settings.server
     LOG.info("listening", host=server.host, port=port)
     if not server.tokens:

@@ -70,7 +70,7 @@ from caraway.topics.credentials import sign_in
 LOG = structlog.get_logger(__name__)
 
 KAFKA_INTERVAL_S = 2.0
-# What waits for an index to be level is served this much later.
+# What waits for an index to catch up is served this much later.
 LEDGER_INTERVAL_S = 0.5
 # When nothing is due, only what nobody has told us of is found by looking.
 IDLE_INTERVAL_S = 2.0
@@ -280,7 +280,7 @@ class Deployment:
         return served_graph_of(branch, self._served_graphs, self._watches["postgres"].problem)
 
     def problems(self) -> dict[str, str]:
-        """Tell which parts don't work, and why; empty if all do."""
+        """Return which parts don't work, and why; empty if all do."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
             # It works through both, and has no problem of its own then.
@@ -386,14 +386,16 @@ class Deployment:
                     self._store.drop(asset)
 
     def _index_lag(self, asset: str) -> str:
-        """Tell what an index waits for, "" if it is level with its topic."""
+        """Return what an index waits for, "" if it has caught up with its topic."""
         name, emits, _ = asset.partition(EMITS)
         if self._share is not None and not emits and self._share.has(name):
             return self._share.lag(name)
         for status in self.index.positions():
             if status.asset == name:
-                level = status.following and status.lag == 0
-                return "" if level else f"the index is {status.lag if status.lag is not None else '?'} records behind"
+                caught_up = status.following and status.lag == 0
+                return (
+                    "" if caught_up else f"the index is {status.lag if status.lag is not None else '?'} records behind"
+                )
         return "the index isn't followed yet"
 
     def _check_kafka(self) -> None:

@@ -49,7 +49,7 @@ class Watch:
         self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
-        """Tell what is wrong, None if nothing is."""
+        """Return what is wrong, None if nothing is."""
         if self._failure or self._succeeded_at is None:
             return self._failure
         silent_for = self._clock() - self._succeeded_at

@@ -148,7 +148,7 @@ class EmbeddedKafka:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
-        """Tell why it doesn't answer, or None."""
+        """Return why it doesn't answer, or None."""
         return check_kafka(self.bootstrap_servers)
 
     @property

@@ -8,7 +8,7 @@ LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
-    """Move what is in a log to `<name>.1` once it is larger than `limit`; tell whether that was done.
+    """Move what is in a log to `<name>.1` once it is larger than `limit`; return whether that was done.
 
     The file is copied and emptied, since the part has it open (for appending, so it goes on at the new end).
     """

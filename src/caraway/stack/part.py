@@ -72,10 +72,10 @@ class Part(Protocol):
         """Make what it needs before it can start; called before each start, hence quick when all is there."""
 
     def launch(self) -> Launch:
-        """Tell how to start it."""
+        """Return how to start it."""
 
     def check(self, pid: int) -> str | None:
-        """Tell why it isn't ready, or None if it is. `pid` is its process."""
+        """Return why it isn't ready, or None if it is. `pid` is its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -95,7 +95,7 @@ class EmbeddedPostgres:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (a server of another pid could not have our password)
-        """Tell why it doesn't answer, or None."""
+        """Return why it doesn't answer, or None."""
         return check_postgres(self.url)
 
     def _initdb(self, cluster: Path, user: str | None) -> None:
@@ -191,5 +191,5 @@ def _unprivileged_user() -> str | None:
 
 
 def _is_open(path: Path) -> bool:
-    """Tell whether everybody may enter the folders above a path."""
+    """Return whether everybody may enter the folders above a path."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)

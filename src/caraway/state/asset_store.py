@@ -112,9 +112,9 @@ def copy_references(connection: sa.Connection, source: tuple[str, Role], target:
 
 
 def waits(connection: sa.Connection, branch: str, wanted: Iterable[Asset]) -> bool:
-    """Tell whether a branch must go on serving its older commit.
+    """Return whether a branch must go on serving its older commit.
 
-    It must when an index takes the place of another one of the same dataset and isn't level yet: queries would be
+    It must when an index takes the place of another one of the same dataset and hasn't caught up yet: queries would be
     answered from a dataset that is still being computed. What is only added has nothing to wait for.
     """
     served: dict[str, set[str]] = {}

@@ -171,6 +171,6 @@ def _index(index: IndexPlan, writers: Mapping[str, str]) -> Blueprint:
 
 
 def _with_writers(topics: Sequence[str], writers: Mapping[str, str]) -> tuple[str, ...]:
-    """Topics, each with what fills it: who reads a topic is level only when its writer is."""
+    """Topics, each with what fills it: who reads a topic has caught up only when its writer has."""
     found = [f"{AssetKind.TOPIC}:{name}" for name in topics]
     return tuple(dict.fromkeys([*found, *(writers[name] for name in topics if name in writers)]))

@@ -34,7 +34,7 @@ def connect(url: str) -> sa.Engine:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Tell whether an error means that Postgres is away, so that the same call may succeed later."""
+    """Return whether an error means that Postgres is away, so that the same call may succeed later."""
     if isinstance(error, OperationalError | InterfaceError):
         return True
     if not isinstance(error, DBAPIError):

@@ -45,15 +45,15 @@ index_standings = sa.Table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ShardProgress:
     """How far an index is in one shard.
 
     Attributes:
-        level: Whether it has been as far as its topic since its owner began.
+        caught_up: Whether it has been as far as its topic since its owner began.
         frontier_us: The greatest event time of its contributions; None without any, or if nothing depends on it.
     """
 
-    level: bool
+    caught_up: bool
     frontier_us: int | None
 
 
@@ -72,15 +72,15 @@ class Division:
     Attributes:
         addresses: Of each member that is alive, where it is reached. A member's name is its server's, `#`, a token.
         owners: Of each shard that ever had one.
-        standings: By shard and asset (as text), as its last owner has told.
+        progress: By shard and asset (as text), as its last owner has reported.
     """
 
     addresses: Mapping[str, str]
     owners: Mapping[int, Owned]
-    standings: Mapping[int, Mapping[str, Standing]]
+    progress: Mapping[int, Mapping[str, ShardProgress]]
 
 
-NOTHING = Division(addresses={}, owners={}, standings={})
+NOTHING = Division(addresses={}, owners={}, progress={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class IndexOwners:
         told = insert(index_servers).values(server=self.server, address=address)
         self._do(
             told.on_conflict_do_update(index_elements=[index_servers.c.server], set_={"address": address}),
-            what="tell where this server is",
+            what="write where this server is",
         )
         return self._lease.claim(lasting, succeeds=True)
 
@@ -151,9 +151,9 @@ class IndexOwners:
                         told_of.shards == self.shards
                     )
                 ).all()
-            standings: dict[int, dict[str, Standing]] = {}
-            for shard, asset, level, frontier_us in told:
-                standings.setdefault(shard, {})[asset] = Standing(level=level, frontier_us=frontier_us)
+            progress: dict[int, dict[str, ShardProgress]] = {}
+            for shard, asset, caught_up, frontier_us in told:
+                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, frontier_us=frontier_us)
             return Division(
                 addresses={
                     member_name(name.removeprefix(of_server), token): address
@@ -165,7 +165,7 @@ class IndexOwners:
                     for name, token, owner, _, _ in rows
                     if name.startswith(of_shard) and owner != _NOBODY
                 },
-                standings=standings,
+                progress=progress,
             )
 
         return self._retry_outages(look, what="look who owns the index")
@@ -203,8 +203,8 @@ class IndexOwners:
 
         return self._retry_outages(take, what=f"take shard {shard} of the index")
 
-    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
-        """Tell how far a shard is; what an earlier owner has to say is passed over.
+    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
+        """Write how far a shard is; what an earlier owner reports is ignored.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -215,10 +215,10 @@ class IndexOwners:
                 "shard": shard,
                 "asset": asset,
                 "token": token,
-                "level": standing.level,
-                "frontier_us": standing.frontier_us,
+                "level": reached.caught_up,
+                "frontier_us": reached.frontier_us,
             }
-            for asset, standing in sorted(standings.items())
+            for asset, reached in sorted(progress.items())
         ]
         if rows:
             told = insert(index_standings).values(rows)
@@ -227,10 +227,10 @@ class IndexOwners:
                 set_={name: told.excluded[name] for name in ("token", "level", "frontier_us")},
                 where=index_standings.c.token <= told.excluded.token,
             )
-            self._do(newest, what=f"tell how far shard {shard} of the index is")
+            self._do(newest, what=f"write how far shard {shard} of the index is")
 
     def forget(self, assets: set[str]) -> None:
-        """Forget what was told of indexes that are gone.
+        """Forget what was reported of indexes that are gone.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

@@ -75,7 +75,7 @@ class Ledger:
         self._timeout_seconds = timeout_seconds
 
     def expects(self, within: timedelta) -> bool:
-        """Tell whether there is anything to do now or within some time: an entry, or a branch that may serve its head.
+        """Return whether there is anything to do now or within some time: an entry, or a branch behind its head.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

@@ -31,7 +31,7 @@ def migrate(url: str) -> None:
 
 
 def is_migrated(engine: sa.Engine) -> bool:
-    """Tell whether the schema is that of this version."""
+    """Return whether the schema is that of this version."""
     with as_file(files("caraway.state") / "migrations") as folder, engine.connect() as connection:
         newest = ScriptDirectory.from_config(_config(str(folder))).get_current_head()
         return MigrationContext.configure(connection).get_current_revision() == newest

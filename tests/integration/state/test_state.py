@@ -275,7 +275,7 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     assert registry.desired_jobs() == plan_graph(FIRST).jobs
     assert registry.desired_jobs() is registry.desired_jobs()
     writer.publish(_commit("b", "a", SECOND))
-    # The old one goes on until the new one is level.
+    # The old one goes on until the new one has caught up.
     job, old = registry.desired_jobs()
     assert (old,) == plan_graph(FIRST).jobs
     assert job == plan_graph(SECOND).jobs[0]

@@ -24,7 +24,7 @@ from caraway.server.partitions.divided import DividedIndex
 from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
 from caraway.server.partitions.topics import Ends
-from caraway.state.index_owners import Division, Owned, Standing, member_name
+from caraway.state.index_owners import Division, Owned, ShardProgress, member_name
 from caraway.topics.partitioning import partition_of
 from tests.unit.index.naive import CODEC, SMALL, Sent
 
@@ -46,7 +46,7 @@ class World:
     postgres: bool = True
     members: dict[str, tuple[int, float]] = field(default_factory=dict)
     owners: dict[int, Owned] = field(default_factory=dict)
-    standings: dict[int, dict[str, tuple[int, Standing]]] = field(default_factory=dict)
+    standings: dict[int, dict[str, tuple[int, ShardProgress]]] = field(default_factory=dict)
     servers: "dict[str, Server]" = field(default_factory=dict)
     # How far the shown rows of each partition were, and how far they were when a token was given.
     shown: dict[int, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Registry:
         return Division(
             addresses={name: server for server, name in names.items() if self.world.alive(name)},
             owners=dict(self.world.owners),
-            standings={s: {a: told for a, (_, told) in of.items()} for s, of in self.world.standings.items()},
+            progress={s: {a: told for a, (_, told) in of.items()} for s, of in self.world.standings.items()},
         )
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
@@ -117,7 +117,7 @@ class Registry:
         self.world.floors[shard, seen + 1] = dict(self.world.shown)
         return seen + 1
 
-    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
+    def report(self, shard: int, token: int, standings: Mapping[str, ShardProgress]) -> None:
         self._reach()
         told = self.world.standings.setdefault(shard, {})
         for asset, standing in standings.items():
@@ -185,10 +185,10 @@ class TestShard:
     def frontier(self, asset: bytes) -> int | None:
         return stored_frontier(self.store, asset)
 
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, ShardProgress]:
         return {
-            plan.asset.hex(): Standing(
-                level=True, frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None
+            plan.asset.hex(): ShardProgress(
+                caught_up=True, frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None
             )
             for plan in self.plans.values()
         }

@@ -114,7 +114,7 @@ class Run:
         return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
 
     def over(self) -> bool:
-        """Tell whether there is nothing more to wait for."""
+        """Return whether there is nothing more to wait for."""
         if self.finished_at is None:
             return False
         return not self.due or time.perf_counter() > self.finished_at + TIMEOUT_SECONDS

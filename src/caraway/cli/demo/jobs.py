@@ -8,7 +8,7 @@ from caraway.errors import UnavailableError
 
 TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.2
-TELL_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 
 
 def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
@@ -18,7 +18,7 @@ def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
 
     Args:
         url: The server.
-        told: Told now and then what is waited for.
+        told: Notified now and then of what is waited for.
 
     Raises:
         UnavailableError: Some job doesn't run after two minutes.
@@ -36,7 +36,7 @@ def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
             text = ", ".join(f"{job['dataset']} ({job['error'] or job['state']})" for job in waiting)
             if now - started > TIMEOUT_SECONDS:
                 raise UnavailableError(f"these jobs don't run after {TIMEOUT_SECONDS:.0f} s: {text}")
-            if now - told_at >= TELL_SECONDS:
+            if now - told_at >= REPORT_SECONDS:
                 told_at = now
                 told(f"{now - started:6.1f} s  waiting for jobs to start: {text}")
             time.sleep(POLL_SECONDS)

@@ -19,9 +19,9 @@ PROBED = 40
 # Nothing may change for so long while an engine comes back from a crash: some 20 s, on a busy machine more.
 UNCHANGED_SECONDS = 60.0
 POLL_SECONDS = 0.25
-TELL_SECONDS = 2.0
+REPORT_SECONDS = 2.0
 
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,13 +52,13 @@ class AgreementCheck:
             yield client.query([self.flights.key], self.flights.featuresets, asked, timestamps=rows["due"])
 
 
-def settle(check: AgreementCheck, url: str, *, told: Told, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
+def settle(check: AgreementCheck, url: str, *, told: Notify, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
         check: What to compare.
         url: The server.
-        told: Told what is waited for.
+        told: Notified of what is waited for.
         unchanged_seconds: How long that is.
 
     Raises:
@@ -72,7 +72,7 @@ def settle(check: AgreementCheck, url: str, *, told: Told, unchanged_seconds: fl
         client.close()
 
 
-def _wait(check: AgreementCheck, client: Client, url: str, told: Told, unchanged_seconds: float) -> Agreement:
+def _wait(check: AgreementCheck, client: Client, url: str, told: Notify, unchanged_seconds: float) -> Agreement:
     started = changed_at = told_at = time.monotonic()
     last: Agreement | None = None
     while True:
@@ -84,7 +84,7 @@ def _wait(check: AgreementCheck, client: Client, url: str, told: Told, unchanged
                 last, changed_at = agreement, now
             if not agreement.disagreements or not keep_trying:
                 return agreement
-        if now - told_at >= TELL_SECONDS:
+        if now - told_at >= REPORT_SECONDS:
             told_at = now
             told(f"{now - started:6.1f} s  waiting for {missing}{_lag(url)}")
         time.sleep(POLL_SECONDS)
@@ -105,7 +105,7 @@ def _ask(check: AgreementCheck, client: Client, *, keep_trying: bool) -> tuple[A
 
 
 def _lag(url: str) -> str:
-    """Tell how far the indexes are behind their topics, if they are and the server says so."""
+    """Return how far the indexes are behind their topics, if they are and the server says so."""
     try:
         with DemoConnection(url) as connection:
             indexes = connection.get("/status")["index"]["indexes"]

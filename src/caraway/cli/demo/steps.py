@@ -49,7 +49,7 @@ def commit(demo: Demo) -> None:
     client = Client(demo.url)
     client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     client.close()
-    wait_for_jobs(demo.url, told=_tell)
+    wait_for_jobs(demo.url, told=_print)
     _refuse_twice(demo)
 
 
@@ -96,14 +96,14 @@ def check(demo: Demo) -> Agreement:
     )
     started = time.monotonic()
     check = AgreementCheck(flights=demo.flights, schedule=chosen, expected=expected)
-    agreement = settle(check, demo.url, told=_tell)
+    agreement = settle(check, demo.url, told=_print)
     out.print(f"Compared when the values had settled, {time.monotonic() - started:.1f} s later.")
     out.print(
         f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
         f"the bit, {agreement.close:,} within 1e-9."
     )
     for wrong in agreement.disagreements[:SHOWN_DISAGREEMENTS]:
-        _tell(f"  {wrong}")
+        _print(f"  {wrong}")
     return agreement
 
 
@@ -152,5 +152,5 @@ def _total(tables: Mapping[str, pd.DataFrame]) -> int:
     return sum(map(len, tables.values()))
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     out.print(text, markup=False, soft_wrap=True)

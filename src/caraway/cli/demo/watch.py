@@ -101,7 +101,7 @@ class Watcher:
 
 
 def is_served(flights: Flights, client: Client, flight: "pd.Series[Any]") -> bool:
-    """Tell whether a flight (a row of the schedule) is known to queries, when it is due."""
+    """Return whether a flight (a row of the schedule) is known to queries, when it is due."""
     asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
     served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
     return bool(served["Flight.carrier"].notna().all())

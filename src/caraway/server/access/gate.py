@@ -82,7 +82,7 @@ NEEDS: Mapping[str, Need | None] = {
     "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
     "status": Need(Mode.READ_DEFINITION, anywhere=True),
     "metrics": Need(None),
-    # Its handler asks for any mode on the branch: whoever may log or query may know whether it is level.
+    # Its handler asks for any mode on the branch: whoever may log or query may know whether it has caught up.
     "wait": Need(None),
     # A load balancer has no token; the documents say nothing about this deployment.
     "health": None,

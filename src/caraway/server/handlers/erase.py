@@ -103,7 +103,7 @@ class EraseRoutes:
         )
 
     def _plans(self, branch: str) -> list[GraphPlan]:
-        """Return what a branch serves, and what it turns to when that is ready."""
+        """Return what a branch serves, and what it switches to when that is ready."""
         needed = self._needed()
         if needed is None:
             return []

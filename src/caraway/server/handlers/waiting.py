@@ -22,7 +22,7 @@ AT_ONCE = 8
 COMMIT_S = 0.1
 # Offsets are signed 64-bit numbers.
 LARGEST_OFFSET = 2**63 - 1
-# A caller who may do one of these on a branch may know whether it is level.
+# A caller who may do one of these on a branch may know whether it has caught up.
 MODES = (Mode.READ_DEFINITION, Mode.READ_DATA, Mode.WRITE_DATA, Mode.WRITE_DEFINITION)
 
 
@@ -71,7 +71,7 @@ class Waits:
             if found is None or found.serving == found.head:
                 return []
             if time.monotonic() >= deadline:
-                reason = f"the branch serves {found.serving} until all that the newer commit needs is level"
+                reason = f"the branch serves {found.serving} until all that the newer commit needs has caught up"
                 return [LaggingPart(kind="commit", name=found.head or "", dataset="", records=None, reason=reason)]
             await asyncio.sleep(COMMIT_S)
 

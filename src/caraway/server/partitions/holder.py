@@ -25,7 +25,7 @@ from caraway.server.partitions.messages import Answer, Ask, Found, Moved, Refuse
 from caraway.server.partitions.shard import Shard
 from caraway.server.partitions.sharding import assigned
 from caraway.server.partitions.topics import Ends
-from caraway.state.index_owners import NOTHING, Division, Standing, member_name, server_of
+from caraway.state.index_owners import NOTHING, Division, ShardProgress, member_name, server_of
 
 LOG = structlog.get_logger(__name__)
 
@@ -61,7 +61,7 @@ class Registry(Protocol):
         """Own a shard and return its token."""
         ...
 
-    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
+    def report(self, shard: int, token: int, standings: Mapping[str, ShardProgress]) -> None:
         """Tell how far a shard is."""
         ...
 
@@ -83,7 +83,7 @@ class Own:
     token: int
     due: Ends | None = None
     answers: bool = False
-    told: Mapping[str, Standing] = field(default_factory=dict)
+    told: Mapping[str, ShardProgress] = field(default_factory=dict)
 
 
 # Opens a shard of a number; closes one, with all that is on disk or without.
@@ -320,12 +320,12 @@ class Holder:
         if own.answers:
             standings = shard.standings()
             if standings != own.told:
-                self._registry.tell(number, own.token, standings)
+                self._registry.report(number, own.token, standings)
                 own.told = standings
 
     def _frontier(self, number: int, asset: bytes) -> int | None:
         own = self._owns.get(number)
         if own is not None:
             return own.shard.frontier(asset)
-        told = self.division.standings.get(number, {}).get(asset.hex())
+        told = self.division.progress.get(number, {}).get(asset.hex())
         return None if told is None else told.frontier_us

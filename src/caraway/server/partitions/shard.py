@@ -17,7 +17,7 @@ from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.topics import Ends, Topics
-from caraway.state.index_owners import Standing
+from caraway.state.index_owners import ShardProgress
 from caraway.topics import ErasedKeys
 
 # All shards of a server together have as much as an undivided index; each needs some.
@@ -62,7 +62,7 @@ class Shard(Protocol):
         """Return the greatest event time of an index in this shard."""
         ...
 
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text."""
         ...
 
@@ -189,7 +189,7 @@ class StoredShard:
             # What RocksDB raises is an Exception and nothing more special.
             raise UnavailableError(f"the index can't be read: {error}") from error
 
-    def standings(self) -> Mapping[str, Standing]:
+    def standings(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text.
 
         Raises:
@@ -200,8 +200,8 @@ class StoredShard:
         with self._lock:
             plans, filled = list(self._plans.values()), set(self._filled)
         return {
-            plan.asset.hex(): Standing(
-                level=plan.asset in filled,
+            plan.asset.hex(): ShardProgress(
+                caught_up=plan.asset in filled,
                 frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None,
             )
             for plan in plans

@@ -136,11 +136,11 @@ class Share:
 
     def lag(self, asset: str) -> str:
         """Tell what an index waits for, "" if it has been level with its topic in all shards."""
-        standings = self._holder.division.standings
+        standings = self._holder.division.progress
         behind = []
         for number in range(self._shards):
             standing = standings.get(number, {}).get(asset)
-            if standing is None or not standing.level:
+            if standing is None or not standing.caught_up:
                 behind.append(str(number))
         return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
 

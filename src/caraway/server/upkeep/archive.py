@@ -118,7 +118,7 @@ class Gathered:
     bytes: int = 0
 
     def is_due(self, now: float, seconds: float) -> bool:
-        """Tell whether it is time to write them."""
+        """Return whether it is time to write them."""
         return len(self.rows) >= MAX_ROWS or self.bytes >= MAX_BYTES or now - self.since >= seconds
 
 

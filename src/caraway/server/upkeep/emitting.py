@@ -51,7 +51,7 @@ class EmissionRight:
         self._until = float("-inf")
 
     def may_send(self) -> bool:
-        """Tell whether rows may be sent now."""
+        """Return whether rows may be sent now."""
         return self._token is not None and self._clock() < self._until
 
     def claim_or_renew(self) -> None:

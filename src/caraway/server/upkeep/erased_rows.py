@@ -58,7 +58,7 @@ class ErasedRows:
         self._topics.setdefault(dataset, set()).add(topic)
 
     def hides(self, row: Row) -> bool:
-        """Tell whether a row, in the order of the archive's columns, is one of an erased key.
+        """Return whether a row, in the order of the archive's columns, is one of an erased key.
 
         Raises:
             UnavailableError: That can't be told now.

@@ -35,7 +35,7 @@ class Removing(Protocol):
         ...
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of erased keys from an index; tell whether all are removed."""
+        """Remove the entries of erased keys from an index; return whether all are removed."""
         ...
 
 
@@ -150,7 +150,7 @@ class Eraser:
                 self._log.recorded(written)
 
     def remove(self) -> None:
-        """Remove what there is of erased keys, and tell what is done.
+        """Remove what there is of erased keys, and return what is done.
 
         Raises:
             UnavailableError: Postgres doesn't answer, or the index refuses.
