@@ -304,7 +304,7 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
 
     def environment(self) -> dict[str, str]:
-        """Give the variables that make `load_settings` in another process return these settings."""
+        """Return the variables that make `load_settings` in another process return these settings."""
         return dict(_flat(self.model_dump(mode="json"), ENV_PREFIX))
 
 

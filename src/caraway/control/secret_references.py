@@ -35,7 +35,7 @@ class SecretReference:
 
 
 def secret_references(graph: Graph) -> Iterator[SecretReference]:
-    """Name the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
+    """Yield the secrets that sources, sinks and functions of a graph refer to, each once for each definition."""
     for dataset in graph.datasets:
         parts: list[tuple[str, object]] = []
         parts += [(f"source {identifier(source.connector)}", source) for source in dataset.sources]
@@ -73,7 +73,7 @@ def lacking(
 
 
 def _references(entity: str, where: str, spec: object) -> Iterator[SecretReference]:
-    """Name the secrets in a part of a definition, each once."""
+    """Yield the secrets in a part of a definition, each once."""
     for secret, by_code in dict.fromkeys(_found(spec)):
         yield SecretReference(entity=entity, where=where, secret=secret, by_code=by_code)
 

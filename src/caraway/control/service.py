@@ -48,13 +48,13 @@ class Heads(Protocol):
     """What a commit must know of the state."""
 
     def head(self, branch: str) -> Head:
-        """Give a branch's newest commit and graph."""
+        """Return a branch's newest commit and graph."""
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit."""
+        """Return the graph of a commit."""
 
     def assets(self) -> tuple[Asset, ...]:
-        """Give all assets."""
+        """Return all assets."""
 
 
 class Commits(Protocol):
@@ -229,7 +229,7 @@ def _previewed(change: CommitChange, told: tuple[str, ...]) -> CommitOutcome:
 
 
 def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
-    """Give a plan with the names that its assets have, or would have if it were committed now."""
+    """Return a plan with the names that its assets have, or would have if it were committed now."""
     return apply_generations(plan, allocate(blueprints(plan), existing).generations)
 
 

@@ -14,7 +14,7 @@ class JobRecords(Protocol):
     """Where engines report (`caraway.state.StateReader`)."""
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Give all jobs."""
+        """Return all jobs."""
 
 
 class Deployed:

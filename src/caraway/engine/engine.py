@@ -14,7 +14,7 @@ from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
 from caraway.engine.fencing import LASTING, Fence, RenewableLease, checkpoint_for, current_checkpoint, remove_gone
 from caraway.engine.heartbeat import Heartbeat
-from caraway.engine.job_ownership import JobOwnership, Member, Work
+from caraway.engine.job_ownership import EngineMember, JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
@@ -42,7 +42,7 @@ EXIT_FENCED = 75
 class Membership(RenewableLease, Protocol):
     """What makes an engine one of several (`caraway.state.EngineMembership`)."""
 
-    def with_token(self, token: int) -> Member:
+    def with_token(self, token: int) -> EngineMember:
         """Return this engine as the member that has this token."""
 
 

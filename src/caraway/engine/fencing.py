@@ -156,7 +156,7 @@ def remove_gone(root: Path, gone: Collection[str]) -> frozenset[str]:
 
 
 def _checkpoints(root: Path, job: str) -> Iterator[Path]:
-    """Give the folders of a job's checkpoint in which something was committed."""
+    """Return the folders of a job's checkpoint in which something was committed."""
     folders = (root / job, *root.glob(f"{_TOKEN}*/{job}"))
     return (folder for folder in folders if (folder / "commits").is_dir())
 

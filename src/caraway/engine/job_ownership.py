@@ -25,7 +25,7 @@ class SeenOwners(Protocol):
         """Who has a job, dead or alive."""
 
 
-class Member(Protocol):
+class EngineMember(Protocol):
     """What of `caraway.state.EngineMembership` is used here; all of it may raise UnavailableError."""
 
     @property
@@ -76,7 +76,7 @@ class JobOwnership:
 
     def __init__(
         self,
-        member: Member,
+        member: EngineMember,
         folder_for: Callable[[str, int], Path],
         *,
         successor: bool,

@@ -102,7 +102,7 @@ class FeatureCounts(Collector):
         return totals
 
     def collect(self) -> Iterable[Metric]:
-        """Give the counts per feature."""
+        """Return the counts per feature."""
         family = CounterMetricFamily(
             "caraway_extract_features_counter",
             "Extractions per feature.",
@@ -114,7 +114,7 @@ class FeatureCounts(Collector):
         return [family]
 
     def describe(self) -> Sequence[Metric]:
-        """Give the names without counting."""
+        """Return the metric without counting."""
         return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.")]
 
 

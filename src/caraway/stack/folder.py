@@ -40,7 +40,7 @@ class DataFolder:
         self._lock: IO[str] | None = None
 
     def log(self, part: str) -> Path:
-        """Give the log file of a part."""
+        """Return the log file of a part."""
         return self.logs / f"{part}.log"
 
     def claim(self) -> None:

@@ -57,7 +57,7 @@ PROPERTIES = {
 
 
 def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
-    """Name the archive of the classes of a broker with these jars."""
+    """Return the archive of the classes of a broker with these jars."""
     return ClassArchive.of(cache_dir, "kafka", jars)
 
 

@@ -26,7 +26,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
-    """Give a free port.
+    """Return a free port.
 
     Raises:
         PortInUseError: After a hundred attempts there was none.

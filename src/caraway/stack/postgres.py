@@ -154,7 +154,7 @@ def _serves(pid: int, cluster: Path) -> bool:
 
 
 def _binaries(cluster: Path) -> Path:
-    """Give the programs of the version that made the cluster, or of the newest for a new one."""
+    """Return the programs of the version that made the cluster, or of the newest for a new one."""
     installed = _installed_versions()
     version = cluster / "PG_VERSION"
     number = int(version.read_text()) if version.is_file() else max(installed)
@@ -180,7 +180,7 @@ def _installed_versions() -> dict[int, Path]:
 
 
 def _unprivileged_user() -> str | None:
-    """Give whom to become if we are root, as which Postgres refuses to run."""
+    """Return whom to become if we are root, as which Postgres refuses to run."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}

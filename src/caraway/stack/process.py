@@ -67,7 +67,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def created_at(pid: int) -> float | None:
-    """Give the creation time of a process, or None if there is none of that number."""
+    """Return the creation time of a process, or None if there is none of that number."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -108,7 +108,7 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
 
 
 def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
-    """Give the resident memory of a process and of all below it; shared pages are counted once where that is known."""
+    """Return the resident memory of a process and of all below it; shared pages count once where that is known."""
     if pid is None:
         return None
     try:

@@ -210,7 +210,7 @@ class Stack:
         return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
 
     def _port(self, use: str, host: str = "127.0.0.1") -> int:
-        """Give the port of the last time, or another one if that is taken."""
+        """Return the port of the last time, or another one if that is taken."""
         former = self._record.ports.get(use)
         others = {port for name, port in self._record.ports.items() if name != use}
         if former is not None and former not in others and ports.is_free(former, host):

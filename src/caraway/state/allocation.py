@@ -109,7 +109,7 @@ def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocati
 
 
 def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> frozenset[str]:
-    """Give the contents whose assets may be used again: the greatest set that is closed under what they need."""
+    """Return the contents whose assets may be used again: the greatest set that is closed under what they need."""
     needs: dict[str, set[str]] = {blueprint.content: {*blueprint.requires} for blueprint in wanted}
     for blueprint in wanted:
         for written in blueprint.writes:

@@ -136,7 +136,7 @@ def _further(asset: bytes, generation: int) -> bytes:
 
 
 def _topics(plan: GraphPlan) -> Iterable[TopicPlan]:
-    """Give all topics of a plan, those within a dataset too."""
+    """Yield all topics of a plan, those within a dataset too."""
     yield from plan.topics
     for job in plan.jobs:
         yield from (*job.inputs, job.output)

@@ -1,7 +1,7 @@
 """Hearing from Postgres that something was committed, at once and not at the next look.
 
 Triggers on the tables notify, so code that changes them need not think of it; Postgres passes the notice on when the
-change is committed. It may get lost with the connection, or not come through a pooler: whoever listens looks by itself, too.
+change is committed. It may get lost with the connection, or not come through a pooler, so every listener also polls.
 """
 
 from collections.abc import Callable

@@ -64,7 +64,7 @@ class Caller:
         return any(grant.of_all and grant.reaches(mode, branch) for grant in self.grants)
 
     def refused(self, mode: Mode, branch: str, entities: Iterable[tuple[str, Collection[str]]]) -> list[str]:
-        """Name the entities, given with their tags, on which it may not be done."""
+        """Return the names of the entities, given with their tags, on which it may not be done."""
         grants = [grant for grant in self.grants if grant.reaches(mode, branch)]
         return [name for name, tags in entities if not any(grant.covers(tags) for grant in grants)]
 

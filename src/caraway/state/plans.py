@@ -14,14 +14,14 @@ from caraway.state.model import BranchHeads
 T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
 
 
-class Source(Protocol):
+class GraphSource(Protocol):
     """Where branches and graphs are read (`caraway.state.StateReader`)."""
 
     def branch_heads(self) -> BranchHeads:
-        """Give all branches."""
+        """Return all branches."""
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit."""
+        """Return the graph of a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class Needed:
 class Plans:
     """Keeps the plans of the commits in use. Not thread safe."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: GraphSource) -> None:
         """Read from `source`; nothing is read yet."""
         self._source = source
         self._needed: Needed | None = None

@@ -35,7 +35,7 @@ class StateReader:
         self._engine = engine.execution_options(postgresql_readonly=True)
 
     def head_id(self, branch: str = MAIN) -> str | None:
-        """Give the id of a branch's newest commit, None before the first: cheap enough to be polled.
+        """Return the id of a branch's newest commit, None before the first: cheap enough to be polled.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -47,7 +47,7 @@ class StateReader:
         return head
 
     def head(self, branch: str = MAIN) -> Head:
-        """Give a branch's newest commit and its graph.
+        """Return a branch's newest commit and its graph.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -63,7 +63,7 @@ class StateReader:
         return Head(branch=branch, commit_id=rows[0]["head"], graph=rows[0]["graph"] or b"")
 
     def commit(self, commit_id: str) -> CommitRecord:
-        """Give a commit.
+        """Return a commit.
 
         Raises:
             UnknownEntityError: There is no such commit.
@@ -74,7 +74,7 @@ class StateReader:
         return _commit_record(rows[0])
 
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
-        """Give a branch's newest commits, newest first; of a clone also those that it began with.
+        """Return a branch's newest commits, newest first; of a clone also those that it began with.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -91,7 +91,7 @@ class StateReader:
         return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit, as protobuf.
+        """Return the graph of a commit, as protobuf.
 
         Raises:
             UnknownEntityError: There is no such commit.
@@ -103,7 +103,7 @@ class StateReader:
         return graph
 
     def branch_heads(self) -> BranchHeads:
-        """Give all branches, and which contents are in a further generation: cheap enough to be polled."""
+        """Return all branches, and which contents are in a further generation: cheap enough to be polled."""
         further = (
             sa.select(
                 sa.func.coalesce(sa.func.jsonb_object_agg(assets.c.content, assets.c.generation), sa.text("'{}'"))
@@ -124,7 +124,7 @@ class StateReader:
         )
 
     def assets(self) -> tuple[Asset, ...]:
-        """Give all assets that there ever were, by id."""
+        """Return all assets that there ever were, by id."""
 
         def read() -> tuple[Asset, ...]:
             with self._engine.connect() as connection:
@@ -133,7 +133,7 @@ class StateReader:
         return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def references(self) -> Mapping[str, frozenset[str]]:
-        """Give for each asset that is needed the branches that refer to it."""
+        """Return for each asset that is needed the branches that refer to it."""
         query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
         found: dict[str, set[str]] = {}
         for row in self._rows(query, what="read the references"):
@@ -141,7 +141,7 @@ class StateReader:
         return {asset_id: frozenset(names) for asset_id, names in found.items()}
 
     def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
-        """Give the open entries of the ledger, those due first, and so many of the last ones that were closed."""
+        """Return the open entries of the ledger, those due first, and so many of the last ones that were closed."""
         columns = [
             ledger.c.id,
             ledger.c.asset_id,
@@ -164,7 +164,7 @@ class StateReader:
         return tuple(LedgerEntry(**row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Give all jobs that there ever were, by id."""
+        """Return all jobs that there ever were, by id."""
         query = sa.select(jobs).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, what="read the jobs"))
 

@@ -97,7 +97,7 @@ class Run:
         self.finished_at: float | None = None
 
     def key(self, number: int) -> str:
-        """Name the airport of an event."""
+        """Return the airport of an event."""
         return f"{self.name}-{number}"
 
     def event(self, number: int) -> dict[str, object]:

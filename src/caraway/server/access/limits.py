@@ -48,7 +48,7 @@ class Tags:
         return cls(effective_tags(graph), effective_field_tags(graph), extractors)
 
     def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
-        """Name all that a query reads or computes, with tags. What the caller supplies isn't read."""
+        """Yield the names of all that a query reads or computes, with tags. What the caller supplies isn't read."""
         for column in plan.outputs:
             yield self._entity(column.name)
         for step in plan.steps:
@@ -74,7 +74,7 @@ class Tags:
                     assert_never(step)
 
     def fields_of(self, dataset: str, names: Iterable[str]) -> Iterator[Tagged]:
-        """Name fields, with their tags."""
+        """Return the names of fields, with their tags."""
         return ((full := f"{dataset}.{name}", self.fields.get(full, frozenset())) for name in names)
 
     def _entity(self, name: str) -> Tagged:
