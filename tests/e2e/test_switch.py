@@ -93,7 +93,7 @@ def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
     server.http.close()
 
 
-def test_a_changed_pipeline_turns_as_a_whole(world: World, other: ServerProcess) -> None:
+def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProcess) -> None:
     raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)

@@ -20,7 +20,7 @@ def database(postgres: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def test_a_lease_has_one_holder_and_each_has_a_greater_token(database: sa.Engine, postgres: str) -> None:
+def test_a_lease_has_one_owner_and_each_has_a_greater_token(database: sa.Engine, postgres: str) -> None:
     one, other = (Lease(engine=database, name="engine", owner=owner) for owner in ("one", "other"))
     with pytest.raises(UnavailableError, match="not set up the tables"):
         one.claim(LONG, succeeds=True)

@@ -139,7 +139,7 @@ def test_branches_and_ledger_by_commands(own: ServerProcess) -> None:
     assert run(own, "branch", "delete", "copy")[0] == 1
 
 
-def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_is_level(own: ServerProcess) -> None:
+def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_has_caught_up(own: ServerProcess) -> None:
     commit_on(own, "main", Graph(datasets=(users(),)))
     eventually(lambda: run(own, "ledger")[0] == 0)
     commit_on(own, "main", Graph(datasets=(replace(users(version=2), history_us=5),)))

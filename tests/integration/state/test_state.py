@@ -141,7 +141,7 @@ def test_publishing_twice_is_publishing_once(reader: StateReader, writer: StateW
     assert reader.head_id() == "b"
 
 
-def test_a_commit_on_an_old_head_is_refused_and_told_who_won(reader: StateReader, writer: StateWriter) -> None:
+def test_a_commit_on_an_old_head_is_refused_and_says_who_won(reader: StateReader, writer: StateWriter) -> None:
     writer.publish(_commit("a", None, FIRST))
     with pytest.raises(
         ConflictError, match=r"commit a \('message of a' by me@example.com, .* UTC\) was made"
@@ -299,7 +299,7 @@ def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: Stat
     assert reader.head_id() is None
 
 
-def test_no_postgres_at_all_is_told() -> None:
+def test_no_postgres_at_all_is_reported() -> None:
     writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
     with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
         writer.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})

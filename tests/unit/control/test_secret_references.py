@@ -68,7 +68,7 @@ def look_up(secret: SecretRef) -> str:
     raise UnknownEntityError(f"there is no secret {secret.arn}")
 
 
-def test_what_cannot_work_is_a_fault_and_the_rest_is_told() -> None:
+def test_what_cannot_work_is_a_fault_and_the_rest_is_reported() -> None:
     graph = Graph(datasets=(from_table(), filtered()))
     missing = "there is no secret store:password"
     faults, told = lacking(secret_references(graph), look_up, {"Orders"})

@@ -31,7 +31,7 @@ JOB = JobRecord(
 )
 
 
-def test_a_job_is_ready_when_it_has_told_that_it_is_level() -> None:
+def test_a_job_is_ready_when_it_has_reported_that_it_has_caught_up() -> None:
     assert not unready(JOB)
     assert unready(replace(JOB, progress={"lag_records": 5})) == "the job is 5 records behind"
     assert "hasn't told" in unready(replace(JOB, progress={}))
@@ -110,7 +110,7 @@ def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[Acti
 @pytest.mark.parametrize(
     ("error", "reason"), [(UnavailableError("no broker"), "no broker"), (OSError("disk"), "OSError: disk")]
 )
-def test_an_error_is_told_and_ends_nothing(error: Exception, reason: str) -> None:
+def test_an_error_is_reported_and_ends_nothing(error: Exception, reason: str) -> None:
     claim = _claim(Action.CREATE, AssetKind.TOPIC, "t")
     assert perform(claim, World(error).deployed()) == (ActionOutcome.FAILED, reason)
 

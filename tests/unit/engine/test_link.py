@@ -67,7 +67,7 @@ def test_nothing_is_wanted_before_the_registry_has_answered() -> None:
     assert heard == [None, None, ()]
 
 
-def test_after_an_outage_the_newest_state_is_told_and_only_once() -> None:
+def test_after_an_outage_the_newest_state_is_reported_and_only_once() -> None:
     registry = FlakyRegistry()
     registry.away = True
     link = RegistryLink(registry)

@@ -39,7 +39,7 @@ def test_what_does_not_exist_is_for_the_writer_to_tell() -> None:
     assert router.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
 
 
-def test_bodies_are_taken_from_holders_of_tokens_only() -> None:
+def test_bodies_are_taken_from_owners_of_tokens_only() -> None:
     grant = Grant(modes=frozenset({Mode.READ_DATA}), branches=None, tags=None)
     caller = Caller(account="ada", token_id="t1", grants=(grant,))
     known = AccessList(1, {digest_of("good"): TokenOwner(caller, None)})
