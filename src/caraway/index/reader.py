@@ -43,7 +43,7 @@ class IndexReader:
     """Answers lookups. Thread safe; it sees what was written before each call."""
 
     def __init__(self, store: Readable, *, elsewhere: Elsewhere | None = None) -> None:
-        """Read from `store`; if that is a part of the index, `elsewhere` tells the frontier of the others."""
+        """Read from `store`; if that is a part of the index, `elsewhere` tells the max event time of the others."""
         self._store = store
         self._elsewhere = elsewhere
         self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
@@ -54,7 +54,7 @@ class IndexReader:
         """Return the rows of `keys` as of `at_us`.
 
         All keys see the same state of the index. A row is found when the key has one at its time: for versions one that
-        holds, for aggregates any contribution, even if all have left the window by then. Values of a row that isn't
+        holds, for aggregates any aggregate input, even if all have left the window by then. Values of a row that isn't
         found are null, except keys, which are those asked for, and aggregates with a default.
 
         Args:

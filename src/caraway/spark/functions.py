@@ -48,9 +48,10 @@ def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping
 
 
 def _has_row(before: Stream) -> Column:
-    """Tell whether there is a row to compute from: of a void or delete it may be missing, its keys aside.
+    """Tell whether there is a row to compute from: of a retraction or delete it may be missing, its keys aside.
 
-    The rows of voids and deletes are needed further on: an aggregate finds the group by them, explode the elements.
+    The rows of retractions and deletes are needed further on: an aggregate finds the group by them, explode the
+    elements.
     """
     required = [
         name(column).isNotNull()

@@ -126,9 +126,9 @@ def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
     return replace(keyed, frame=frame, revised=True, passengers=True, copies=copies)
 
 
-def contributions(keyed: Stream, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's."""
-    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "CONTRIBUTIONS", 0, inputs)
+def aggregate_inputs(keyed: Stream, inputs: Inputs) -> Stream:
+    """Turn the versions of a keyed stream into aggregate inputs: each counts from its time until the next version's."""
+    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "AGGREGATE_INPUTS", 0, inputs)
     frame = changed.select(*_own_meta(), *columns)
     return replace(keyed, frame=frame, keys=(), revised=True, passengers=True, copies=copies)
 

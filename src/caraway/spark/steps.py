@@ -33,12 +33,12 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.plan.failing import can_fail
-from caraway.spark.codec import DELETE, ID, META, OP, TIME, VOID, name
+from caraway.spark.codec import DELETE, ID, META, OP, RETRACT, TIME, name
 from caraway.spark.expressions import compile_as, compile_with_failure
 from caraway.spark.functions import assigned, transformed, verdict
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import Reason, evaluate
-from caraway.spark.stateful import changelog, contributions, deduplicated, first, joined
+from caraway.spark.stateful import aggregate_inputs, changelog, deduplicated, first, joined
 from caraway.spark.stream import Stream, Waiting
 from caraway.spark.types import spark_type
 
@@ -90,12 +90,12 @@ def _(step: DropNull, inputs: Inputs, waiting: Waiting) -> Stream:
 
 
 def _filtered(before: Stream) -> Stream:
-    """Let the rows pass for which column `$passes` is true; those of voids and deletes may be null, and pass anyway."""
+    """Let the rows pass for which column `$passes` is true; those of retractions and deletes may be null, and pass."""
     passes = F.coalesce(name(_PASSES), F.lit(False))  # noqa: FBT003 (a value)
     columns = [name(column) for column in before.columns]
     if not before.keys and not before.revised:
         return replace(before, frame=before.frame.filter(passes | ~before.own()).select(*before.meta(), *columns))
-    failed = DELETE if before.keys else VOID
+    failed = DELETE if before.keys else RETRACT
     op = F.when(before.puts() & ~passes, F.lit(failed)).otherwise(name(OP)).alias(OP)
     meta = [op if part == OP else name(part) for part in (*META, *before.riding)]
     return replace(before, frame=before.frame.select(*meta, *columns))
@@ -176,7 +176,7 @@ def _(step: Explode, inputs: Inputs, waiting: Waiting) -> Stream:
 
 
 def _exploded(before: Stream, columns: Sequence[str]) -> Stream:
-    """Make a row of each element, whose id ends in the element's number; a void takes all elements of its row back."""
+    """Make a row of each element, whose id ends in the element's number; a retraction retracts all elements."""
     types = {column: _element_type(before.columns[column]) for column in columns}
     element = spark.StructType([spark.StructField(column, spark_type(dtype)) for column, dtype in types.items()])
     elements = F.arrays_zip(*(name(column) for column in columns)).cast(spark.ArrayType(element))
@@ -264,7 +264,7 @@ def _(step: Latest, inputs: Inputs, waiting: Waiting) -> Stream:
 def _(step: Aggregate, inputs: Inputs, waiting: Waiting) -> Stream:
     before = compile_step(step.of, inputs, waiting)
     if before.keys:
-        before = contributions(before, inputs)
+        before = aggregate_inputs(before, inputs)
     used = {a.of for a in step.aggregates if a.of is not None}
     if step.along is not None:
         before = _placed(before, step.along)

@@ -36,7 +36,8 @@ class Stream:
         keys: Names of the key columns; empty for a keyless stream.
         columns: Names and types of all columns but the time stamp.
         timestamp: Name of the time stamp column.
-        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
+        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be
+            retracted.
         passengers: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
         leaves: How many inputs have been taken in.
         copies: How many copies there are of each marker (`caraway.spark.marking`); 0 if there are no markers.

@@ -50,11 +50,11 @@ class ShardProgress:
 
     Attributes:
         caught_up: Whether it has been as far as its topic since its owner began.
-        frontier_us: The greatest event time of its contributions; None without any, or if nothing depends on it.
+        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if nothing depends on it.
     """
 
     caught_up: bool
-    frontier_us: int | None
+    max_event_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +153,7 @@ class IndexOwners:
                 ).all()
             progress: dict[int, dict[str, ShardProgress]] = {}
             for shard, asset, caught_up, frontier_us in told:
-                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, frontier_us=frontier_us)
+                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=frontier_us)
             return Division(
                 addresses={
                     member_name(name.removeprefix(of_server), token): address
@@ -216,7 +216,7 @@ class IndexOwners:
                 "asset": asset,
                 "token": token,
                 "level": reached.caught_up,
-                "frontier_us": reached.frontier_us,
+                "frontier_us": reached.max_event_time_us,
             }
             for asset, reached in sorted(progress.items())
         ]

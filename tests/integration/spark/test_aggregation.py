@@ -1,4 +1,4 @@
-"""Aggregates from a topic of rows, by contributions of Spark, to the answers of the index: those of the engine."""
+"""Aggregates from a topic of rows, by aggregate inputs of Spark, to the answers of the index: those of the engine."""
 
 import random
 import time

@@ -12,7 +12,7 @@ from caraway.state.index_owners import Owned, ShardProgress
 
 # Long beside what a busy machine takes between two lines here; no time at all.
 LONG, NONE = timedelta(minutes=10), timedelta(0)
-CAUGHT_UP = ShardProgress(caught_up=True, frontier_us=None)
+CAUGHT_UP = ShardProgress(caught_up=True, max_event_time_us=None)
 
 
 @pytest.fixture
@@ -38,13 +38,13 @@ def test_owners_take_from_each_other_by_token(postgres: str, one: IndexOwners) -
     assert two.look().owners == {0: Owned(member="two#1", token=2)}
 
     # What an earlier owner says of it is passed over.
-    two.report(0, 2, {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, frontier_us=7)})
-    one.report(0, 1, {"a": ShardProgress(caught_up=False, frontier_us=None)})
+    two.report(0, 2, {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)})
+    one.report(0, 1, {"a": ShardProgress(caught_up=False, max_event_time_us=None)})
     two.report(0, 2, {})
-    assert one.look().progress == {0: {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, frontier_us=7)}}
-    two.report(0, 2, {"b": ShardProgress(caught_up=True, frontier_us=3)})
+    assert one.look().progress == {0: {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)}}
+    two.report(0, 2, {"b": ShardProgress(caught_up=True, max_event_time_us=3)})
     one.forget({"a"})
-    assert one.look().progress == {0: {"b": ShardProgress(caught_up=True, frontier_us=3)}}
+    assert one.look().progress == {0: {"b": ShardProgress(caught_up=True, max_event_time_us=3)}}
 
     # Who divides the index otherwise sees nothing of all this.
     other = replace(one, shards=2)

@@ -1,4 +1,4 @@
-"""Aggregations as a whole: windows, groups, frontier, retractions, several aggregates in one call."""
+"""Aggregations as a whole: windows, groups, max event time, retractions, several aggregates in one call."""
 
 from typing import Any, cast
 
@@ -215,7 +215,7 @@ def test_unbounded_hops_over_a_keyed_input_count_what_is_there_at_their_ends() -
     engine = engine_of(aggregate(*over(hopping(None, 10), F.SUM), of=versions, keys=["y"]))
     engine.append("Versions", [row("a", 1, 3), row("a", 2, 7), row("b", 5, 10)])
     engine.apply_changes("Versions", [Change(time_us=20 * S, row={"k": "b"}, delete=True)])
-    # Deletes move the frontier too.
+    # Deletes move the max event time too.
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20)]
     engine.append("Versions", [row("z", 0, 30)])
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20), (2, 30)]
@@ -233,9 +233,9 @@ def test_an_unbounded_hop_is_the_table_just_before_its_end(
     log = engine_of(Changelog(of=versions, column="deleted", marks_inserts=False))
     log.apply_changes("Versions", logged)
     seen_us = [r["t"] for r in cast("Logged", log.rows("Out"))]
-    frontier = max(seen_us, default=0) // S
+    max_event_time = max(seen_us, default=0) // S
     for at in range(0, 50, 3):
-        end = min(at, frontier) // stride * stride
+        end = min(at, max_event_time) // stride * stride
         columns, found = engine.lookup("Versions", [("a",), ("b",)], end * S - 1, ["x", "t", "k"])
         live = sorted((t, k, x) for x, t, k, held in zip(*columns, found, strict=True) if held)
         for value in range(6):

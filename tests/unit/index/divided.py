@@ -15,9 +15,9 @@ from typing_extensions import override
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.records.frontier import stored_frontier
+from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.spans import has_frontier
+from caraway.index.storage.spans import has_max_event_time
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.divided import DividedIndex
@@ -182,13 +182,13 @@ class TestShard:
     def is_filled(self, asset: bytes) -> bool:
         return asset in self.plans and self.has_reached(self.due)
 
-    def frontier(self, asset: bytes) -> int | None:
-        return stored_frontier(self.store, asset)
+    def max_event_time(self, asset: bytes) -> int | None:
+        return stored_max_event_time(self.store, asset)
 
     def standings(self) -> Mapping[str, ShardProgress]:
         return {
             plan.asset.hex(): ShardProgress(
-                caught_up=True, frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None
+                caught_up=True, max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None
             )
             for plan in self.plans.values()
         }

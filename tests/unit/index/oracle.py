@@ -1,4 +1,4 @@
-"""The contributions that a job writes for some rows, and the in-process engine's answers about the same rows."""
+"""The aggregate inputs that a job writes for some rows, and the in-process engine's answers about the same rows."""
 
 import random
 from collections.abc import Sequence
@@ -117,7 +117,7 @@ def case(
 
 @dataclass
 class Job:
-    """Writes the contributions for what is logged, as the operators in `jvm/` do, with a growing revision."""
+    """Writes the aggregate inputs for what is logged, as the operators in `jvm/` do, with a growing revision."""
 
     case: Case
     sent: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
@@ -151,7 +151,7 @@ class Job:
         return {record_id: (PUT, self._time(change), change)}
 
     def _versions(self, key: str) -> dict[bytes, tuple[Any, ...]]:
-        """Return the contributions of all versions of a key."""
+        """Return the aggregate inputs of all versions of a key."""
         versions = sorted(((c.time_us, i, c) for i, c in self.events if c.row["k"] == key), key=lambda v: v[:2])
         wanted: dict[bytes, tuple[Any, ...]] = {}
         for (_, record_id, change), after in zip(versions, [*versions[1:], None], strict=True):

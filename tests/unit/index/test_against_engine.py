@@ -42,7 +42,7 @@ CASES = [
     case("sessions as keys", (None,), groupby=SESSION),
     case("sessions alone", (), groupby=SESSION, bare=True),
 ]
-# Deep pyramids of few contributions; with few distinct values to a tile, or all.
+# Deep pyramids of few aggregate inputs; with few distinct values to a tile, or all.
 EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
 # Of wide tables no other column is as far from its neighbours.
 SKETCHED = 0.01

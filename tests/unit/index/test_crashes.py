@@ -28,7 +28,7 @@ from caraway.index.storage.snapshots import FILES, Snapshots
 from caraway.index.storage.store import FORMAT_KEY
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import COLUMNS, KEYS, ROW_COLUMNS, revisions, rows, same, times
@@ -122,7 +122,7 @@ class CrashMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plan.revised and self.next_id)
     @rule(data=st.data(), rev=revisions, key=st.sampled_from(KEYS), time=times, row=st.none() | rows)
     def revise(self, data: st.DataObject, rev: bytes, key: str, time: int, row: tuple[Any, ...] | None) -> None:
-        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), VOID if row is None else PUT
+        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         known = (sent for sent in self.topic if (sent.record_id, sent.rev, sent.op) == (record_id, rev, op))
         self.topic.append(next(known, Sent(key, record_id, rev, op, time, row)))
 

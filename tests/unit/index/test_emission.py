@@ -17,7 +17,7 @@ from caraway.index import IndexStore, IndexWriter
 from caraway.index.feeding.emission import Emission
 from caraway.index.feeding.writer import Message
 from caraway.plan import TopicPlan, plan_graph
-from caraway.topics import PUT, VOID, RecordCodec, position_id
+from caraway.topics import PUT, RETRACT, RecordCodec, position_id
 from tests.effort import examples
 from tests.unit.engine_local.building import derived
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
@@ -204,7 +204,7 @@ class Fickle:
         values = {**shown.row, "t": shown.time_us}
         codec = RecordCodec(self.found.plan.schema)
         value = codec.encode_value(
-            op=VOID if change is None else PUT,
+            op=RETRACT if change is None else PUT,
             time_us=due if along and isinstance(due, int) else shown.time_us,
             ingested_us=1,
             record_id=position_id(number, 0),

@@ -94,7 +94,7 @@ def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Pa
         _, record = erasure(found.plan, "a")
         assert not writer.apply(found.plan, [record]).refused
         agree()
-        # Of a table into discrete windows, the frontier doesn't follow erased rows (docs/index.md).
+        # Of a table into discrete windows, the max event time doesn't follow erased rows (docs/index.md).
         goes_on = not (found.keyed and is_discrete(found))
         if goes_on:
             log(6)

@@ -12,7 +12,7 @@ from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.records.expiry import sweep
 from caraway.index.storage.keys import ASSET_BYTES, OUTBOX
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import CODEC, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import ROW_COLUMNS, same
@@ -96,8 +96,8 @@ def test_reads_from_the_horizon_on_stay_as_they_were(
         assert entries(store, OTHER) == others
         check(store, plan, naive, horizon)
         # Of each key what holds at the horizon, and all that begins later.
-        newest = {s.key for s in naive.newest.values() if s.time <= horizon and s.op != VOID}
-        later = [s for s in naive.newest.values() if s.time > horizon and s.op != VOID]
+        newest = {s.key for s in naive.newest.values() if s.time <= horizon and s.op != RETRACT}
+        later = [s for s in naive.newest.values() if s.time > horizon and s.op != RETRACT]
         assert entries(store, plan) == len(newest) + len(later)
         assert swept(store, plan, horizon, limit) == 0
         # Late records, and all of them again: they don't show either.

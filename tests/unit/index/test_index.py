@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 
@@ -136,13 +136,13 @@ class IndexMachine(RuleBasedStateMachine):
 
 
 class RevisedMachine(IndexMachine):
-    """The same with revisions: other rows, times and keys for an id, voids, ends and changed ends."""
+    """The same with revisions: other rows, times and keys for an id, retractions, ends and changed ends."""
 
     @precondition(lambda self: self.next_id)
     @rule(data=st.data(), rev=revisions, place=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
     def revise(self, data: st.DataObject, rev: bytes, place: tuple[str, int], row: tuple[Any, ...] | None) -> None:
         """Send another revision of an id: it is a function of id and revision, as an operator's output is."""
-        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), VOID if row is None else PUT
+        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         for sent in (*self.history, *self.pending):
             if (sent.record_id, sent.rev) == (record_id, rev) and sent.op == op:
                 self.send(sent)
@@ -188,7 +188,7 @@ class RevisedAggregateMachine(RevisedMachine):
         self.send(Sent(key, record_id + b"\x00", b"", PUT, time, row))
 
     @precondition(lambda self: self.versions)
-    @rule(data=st.data(), lifetime=st.integers(0, 12 * SECOND), op=st.sampled_from([DELETE, DELETE, VOID]))
+    @rule(data=st.data(), lifetime=st.integers(0, 12 * SECOND), op=st.sampled_from([DELETE, DELETE, RETRACT]))
     def changelog_end(self, data: st.DataObject, lifetime: int, op: int) -> None:
         record_id = data.draw(st.sampled_from(sorted(self.versions)))
         key, time, row = self.versions[record_id]

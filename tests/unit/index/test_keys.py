@@ -15,7 +15,7 @@ ids = st.builds(position_id, st.integers(0, 2**63), st.integers(0, 100))
 
 
 @given(st.tuples(times, ids), st.tuples(times, ids))
-def test_contributions_lie_in_order_of_time_and_id(left: tuple[int, bytes], right: tuple[int, bytes]) -> None:
+def test_aggregate_inputs_lie_in_order_of_time_and_identity(left: tuple[int, bytes], right: tuple[int, bytes]) -> None:
     prefix = keys.key_prefix(ASSET, b"key")
     assert (keys.timed_key(prefix, *left) < keys.timed_key(prefix, *right)) == (left < right)
 

@@ -69,7 +69,7 @@ def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: Pla
             if isinstance(operator, Input):
                 assert step.state == ""
     away = next(job for job in explained.jobs if job.dataset == "AircraftAway")
-    assert "take its contribution back" in away.step.state
+    assert "take its aggregate input back" in away.step.state
 
 
 def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:

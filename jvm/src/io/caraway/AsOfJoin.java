@@ -28,8 +28,8 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final boolean followed;
   private final Replay.Scope lost;
   private final long settleMs;
-  private transient Frontier leftFrontier;
-  private transient Frontier rightFrontier;
+  private transient MaxEventTime leftMaxEventTime;
+  private transient MaxEventTime rightMaxEventTime;
   // Null when what a lost run may have read is over.
   private transient Replay replay;
   private transient Trees lefts;
@@ -59,7 +59,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
    * @param followed whether what is known of the left table comes as news ({@link Followers}), not as begins and ends
    * @param batch see {@link Replay.Scope}; negative, too, if no steps behind tell groups by what is joined
    * @param before see {@link Replay.Scope}
-   * @param settleMs see {@link Frontier}
+   * @param settleMs see {@link MaxEventTime}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
   public static Dataset<Row> apply(
@@ -76,10 +76,10 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    leftFrontier = Frontier.named(operator + "/left", settleMs);
-    rightFrontier = Frontier.named(operator + "/right", settleMs);
-    LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftFrontier, rightFrontier);
-    LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftFrontier);
+    leftMaxEventTime = MaxEventTime.named(operator + "/left", settleMs);
+    rightMaxEventTime = MaxEventTime.named(operator + "/right", settleMs);
+    LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftMaxEventTime, rightMaxEventTime);
+    LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftMaxEventTime);
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
     tables = rule.keyed() ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
@@ -105,8 +105,8 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       Version version = Operators.version(row);
       Slice ownRights = Slice.of(right, key);
       Replay.Arrivals replayed = replay == null ? null : replay.of(key);
-      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier, replayed);
-      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, followed, leftFrontier, replayed) : null;
+      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftMaxEventTime, rightMaxEventTime, replayed);
+      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, followed, leftMaxEventTime, replayed) : null;
       if (side == Operators.OWN) {
         boolean news = keyed && row.getBoolean(Operators.NEWS);
         if (!keyed || (!news && NeighbourState.begins(version.id()))) {

@@ -34,7 +34,7 @@ record Followers(Slice versions, Slice stands) {
       for (byte[] follower : stands.furtherKeys()) {
         out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
       }
-    } else if (version.op() == Version.VOID) {
+    } else if (version.op() == Version.RETRACT) {
       // That it isn't there need not be known there: a lost run may have said that it is ({@link Replay}).
       out.accept(new News(at, version));
     }
@@ -55,7 +55,7 @@ record Followers(Slice versions, Slice stands) {
   }
 
   private static Version elsewhere(Version version) {
-    int op = version.op() == Version.VOID ? Version.VOID : Version.DELETE;
+    int op = version.op() == Version.RETRACT ? Version.RETRACT : Version.DELETE;
     return new Version(op, version.time(), version.ingested(), version.id(), version.rev(), version.row());
   }
 }

@@ -14,8 +14,8 @@ import java.util.function.Consumer;
 final class NeighbourState {
   /** What to make of a record and its neighbour. */
   enum Kind {
-    /** A contribution at the record's time, and its end at the time of the next. */
-    CONTRIBUTIONS,
+    /** An aggregate input at the record's time, and its end at the time of the next. */
+    AGGREGATE_INPUTS,
     /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
     CHANGES,
     /** The record, a delete too, and what ends it at the time of the next; nothing if both are the same. */
@@ -31,7 +31,7 @@ final class NeighbourState {
 
     /** Tells whether two records are made of one. */
     boolean twofold() {
-      return this == CONTRIBUTIONS || this == CHANGES || this == TABLE;
+      return this == AGGREGATE_INPUTS || this == CHANGES || this == TABLE;
     }
   }
 
@@ -58,27 +58,27 @@ final class NeighbourState {
 
   private final Rule rule;
   private final Slice versions;
-  private final Frontier frontier;
+  private final MaxEventTime maxEventTime;
 
   /** An output record, and which of those that are made of one record. */
   record Part(int which, Version version) {}
 
-  NeighbourState(Rule rule, Slice versions, Frontier frontier) {
+  NeighbourState(Rule rule, Slice versions, MaxEventTime maxEventTime) {
     this.rule = rule;
     this.versions = versions;
-    this.frontier = frontier;
+    this.maxEventTime = maxEventTime;
   }
 
   /** Takes a record, and tells whether it was news. */
   boolean version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
     Version replaced = version.known(versions);
-    // A void of the least revision was never anything else, in any run.
-    if (version.op() == Version.VOID && Version.isLeast(version.rev())) {
+    // A retraction of the least revision was never anything else, in any run.
+    if (version.op() == Version.RETRACT && Version.isLeast(version.rev())) {
       return false;
     }
     if (!version.replaces(replaced)) {
-      if (version.op() == Version.VOID) {
+      if (version.op() == Version.RETRACT) {
         // What is known here need not be known of further on, where its columns name a group ({@link Replay}).
         parts(version).forEach(out);
       }
@@ -90,8 +90,8 @@ final class NeighbourState {
     boolean trim = versions.put(key, version.encode());
     send(ownBefore, parts(version), replaced != null && replaced.op() == Version.PUT, out);
     send(otherBefore, parts(other), true, out);
-    frontier.advance(version.time());
-    long bound = frontier.settledBefore(rule.horizon);
+    maxEventTime.advance(version.time());
+    long bound = maxEventTime.settledBefore(rule.horizon);
     if (trim && bound > Long.MIN_VALUE) {
       trim(bound);
     }
@@ -104,15 +104,15 @@ final class NeighbourState {
   }
 
   /** Returns what a full page is rid of. */
-  static SortedPages.Pruner pruner(Rule rule, Frontier frontier) {
+  static SortedPages.Pruner pruner(Rule rule, MaxEventTime maxEventTime) {
     Pruning.Needed needed = switch (rule.kind) {
-      case CONTRIBUTIONS, CHANGES, TABLE -> Pruning.Needed.HOLDING;
+      case AGGREGATE_INPUTS, CHANGES, TABLE -> Pruning.Needed.HOLDING;
       case INSTANT, TUMBLING, SESSION -> Pruning.Needed.NOTHING;
       case FIRST -> Pruning.Needed.FIRST;
     };
     // A row is a duplicate only of one that is less than a window away, in whole seconds.
     long window = rule.window == 0 ? 0 : rule.window + SECOND;
-    return new Pruning(1, needed, () -> frontier.settledBefore(rule.horizon + window));
+    return new Pruning(1, needed, () -> maxEventTime.settledBefore(rule.horizon + window));
   }
 
   private void trim(long bound) {
@@ -135,26 +135,26 @@ final class NeighbourState {
     boolean twofold = rule.kind.twofold();
     List<Part> parts = new ArrayList<>();
     boolean put = of.op() == Version.PUT;
-    if (!put && (of.op() == Version.VOID || rule.kind != Kind.TABLE)) {
+    if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
       // It depends on no other record, and must not outweigh the same revision of the row under another key.
-      parts.add(part(of, Version.VOID, of.time(), BEGIN, Stretch.NOTHING));
+      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, Stretch.NOTHING));
       if (twofold) {
-        parts.add(part(of, Version.VOID, of.time(), END, Stretch.NOTHING));
+        parts.add(part(of, Version.RETRACT, of.time(), END, Stretch.NOTHING));
       }
       return parts;
     }
     Stretch stretch = Stretch.of(versions, of.key(), rule.forward());
     Version neighbour = stretch.neighbour();
     boolean ends = neighbour != null;
-    if (rule.kind == Kind.CONTRIBUTIONS) {
+    if (rule.kind == Kind.AGGREGATE_INPUTS) {
       parts.add(part(of, Version.PUT, of.time(), BEGIN, Stretch.NOTHING));
     } else {
-      parts.add(part(of, stays(of, neighbour) ? of.op() : Version.VOID, of.time(), BEGIN, stretch.rank()));
+      parts.add(part(of, stays(of, neighbour) ? of.op() : Version.RETRACT, of.time(), BEGIN, stretch.rank()));
       ends = ends && put && neighbour.time() != of.time();
     }
     if (twofold) {
       int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
-      parts.add(part(of, ends ? op : Version.VOID, ends ? neighbour.time() : of.time(), END, stretch.rank()));
+      parts.add(part(of, ends ? op : Version.RETRACT, ends ? neighbour.time() : of.time(), END, stretch.rank()));
     }
     return parts;
   }
@@ -166,7 +166,7 @@ final class NeighbourState {
     long time = of.time();
     long next = neighbour.time();
     return switch (rule.kind) {
-      case CONTRIBUTIONS -> true;
+      case AGGREGATE_INPUTS -> true;
       case CHANGES, TABLE, INSTANT -> next != time;
       case TUMBLING -> Math.floorDiv(next, rule.window) != Math.floorDiv(time, rule.window);
       case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
@@ -185,18 +185,18 @@ final class NeighbourState {
       int i = rule.kind == Kind.TABLE ? after.size() - 1 - n : n;
       Version was = before.isEmpty() ? null : before.get(i).version;
       Version now = after.get(i).version;
-      boolean stood = was != null && was.op() != Version.VOID;
-      boolean stands = now.op() != Version.VOID;
+      boolean stood = was != null && was.op() != Version.RETRACT;
+      boolean stands = now.op() != Version.RETRACT;
       boolean differs = was != null && !Arrays.equals(was.row(), now.row());
       if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev()) && !differs) {
         continue;
       }
-      // An index, which alone reads contributions, finds an end by its key, whatever its time. Another row may have another key.
-      boolean later = stood && stands && rule.kind != Kind.CONTRIBUTIONS && was.time() != now.time();
+      // An index, which alone reads aggregate inputs, finds an end by its key, whatever its time. Another row may have another key.
+      boolean later = stood && stands && rule.kind != Kind.AGGREGATE_INPUTS && was.time() != now.time();
       if ((stood && !stands) || later || (differs && held)) {
-        out.accept(new Part(i, new Version(Version.VOID, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
+        out.accept(new Part(i, new Version(Version.RETRACT, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
       }
-      // The row of a void may be another one than that which stood: one that a lost run has sent ({@link Replay}).
+      // The row of a retraction may be another one than that which stood: one that a lost run has sent ({@link Replay}).
       if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
         out.accept(new Part(i, now));
       }
@@ -210,7 +210,7 @@ final class NeighbourState {
 
   private byte[] identity(Version of, int which) {
     return switch (rule.kind) {
-      case CONTRIBUTIONS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
+      case AGGREGATE_INPUTS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
       // Of one instant the begins come first, and the ends in the order of their begins.
       case CHANGES -> ByteBuffer.allocate(1 + of.key().length).put((byte) which).put(of.key()).array();
       // A row that begins where another one ends comes behind it.

@@ -23,7 +23,7 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
   private final NeighbourState.Rule rule;
   private final boolean followed;
   private final long settleMs;
-  private transient Frontier frontier;
+  private transient MaxEventTime maxEventTime;
   private transient Trees versions;
   private transient Trees stands;
 
@@ -42,7 +42,7 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
    * @param window length of its buckets or of its gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
    * @param followed whether join keys hear of all versions: which is {@link NeighbourState#NEWS} then
-   * @param settleMs see {@link Frontier}
+   * @param settleMs see {@link MaxEventTime}
    * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of news only)
    */
   public static Dataset<Row> apply(
@@ -58,9 +58,9 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    frontier = Frontier.named(operator, settleMs);
-    versions = Operators.trees(getHandle(), "versions", NeighbourState.pruner(rule, frontier));
-    Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> frontier.settledBefore(rule.horizon()));
+    maxEventTime = MaxEventTime.named(operator, settleMs);
+    versions = Operators.trees(getHandle(), "versions", NeighbourState.pruner(rule, maxEventTime));
+    Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
     stands = followed ? Operators.trees(getHandle(), "stands", ofStands) : null;
   }
 
@@ -75,7 +75,7 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
         byte[] key = row.getAs(Operators.KEY);
         Slice own = Slice.of(pages, key);
         Version version = Operators.version(row);
-        boolean news = new NeighbourState(rule, own, frontier).version(version, part -> {
+        boolean news = new NeighbourState(rule, own, maxEventTime).version(version, part -> {
           // Followers need no ends: they hear of the version that makes it.
           if (!followed || part.which() == NeighbourState.BEGIN) {
             out.add(row(part.which(), part.version(), null));

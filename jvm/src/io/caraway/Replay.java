@@ -94,7 +94,7 @@ final class Replay {
         arrivals.put(place, this);
         lefts.add(replaced);
       }
-      if (row.op() == Version.VOID && mayBeLost(row)) {
+      if (row.op() == Version.RETRACT && mayBeLost(row)) {
         arrivals.put(place, this);
         lefts.add(row);
       }
@@ -115,7 +115,7 @@ final class Replay {
       List<byte[]> others = new ArrayList<>();
       Set<ByteBuffer> distinct = new HashSet<>();
       distinct.add(content(match));
-      // Where nothing matches, or isn't known to, a void is sent that has nothing of the right side.
+      // Where nothing matches, or isn't known to, a retraction is sent that has nothing of the right side.
       add(others, distinct, null);
       add(others, distinct, AsOfState.match(rule, atCheckpoint, left.time()));
       for (Version right : rights) {

@@ -4,7 +4,7 @@ import java.io.ByteArrayOutputStream;
 import java.util.function.Predicate;
 
 /**
- * What lies between a record and its neighbour: the nearest one of its key, on one side, that is not void.
+ * What lies between a record and its neighbour: the nearest one of its key, on one side, that is not retracted.
  *
  * <p>What an operator makes of a record and its neighbour needs a revision which is a pure function of what has arrived, not of the order,
  * and which grows as more arrives. That is the {@code rank}: the records up to the neighbour, the nearest first, each with its place and
@@ -39,8 +39,8 @@ record Stretch(Version neighbour, byte[] rank) {
       }
       write(rank, found.id(), flip);
       write(rank, found.rev(), 0);
-      rank.write(found.op() == Version.VOID ? 0 : 1);
-      if (found.op() != Version.VOID) {
+      rank.write(found.op() == Version.RETRACT ? 0 : 1);
+      if (found.op() != Version.RETRACT) {
         break;
       }
       found = next(versions, found.key(), forward);

@@ -23,7 +23,7 @@ final class TableState {
   private final Slice tables;
   private final Slice rights;
   private final boolean followed;
-  private final Frontier leftFrontier;
+  private final MaxEventTime leftMaxEventTime;
   private final Replay.Arrivals replayed;
 
   /**
@@ -33,12 +33,12 @@ final class TableState {
    * @param replayed what has come to the join key since a restart, null when that is over
    */
   TableState(
-      AsOfState.Rule rule, Slice tables, Slice rights, boolean followed, Frontier leftFrontier, Replay.Arrivals replayed) {
+      AsOfState.Rule rule, Slice tables, Slice rights, boolean followed, MaxEventTime leftMaxEventTime, Replay.Arrivals replayed) {
     this.rule = rule;
     this.tables = tables;
     this.rights = rights;
     this.followed = followed;
-    this.leftFrontier = leftFrontier;
+    this.leftMaxEventTime = leftMaxEventTime;
     this.replayed = replayed;
   }
 
@@ -47,8 +47,8 @@ final class TableState {
     Slice events = tables.of(table);
     Version replaced = event.known(events);
     boolean news = event.replaces(replaced);
-    boolean isVoid = event.op() == Version.VOID;
-    if ((!news && (replayed == null || !isVoid)) || (isVoid && Version.isLeast(event.rev()))) {
+    boolean isRetraction = event.op() == Version.RETRACT;
+    if ((!news && (replayed == null || !isRetraction)) || (isRetraction && Version.isLeast(event.rev()))) {
       return;
     }
     boolean trim = news && events.put(event.key(), event.encode());
@@ -74,8 +74,8 @@ final class TableState {
         }
       }
     }
-    leftFrontier.advance(event.time());
-    long bound = AsOfState.rightBound(rule, leftFrontier);
+    leftMaxEventTime.advance(event.time());
+    long bound = AsOfState.rightBound(rule, leftMaxEventTime);
     if (trim && bound > Long.MIN_VALUE) {
       Version.trim(events, bound);
     }
@@ -105,7 +105,7 @@ final class TableState {
   }
 
   private static List<Version> standing(List<SortedPages.Entry> entries) {
-    return entries.stream().map(Version::decode).filter(version -> version.op() != Version.VOID).toList();
+    return entries.stream().map(Version::decode).filter(version -> version.op() != Version.RETRACT).toList();
   }
 
   /**
@@ -129,14 +129,14 @@ final class TableState {
     }
     Version now = piece.left();
     for (Replay.Pair other : replayed.otherPairs(table, events, right, new Replay.Pair(now, piece.right()))) {
-      Version was = new Version(Version.VOID, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
-      out.accept(new AsOfState.Joined(Version.VOID, was, was.rev(), other.right()));
+      Version was = new Version(Version.RETRACT, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
+      out.accept(new AsOfState.Joined(Version.RETRACT, was, was.rev(), other.right()));
     }
   }
 
   /** Returns what is known of a key from the time of a right version on, null if nothing is. */
   private AsOfState.Joined piece(byte[] table, Slice events, Version right, Turn turn) {
-    boolean isVoid = right.op() == Version.VOID;
+    boolean isRetraction = right.op() == Version.RETRACT;
     byte[] end = Version.at(right.time() + 1);
     Version left = Version.before(events, end);
     byte[] rank = Stretch.of(events, end, false, this::begins).rank();
@@ -145,13 +145,13 @@ final class TableState {
     }
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
     Stretch.write(rev, right.rev(), 0);
-    rev.write(isVoid ? 0 : 1);
+    rev.write(isRetraction ? 0 : 1);
     rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(turn.settled).array());
-    rev.writeBytes(isVoid ? Stretch.NOTHING : rank);
+    rev.writeBytes(isRetraction ? Stretch.NOTHING : rank);
     boolean stands = turn.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
-    int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
-    // A void has a row too, and what it is not joined with: they tell operators further on of which key it is.
+    int op = !stands ? Version.RETRACT : matched || !rule.inner() ? Version.PUT : Version.DELETE;
+    // A retraction has a row too, and what it is not joined with: they tell operators further on of which key it is.
     Version of = left != null ? left : Version.decode(events.lower(end));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
@@ -165,7 +165,7 @@ final class TableState {
   private record Turn(boolean begins, long settled) {}
 
   private Turn turn(Version right) {
-    if (right.op() == Version.VOID) {
+    if (right.op() == Version.RETRACT) {
       return new Turn(false, 0);
     }
     byte[] time = Version.at(right.time());
@@ -176,7 +176,7 @@ final class TableState {
       Version later = Version.decode(entry);
       if (Arrays.compareUnsigned(later.key(), right.key()) > 0) {
         settled = Math.max(settled, later.ingested());
-        replaced |= later.op() != Version.VOID;
+        replaced |= later.op() != Version.RETRACT;
       }
     }
     boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);

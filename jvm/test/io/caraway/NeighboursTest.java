@@ -54,8 +54,8 @@ final class NeighboursTest {
     for (int i = 0; i < steps.length; i++) {
       boolean join = random.nextInt(4) == 0 && Arrays.stream(steps).noneMatch(step -> step == JOIN);
       steps[i] = join ? JOIN : random.nextInt(Kind.values().length);
-      if (i + 1 < steps.length && (steps[i] == Kind.CONTRIBUTIONS.ordinal() || steps[i] == Kind.TABLE.ordinal())) {
-        // Only the index reads contributions, and only a join what a table says (TablesTest).
+      if (i + 1 < steps.length && (steps[i] == Kind.AGGREGATE_INPUTS.ordinal() || steps[i] == Kind.TABLE.ordinal())) {
+        // Only the index reads aggregate inputs, and only a join what a table says (TablesTest).
         steps[i] = Kind.CHANGES.ordinal();
       }
     }
@@ -139,9 +139,9 @@ final class NeighboursTest {
       Version version = new Version(op, time, 0, id, rev, row);
       boolean gone = rev.length > 0 && random.nextInt(4) == 0;
       if (known != null) {
-        made.add(new Version(Version.VOID, known.time(), 0, id, rev, known.row()));
+        made.add(new Version(Version.RETRACT, known.time(), 0, id, rev, known.row()));
       } else if (gone) {
-        made.add(new Version(Version.VOID, time, 0, id, rev, row));
+        made.add(new Version(Version.RETRACT, time, 0, id, rev, row));
       }
       if (!gone) {
         made.add(version);
@@ -192,7 +192,7 @@ final class NeighboursTest {
       Slice own = Slice.of(versions, new byte[] {(byte) chain.key(step, version)});
       NeighbourState.Rule rule = new NeighbourState.Rule(kind, WINDOW, FOREVER);
       List<Version> out = new ArrayList<>();
-      new NeighbourState(rule, own, new Frontier(() -> 0, Traces.SETTLE_MS)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
+      new NeighbourState(rule, own, new MaxEventTime(() -> 0, Traces.SETTLE_MS)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
       versions.flush();
       out.forEach(part -> left(chain, step + 1, pages, replay, part, sent));
     }
@@ -202,9 +202,9 @@ final class NeighboursTest {
     SortedPages lefts = new SortedPages(pages.computeIfAbsent("left", n -> new Traces.Memory()));
     SortedPages rights = new SortedPages(pages.computeIfAbsent("right", n -> new Traces.Memory()));
     byte[] bytes = {(byte) key};
-    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+    MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
     Replay.Arrivals replayed = replay == null ? null : replay.of(bytes);
-    use.accept(new AsOfState(RULE, Slice.of(lefts, bytes), Slice.of(rights, bytes), frontier, frontier, replayed));
+    use.accept(new AsOfState(RULE, Slice.of(lefts, bytes), Slice.of(rights, bytes), maxEventTime, maxEventTime, replayed));
     lefts.flush();
     rights.flush();
   }
@@ -263,7 +263,7 @@ final class NeighboursTest {
         continue;
       }
       switch (kind) {
-        case CONTRIBUTIONS -> {
+        case AGGREGATE_INPUTS -> {
           out.add(named(row, Version.PUT, row.time(), Traces.join(row.id(), (byte) 0)));
           if (next != null) {
             out.add(named(row, Version.DELETE, next.time(), Traces.join(row.id(), (byte) 1)));
@@ -314,7 +314,7 @@ final class NeighboursTest {
       held.merge(Arrays.toString(version.id()), version, (old, candidate) -> candidate.replaces(old) ? candidate : old);
     }
     List<Version> result = new ArrayList<>(held.values());
-    result.removeIf(version -> version.op() == Version.VOID);
+    result.removeIf(version -> version.op() == Version.RETRACT);
     return result;
   }
 

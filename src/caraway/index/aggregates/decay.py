@@ -68,7 +68,7 @@ class DecayedSum:
         self._merge(other, 1)
 
     def subtract(self, other: "DecayedSum", left: int) -> bool:
-        """Take a sum away of which `left` contributions remain. Return True if it has to be made anew."""
+        """Take a sum away of which `left` aggregate inputs remain. Return True if it has to be made anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
         # What was cut off can't be told; and the newest value decides what is cut.

@@ -22,8 +22,8 @@ from caraway.index.aggregates.values import Values, ValuesSpec
 from caraway.plan.model import IndexPlan
 from caraway.topics import Record
 
-# Event time in microseconds, the values of the aggregated columns, the rank among contributions of equal times.
-Contribution = tuple[int, tuple[object, ...], bytes]
+# Event time in microseconds, the values of the aggregated columns, the rank among aggregate inputs of equal times.
+AggregateInput = tuple[int, tuple[object, ...], bytes]
 
 SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
 ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
@@ -144,25 +144,25 @@ class Layout:
         extras = [extra.make_whole() if place in needed else None for place, extra in enumerate(self.extras)]
         return Partial([ColumnPartial() for _ in self.columns], extras)
 
-    def partial(self, contributions: Sequence[Contribution]) -> Partial:
-        """Return the partial aggregate of `contributions`."""
+    def partial(self, aggregate_inputs: Sequence[AggregateInput]) -> Partial:
+        """Return the partial aggregate of `aggregate_inputs`."""
         partial = self.empty()
-        self.add(partial, contributions)
+        self.add(partial, aggregate_inputs)
         return partial
 
-    def add(self, partial: Partial, contributions: Sequence[Contribution]) -> None:
-        """Add `contributions`, at least one, to a partial aggregate."""
-        partial.count += len(contributions)
-        times = [time_us for time_us, _, _ in contributions]
+    def add(self, partial: Partial, aggregate_inputs: Sequence[AggregateInput]) -> None:
+        """Add `aggregate_inputs`, at least one, to a partial aggregate."""
+        partial.count += len(aggregate_inputs)
+        times = [time_us for time_us, _, _ in aggregate_inputs]
         low, high = min(times), max(times)
         partial.low, partial.high = min(low, partial.low), max(high, partial.high)
         for position, column in enumerate(self.columns):
-            values = [values[position] for _, values, _ in contributions if values[position] is not None]
+            values = [values[position] for _, values, _ in aggregate_inputs if values[position] is not None]
             if values:
                 partial.columns[position].add(column, values)
         for position, extra in enumerate(partial.extras, start=len(self.columns)):
             if extra is not None:
-                extra.add([(time_us, values[position], order) for time_us, values, order in contributions])  # type: ignore[misc]
+                extra.add([(time_us, values[position], order) for time_us, values, order in aggregate_inputs])  # type: ignore[misc]
 
 
 def reads_values(spec: AggregateSpec) -> bool:

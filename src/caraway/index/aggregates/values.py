@@ -124,7 +124,7 @@ class Values:
             self._condensed().merge(sketch.registers, bins, sketch.nulls)
 
     def subtract(self, other: "Values", left: int) -> bool:
-        """Take the values of `other` away; `left` contributions remain. Return True if it has to be made anew."""
+        """Take the values of `other` away; `left` aggregate inputs remain. Return True if it has to be made anew."""
         if self.sketch is not None:
             if other.sketch is None:
                 self.sketch.add(self.spec, other.counts.items(), -1)

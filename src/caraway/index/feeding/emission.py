@@ -1,9 +1,9 @@
 """Rows of aggregates for jobs that read them: an index writes what changes in its dataset to a topic.
 
-After each batch the index holds which groups are stale over which spans of time, and how far the frontier got. The rows
-that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write with the
-note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets nothing, and
-what is sent again is the same record (docs/index.md, Emission).
+After each batch the index holds which groups are stale over which spans of time, and how far the max event time got.
+The rows that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write
+with the note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets
+nothing, and what is sent again is the same record (docs/index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ import msgspec
 from rocksdict import WriteBatch
 
 from caraway.graph.windows import HoppingWindow
-from caraway.index.records.frontier import read_frontier
+from caraway.index.records.max_event_time import read_max_event_time
 from caraway.index.storage.keys import (
     FIRST_TIME_US,
     LAST_TIME_US,
@@ -30,12 +30,12 @@ from caraway.index.storage.keys import (
     time_of,
     timed_key,
 )
-from caraway.index.storage.spans import has_frontier, own_windows
+from caraway.index.storage.spans import has_max_event_time, own_windows
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.current import CurrentRows, Row, row_readers
 from caraway.index.windows.turns import Stretch, pack_stretches, unpack_stretches
 from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics import PUT, VOID, RecordCodec
+from caraway.topics import PUT, RETRACT, RecordCodec
 
 # Takes records of the topic (key, value) and returns when they are durable.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
@@ -51,9 +51,9 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
     """How far an index has emitted.
 
     `revision` is that of the records sent last. Rows of times up to `closed_low` are there, and those beyond
-    `closed_high` aren't; in between it isn't known, while the frontier's move is worked off. `ingested` is the greatest
-    ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's topic were
-    reached.
+    `closed_high` aren't; in between it isn't known, while the max event time's move is worked off. `ingested` is the
+    greatest ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's
+    topic were reached.
     """
 
     revision: int
@@ -102,7 +102,7 @@ class Emission:
         self._store = store
         self._codec = RecordCodec(topic.schema)
         self._rows: CurrentRows = row_readers(plan, topic, store.geometry)
-        self._closes = has_frontier(plan)
+        self._closes = has_max_event_time(plan)
         self._lookback_us = max(
             (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
         )
@@ -138,8 +138,8 @@ class Emission:
         """Return the time up to which rows are there."""
         if not self._closes:
             return LAST_TIME_US
-        frontier_us = read_frontier(self._store.iterator(), self._asset)
-        return FIRST_TIME_US if frontier_us is None else max(FIRST_TIME_US, frontier_us - self._lookback_us)
+        max_event_time_us = read_max_event_time(self._store.iterator(), self._asset)
+        return FIRST_TIME_US if max_event_time_us is None else max(FIRST_TIME_US, max_event_time_us - self._lookback_us)
 
     def _freshen(self, progress: Progress) -> int | None:
         """Emit for some of the stale groups; None if there are none."""
@@ -147,7 +147,7 @@ class Emission:
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
         if self._closes and progress.closed_low == progress.closed_high:
-            # Beyond, nothing was emitted, and all is looked at when the frontier's move is worked off.
+            # Beyond, nothing was emitted, and all is looked at when the max event time's move is worked off.
             closed_us = min(closed_us, progress.closed_low)
         entries = self._asset + STALE
         any_stale = False
@@ -177,7 +177,7 @@ class Emission:
         return []
 
     def _close(self, send: Send, progress: Progress) -> int:
-        """Emit what the frontier's move has closed, or opened again."""
+        """Emit what the max event time's move has closed, or opened again."""
         closed_us = self._closed()
         if not self._closes or progress.closed_low == progress.closed_high == closed_us:
             return 0
@@ -286,7 +286,7 @@ class _Writer:
         time_us, sent, row = change
         entry = timed_key(prefix + SENT, time_us, b"")
         if sent is not None and (row is None or row[0] != sent[0]):
-            self._put(VOID, time_us, sent)
+            self._put(RETRACT, time_us, sent)
         if row is None:
             self._batch.delete(entry)
         else:
@@ -294,7 +294,7 @@ class _Writer:
             self._batch.put(entry, pack_sent((*row, self._progress.revision)))
 
     def finish(self, progress: Progress) -> None:
-        """Write it all, with what is known of the frontier."""
+        """Write it all, with what is known of the max event time."""
         revision = self._progress.revision if self.count else progress.revision
         self._emission.finish(self._batch, msgspec.structs.replace(progress, revision=revision))
 

@@ -27,7 +27,7 @@ from caraway.index.storage.keys import (
 from caraway.index.storage.spans import ever_counts, own_windows
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, ID_BYTES, PUT, VOID
+from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT
 
 PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 
@@ -35,7 +35,7 @@ PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 class Place(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
     """The newest revision of an id: its revision, what it is, and where it stands.
 
-    `rank` comes before the id among contributions of equal times.
+    `rank` comes before the id among aggregate inputs of equal times.
     """
 
     rev: bytes
@@ -53,8 +53,8 @@ _DECODE = msgspec.msgpack.Decoder(Place).decode
 class Standing:
     """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
 
-    `reaches_us` is the time that a contribution takes the frontier to: its own or that of its end. `life` is the time
-    of a contribution that is or was in a window, and when it was taken back, if so.
+    `reaches_us` is the time that an aggregate input takes the max event time to: its own or that of its end. `life` is
+    the time of an aggregate input that is or was in a window, and when it was taken back, if so.
     """
 
     record_id: bytes
@@ -81,7 +81,7 @@ class Places:
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
         self._store = store
-        self._standing = self._version if plan.kind is IndexKind.VERSIONS else self._contribution
+        self._standing = self._version if plan.kind is IndexKind.VERSIONS else self._aggregate_input
         self._paired = plan.kind is IndexKind.AGGREGATE
         self._windows = own_windows(plan)
         self._along = plan.along
@@ -95,7 +95,7 @@ class Places:
         changed: dict[bytes, None] = {}
         for item in delivered:
             record_id, record = item.record_id, item.record
-            op, key = (VOID, b"") if item.erased else (record.op, item.key)
+            op, key = (RETRACT, b"") if item.erased else (record.op, item.key)
             place = Place(record.rev or b"", op, record.time, key, item.rank)
             if not _supersedes(place, after[record_id]):
                 continue
@@ -141,12 +141,12 @@ class Places:
 
     def _version(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
         place = places[record_id]
-        if place is None or place.op == VOID:
+        if place is None or place.op == RETRACT:
             return None
         prefix = key_prefix(self._asset, place.key)
         return Standing(record_id, prefix, VERSION, version_key(prefix, place.time, record_id))
 
-    def _contribution(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
+    def _aggregate_input(self, record_id: bytes, places: dict[bytes, Place | None]) -> Standing | None:
         place = places[record_id]
         if place is None or place.op != PUT:
             return None
@@ -167,12 +167,12 @@ class Places:
 
 
 def is_end(record_id: bytes) -> bool:
-    """Tell whether an id can be that of the end of a contribution."""
+    """Tell whether an id can be that of the end of an aggregate input."""
     return len(record_id) > ID_BYTES and record_id.endswith(END_SUFFIX)
 
 
 def _supersedes(place: Place, known: Place | None) -> bool:
-    """Tell whether a record holds against what is known. At equal revisions a put beats a void, in any order."""
+    """Tell whether a record holds against what is known. At equal revisions a put beats a retraction, in any order."""
     if known is None or place.rev > known.rev:
         return True
-    return place.rev == known.rev and known.op == VOID and place.op != VOID
+    return place.rev == known.rev and known.op == RETRACT and place.op != RETRACT

@@ -16,7 +16,7 @@ from rocksdict import WriteBatch
 from caraway.index.records.places import Place
 from caraway.index.storage.keys import ASSET_BYTES, ERASED, PLACES, after
 from caraway.index.storage.store import IndexStore, check_end
-from caraway.topics import VOID, Erasure
+from caraway.topics import RETRACT, Erasure
 from caraway.topics.erasure import Hides
 
 LENGTH_BYTES = 2
@@ -63,8 +63,8 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
 def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: int) -> Removal:
     """Remove all entries of hidden keys; look at some `limit` keys. To be called by the thread that writes the asset.
 
-    What is left of an id that may be revised says only that it is void, so that an old revision which comes again isn't
-    taken for a new one.
+    What is left of an id that may be revised says only that it is retracted, so that an old revision which comes again
+    isn't taken for a new one.
 
     Args:
         store: The database.
@@ -93,7 +93,7 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
             looked += 1
             place = _DECODE_PLACE(value)
             if place.key and hides(place.key):
-                batch.put(key, _ENCODE(Place(place.rev, VOID, 0, b"")))
+                batch.put(key, _ENCODE(Place(place.rev, RETRACT, 0, b"")))
                 removed += 1
     if removed:
         store.write(batch)

@@ -13,7 +13,7 @@ from caraway.index.records.places import Places
 from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
 from caraway.index.storage.store import IndexStore, check_end
 from caraway.plan.model import IndexPlan
-from caraway.topics import PUT, VOID, Record, RecordCodec, position_id
+from caraway.topics import PUT, RETRACT, Record, RecordCodec, position_id
 from caraway.topics.keys import check_read
 
 
@@ -48,7 +48,7 @@ class VersionFeed:
         # An id has one time and one key here, so writing it again writes the same.
         asset, put = self._asset, batch.put
         for item in delivered:
-            if item.record.op == VOID or item.erased:
+            if item.record.op == RETRACT or item.erased:
                 applied.unchanged += 1
                 continue
             put(version_key(key_prefix(asset, item.key), item.record.time, item.record_id), item.value)

@@ -1,4 +1,4 @@
-"""Which event times a window holds when it is read, and when a contribution enters and leaves it.
+"""Which event times a window holds when it is read, and when an aggregate input enters and leaves it.
 
 A *span* is the first and the last of these times. What was taken back counts if that happens after the last one.
 """
@@ -21,12 +21,12 @@ def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
     return tuple(dict.fromkeys(spec.window for spec in plan.aggregates if spec.window is not None and not plan.window))
 
 
-def has_frontier(plan: IndexPlan) -> bool:
+def has_max_event_time(plan: IndexPlan) -> bool:
     """Tell whether windows close by event time."""
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
-def span_at(window: OwnWindow, at_us: int, frontier_us: int | None) -> Span:
+def span_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Span:
     """Return the span of a window that is read at a time, given the greatest event time."""
     match window:
         case ContinuousWindow(length_us=None):
@@ -34,9 +34,9 @@ def span_at(window: OwnWindow, at_us: int, frontier_us: int | None) -> Span:
         case ContinuousWindow(length_us=int(length_us)):
             return max(FIRST_TIME_US, at_us - length_us - WINDOW_REST_US + 1), at_us
         case HoppingWindow(length_us=length_us):
-            if frontier_us is None:
+            if max_event_time_us is None:
                 return NOTHING
-            end_us = last_end(window, min(at_us, frontier_us - window.lookback_us))
+            end_us = last_end(window, min(at_us, max_event_time_us - window.lookback_us))
             return FIRST_TIME_US if length_us is None else max(FIRST_TIME_US, end_us - length_us), end_us - 1
     raise TypeError(f"{window} is no window of an aggregate")
 
@@ -53,7 +53,7 @@ def last_end(window: HoppingWindow, time_us: int) -> int:
 
 
 def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int | None]:
-    """Return when a contribution enters the window and when it leaves it, None: never; taken back at `end_us`."""
+    """Return when an aggregate input enters the window and when it leaves it, None: never; taken back at `end_us`."""
     if isinstance(window, ContinuousWindow):
         enter_us = time_us
         leave_us = None if window.length_us is None else time_us + window.length_us + WINDOW_REST_US
@@ -68,7 +68,7 @@ def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int 
 
 
 def ever_counts(windows: tuple[OwnWindow, ...], time_us: int, end_us: int) -> bool:
-    """Tell whether a contribution that was taken back is in one of the windows before that."""
+    """Tell whether an aggregate input that was taken back is in one of the windows before that."""
     for window in windows:
         enter_us, leave_us = life(window, time_us, end_us)
         if leave_us is None or enter_us < leave_us:

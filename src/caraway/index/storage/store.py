@@ -26,7 +26,7 @@ from rocksdict import (
 from caraway.errors import ConflictError, UnavailableError
 from caraway.index.storage.board import Board
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.storage.keys import META, after, emission_key, frontier_key, offset_key
+from caraway.index.storage.keys import META, after, emission_key, max_event_time_key, offset_key
 
 LOGGER = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class IndexStore:
         batch.delete_range(asset, after(asset))
         prefix = offset_key(asset, 0)[:-4]
         batch.delete_range(prefix, after(prefix))
-        batch.delete(frontier_key(asset))
+        batch.delete(max_event_time_key(asset))
         batch.delete(emission_key(asset))
         self.write(batch)
 

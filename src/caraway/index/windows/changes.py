@@ -1,4 +1,4 @@
-"""When an aggregate last changed: a contribution came into one of its windows, left it or was taken back."""
+"""When an aggregate last changed: an aggregate input came into one of its windows, left it or was taken back."""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,7 +30,7 @@ def last_change(entries: KeyEntries, spans: Sequence[tuple[OwnWindow, Span]], en
 
 
 def _of_live(entries: KeyEntries, window: OwnWindow, last: int) -> Iterable[int | None]:
-    """Yield when the last contribution came into a window, and when the last one that is gone by now left it."""
+    """Yield when the last aggregate input came into a window, and when the last one that is gone by now left it."""
     came = entries.last_time(last)
     if came is None:
         return

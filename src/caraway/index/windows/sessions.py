@@ -1,8 +1,8 @@
-"""The sessions of a group: runs of contributions with at most a gap between one and the next.
+"""The sessions of a group: runs of aggregate inputs with at most a gap between one and the next.
 
-Each session is an entry: the second of its first contribution, and that of its last. A contribution that comes changes
-the sessions beside it; one that goes needs its neighbours in time. So nothing is linear in the contributions of a
-group.
+Each session is an entry: the second of its first aggregate input, and that of its last. An aggregate input that comes
+changes the sessions beside it; one that goes needs its neighbours in time. So nothing is linear in the aggregate inputs
+of a group.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,12 @@ from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, 
 from caraway.index.storage.store import IndexStore, check_end
 
 SECOND_US = 1_000_000
-# What the end of a session lies behind the second of its last contribution.
+# What the end of a session lies behind the second of its last aggregate input.
 END_US = 1
 
 
 class Session(NamedTuple):
-    """A session: the seconds of its first and of its last contribution, microseconds."""
+    """A session: the seconds of its first and of its last aggregate input, microseconds."""
 
     first_us: int
     last_us: int
@@ -47,12 +47,12 @@ class Sessions:
         touched: Collection[bytes],
         batch: WriteBatch,
     ) -> list[tuple[int, int]]:
-        """Note that contributions of one group came or went.
+        """Note that aggregate inputs of one group came or went.
 
         Args:
             prefix: What the group's entries begin with.
-            added: Times of contributions that weren't there.
-            removed: Times of contributions that were.
+            added: Times of aggregate inputs that weren't there.
+            removed: Times of aggregate inputs that were.
             touched: Raw keys of both: what the database holds under them doesn't count.
             batch: What the changed entries are added to.
 
@@ -84,7 +84,7 @@ class Sessions:
         yield from sessions_from(iterator, prefix, second, second + self._gap_us)
 
     def _merged(self, sessions: Sequence[Session], seconds: Sequence[int]) -> list[Session]:
-        """Return sessions after contributions came. No session that isn't given lies so near that it matters."""
+        """Return sessions after aggregate inputs came. No session that isn't given lies so near that it matters."""
         merged: list[Session] = []
         for part in sorted([*sessions, *(Session(second, second) for second in seconds)]):
             if merged and part.first_us - merged[-1].last_us <= self._gap_us:
@@ -94,7 +94,7 @@ class Sessions:
         return merged
 
     def _part(self, sessions: list[Session], second: int, raw: "_Raw") -> None:
-        """Take out a second, unless a contribution is left in it: its session gets shorter, falls apart or goes."""
+        """Take out a second, unless an aggregate input is left in it: its session gets shorter, falls apart or goes."""
         place = bisect_right(sessions, second, key=_first) - 1
         if place < 0 or sessions[place].last_us < second:
             # Gone with another one that was removed.
@@ -115,7 +115,7 @@ class Sessions:
 
 
 class _Raw:
-    """The times of a group's contributions after a batch that isn't written yet."""
+    """The times of a group's aggregate inputs after a batch that isn't written yet."""
 
     def __init__(self, iterator: RdictIter, entries: bytes, added: Sequence[int], touched: Collection[bytes]) -> None:
         self._iterator = iterator

@@ -1,9 +1,9 @@
 """The turns of a group: the times at which its row changes. They begin the versions that an index emits.
 
-A contribution turns its group where it comes into a window, and where it leaves it. For each turn the number of
-contributions is kept, under the group, and beside it an entry in the order of time over all groups: when the frontier
-moves on, that tells which groups have something new. A change also leaves the group *stale* over a span of time; the
-emission looks at these spans and takes them away.
+An aggregate input turns its group where it comes into a window, and where it leaves it. For each turn the number of
+aggregate inputs is kept, under the group, and beside it an entry in the order of time over all groups: when the max
+event time moves on, that tells which groups have something new. A change also leaves the group *stale* over a span of
+time; the emission looks at these spans and takes them away.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from caraway.index.storage.spans import life, next_end, own_windows
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 
-# When a contribution is, and when it is taken back (None: not).
+# When an aggregate input is, and when it is taken back (None: not).
 Lived = tuple[int, int | None]
 # First and last time of a span, both included.
 Stretch = tuple[int, int]
@@ -46,11 +46,11 @@ class Turns:
         self._shows_empty = bool(plan.aggregates)
 
     def move(self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch) -> None:
-        """Note what contributions do to the turns of their groups.
+        """Note what aggregate inputs do to the turns of their groups.
 
         Args:
-            changes: For each contribution what the entries of its group begin with, how it counted, how it counts now,
-                and whether it has the same row as before, so that only its end may be another.
+            changes: For each aggregate input what the entries of its group begin with, how it counted, how it counts
+                now, and whether it has the same row as before, so that only its end may be another.
             batch: What changed entries are added to.
         """
         counts: dict[bytes, Counter[int]] = {}
@@ -75,7 +75,7 @@ class Turns:
             batch.put(key, pack_stretches([*found, *(() if data is None else unpack_stretches(data))]))
 
     def _lives(self, lived: Lived) -> list[tuple[int, int | None]]:
-        """Return when a contribution comes into a window and when it leaves it, for each window in which it counts."""
+        """Return when an aggregate input comes into a window and when it leaves it, for each of its windows."""
         time_us, end_us = lived
         if self._bucket is not None:
             length_us, stride_us = self._bucket.length_us or 0, self._bucket.stride_us
@@ -98,7 +98,7 @@ class Turns:
             yield leave
 
     def _count(self, counts: Mapping[bytes, Mapping[int, int]], batch: WriteBatch) -> None:
-        """Add to the numbers of contributions that turn groups."""
+        """Add to the numbers of aggregate inputs that turn groups."""
         changed = [(prefix, time_us, n) for prefix, counter in counts.items() for time_us, n in counter.items() if n]
         keys = [timed_key(prefix + TURN, time_us, b"") for prefix, time_us, _ in changed]
         known = self._store.get_many(keys) if keys else []
@@ -106,7 +106,7 @@ class Turns:
             before = 0 if data is None else int.from_bytes(data)
             count = before + number
             if count < 0:
-                raise RuntimeError("the index counts fewer contributions than it takes back")
+                raise RuntimeError("the index counts fewer aggregate inputs than it takes back")
             if count:
                 batch.put(key, count.to_bytes(COUNT_BYTES))
             else:
@@ -143,9 +143,9 @@ def unpack_stretches(data: bytes) -> list[Stretch]:
 def _differing(
     before: Sequence[tuple[int, int | None]], after: Sequence[tuple[int, int | None]], *, same: bool
 ) -> Iterator[Stretch]:
-    """Yield when a group's row isn't what it was, given the lives of a contribution before and after.
+    """Yield when a group's row isn't what it was, given the lives of an aggregate input before and after.
 
-    If the contribution has the row that it had, it makes no difference where it counted and still does.
+    If the aggregate input has the row that it had, it makes no difference where it counted and still does.
     """
     if same and [enter for enter, _ in before] == [enter for enter, _ in after]:
         for (_, old), (_, new) in zip(before, after, strict=True):

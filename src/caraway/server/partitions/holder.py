@@ -19,7 +19,7 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import CarawayError, InvalidInputError, UnavailableError
-from caraway.index.records.frontier import newest
+from caraway.index.records.max_event_time import newest
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.messages import Answer, Ask, Found, Moved, Refused
 from caraway.server.partitions.shard import Shard
@@ -160,7 +160,7 @@ class Holder:
 
     def elsewhere(self, number: int, asset: bytes) -> int | None:
         """Return the greatest event time of an index in all shards but one, as far as it is known here."""
-        return newest(*(self._frontier(other, asset) for other in range(self._shards) if other != number))
+        return newest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
 
     def answer(self, ask: Ask) -> Answer:
         """Read, if this server is the owner that is meant."""
@@ -323,9 +323,9 @@ class Holder:
                 self._registry.report(number, own.token, standings)
                 own.told = standings
 
-    def _frontier(self, number: int, asset: bytes) -> int | None:
+    def _max_event_time(self, number: int, asset: bytes) -> int | None:
         own = self._owns.get(number)
         if own is not None:
-            return own.shard.frontier(asset)
+            return own.shard.max_event_time(asset)
         told = self.division.progress.get(number, {}).get(asset.hex())
-        return None if told is None else told.frontier_us
+        return None if told is None else told.max_event_time_us

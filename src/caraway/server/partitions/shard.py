@@ -8,10 +8,10 @@ from typing import Protocol
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.records.frontier import stored_frontier
+from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.index.storage.spans import has_frontier
+from caraway.index.storage.spans import has_max_event_time
 from caraway.index.storage.store import CACHE_BYTES
 from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder
@@ -58,7 +58,7 @@ class Shard(Protocol):
         """Tell whether an index has been as far as its topic since this began."""
         ...
 
-    def frontier(self, asset: bytes) -> int | None:
+    def max_event_time(self, asset: bytes) -> int | None:
         """Return the greatest event time of an index in this shard."""
         ...
 
@@ -177,14 +177,14 @@ class StoredShard:
         """Tell whether an index has been as far as its topic since this began."""
         return asset in self._filled
 
-    def frontier(self, asset: bytes) -> int | None:
+    def max_event_time(self, asset: bytes) -> int | None:
         """Return the greatest event time of an index in this shard.
 
         Raises:
             UnavailableError: The database can't be read.
         """
         try:
-            return stored_frontier(self.store, asset)
+            return stored_max_event_time(self.store, asset)
         except Exception as error:
             # What RocksDB raises is an Exception and nothing more special.
             raise UnavailableError(f"the index can't be read: {error}") from error
@@ -202,7 +202,7 @@ class StoredShard:
         return {
             plan.asset.hex(): ShardProgress(
                 caught_up=plan.asset in filled,
-                frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None,
+                max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None,
             )
             for plan in plans
         }

@@ -33,7 +33,7 @@ from caraway.topics import ErasedKeys, Erasure
 
 LOG = structlog.get_logger(__name__)
 
-# A frontier that moves here is known elsewhere after two of these, and who owns what after one.
+# A max event time that moves here is known elsewhere after two of these, and who owns what after one.
 INTERVAL_S = 0.2
 # Shards that are opened or closed at a time.
 THREADS = 2

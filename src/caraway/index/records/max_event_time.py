@@ -1,7 +1,7 @@
-"""The frontier of an aggregation: the greatest event time of all its keys, which closes discrete windows.
+"""The max event time of an aggregation: the greatest event time of all its keys, which closes discrete windows.
 
-It is kept beside the offsets, in the same write. Where records may be revised, the time that each contribution reaches
-is kept as well, in order, so that the frontier is found again when its contribution goes.
+It is kept beside the offsets, in the same write. Where records may be revised, the time that each aggregate input
+reaches is kept as well, in order, so that the max event time is found again when its aggregate input goes.
 """
 
 from collections.abc import Sequence
@@ -10,28 +10,28 @@ from rocksdict import RdictIter, WriteBatch
 
 from caraway.index.records.delivery import Delivered
 from caraway.index.records.places import Movement
-from caraway.index.storage.keys import SIGN, TIMES, frontier_key, pack_u64, time_of, times_key, unpack_u64
+from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
 from caraway.index.storage.store import IndexStore, check_end
-from caraway.topics import VOID
+from caraway.topics import RETRACT
 
 
-class Frontier:
-    """Keeps the frontier of one index."""
+class MaxEventTime:
+    """Keeps the max event time of one index."""
 
     def __init__(self, asset: bytes, store: IndexStore) -> None:
         self._asset = asset
         self._store = store
 
     def advance(self, delivered: Sequence[Delivered], batch: WriteBatch) -> None:
-        """Note the times of contributions that are never revised."""
-        times = [item.record.time for item in delivered if item.record.op != VOID]
+        """Note the times of aggregate inputs that are never revised."""
+        times = [item.record.time for item in delivered if item.record.op != RETRACT]
         known = self._known()
         newest = max(times, default=None)
         if newest is not None and (known is None or newest > known):
-            batch.put(frontier_key(self._asset), pack_u64(newest + SIGN))
+            batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def move(self, movements: Sequence[Movement], batch: WriteBatch) -> None:
-        """Note the times that contributions reach, and those that they no longer reach."""
+        """Note the times that aggregate inputs reach, and those that they no longer reach."""
         gone: dict[bytes, int] = {}
         come: dict[bytes, int] = {}
         for move in movements:
@@ -50,12 +50,12 @@ class Frontier:
                 (time_us for time_us in (newest, self._still(known, gone)) if time_us is not None), default=None
             )
         if newest is None:
-            batch.delete(frontier_key(self._asset))
+            batch.delete(max_event_time_key(self._asset))
         elif newest != known:
-            batch.put(frontier_key(self._asset), pack_u64(newest + SIGN))
+            batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def _still(self, known: int, gone: dict[bytes, int]) -> int | None:
-        """Return the greatest time that contributions reach which stay where they are."""
+        """Return the greatest time that aggregate inputs reach which stay where they are."""
         if known not in gone.values():
             return known
         entries = self._asset + TIMES
@@ -69,23 +69,23 @@ class Frontier:
         return None
 
     def _known(self) -> int | None:
-        return stored_frontier(self._store, self._asset)
+        return stored_max_event_time(self._store, self._asset)
 
 
-def newest(*frontiers: int | None) -> int | None:
-    """Return the frontier of all parts of an asset, given those of each."""
-    return max((time_us for time_us in frontiers if time_us is not None), default=None)
+def newest(*max_event_times: int | None) -> int | None:
+    """Return the max event time of all parts of an asset, given those of each."""
+    return max((time_us for time_us in max_event_times if time_us is not None), default=None)
 
 
-def stored_frontier(store: IndexStore, asset: bytes) -> int | None:
-    """Return the frontier of an asset, None if it has no contributions."""
-    data = store.get(frontier_key(asset))
+def stored_max_event_time(store: IndexStore, asset: bytes) -> int | None:
+    """Return the max event time of an asset, None if it has no aggregate inputs."""
+    data = store.get(max_event_time_key(asset))
     return None if data is None else _unpacked(data)
 
 
-def read_frontier(iterator: RdictIter, asset: bytes) -> int | None:
-    """Return the frontier of an asset as an iterator sees it, None if it has no contributions."""
-    key = frontier_key(asset)
+def read_max_event_time(iterator: RdictIter, asset: bytes) -> int | None:
+    """Return the max event time of an asset as an iterator sees it, None if it has no aggregate inputs."""
+    key = max_event_time_key(asset)
     iterator.seek(key)
     check_end(iterator)
     return _unpacked(iterator.value()) if iterator.valid() and iterator.key() == key else None

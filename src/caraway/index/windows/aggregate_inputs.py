@@ -1,4 +1,4 @@
-"""Contributions to aggregates on their way into the index."""
+"""Aggregate inputs to aggregates on their way into the index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,33 +7,33 @@ from rocksdict import WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.graph.windows import SessionWindow
-from caraway.index.aggregates.layout import Contribution, Layout
+from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import HAS_ENDED
 from caraway.index.records.delivery import Applied, Delivered
-from caraway.index.records.frontier import Frontier
+from caraway.index.records.max_event_time import MaxEventTime
 from caraway.index.records.places import Movement, Places, Standing, is_end
 from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, key_prefix, pack_u64
-from caraway.index.storage.spans import has_frontier
+from caraway.index.storage.spans import has_max_event_time
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
 from caraway.index.windows.turns import Lived, Stretch, Turns
 from caraway.plan.model import IndexPlan
-from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id
+from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id
 from caraway.topics.keys import check_read
 
 
 @dataclass(slots=True)
 class _KeyChange:
-    """What a batch does to one key: raw entries touched, contributions added and removed."""
+    """What a batch does to one key: raw entries touched, aggregate inputs added and removed."""
 
     touched: set[bytes] = field(default_factory=set)
-    added: list[Contribution] = field(default_factory=list)
-    removed: list[Contribution] = field(default_factory=list)
+    added: list[AggregateInput] = field(default_factory=list)
+    removed: list[AggregateInput] = field(default_factory=list)
     ended: bool = False
 
 
-class ContributionFeed:
+class AggregateInputFeed:
     """The way of a topic's records into an index of aggregates."""
 
     def __init__(self, plan: IndexPlan, store: IndexStore, tiles: TileCache) -> None:
@@ -44,7 +44,7 @@ class ContributionFeed:
         self._layout = Layout(plan, store.geometry.values)
         self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
         self._places = Places(plan, store) if plan.revised else None
-        self._frontier = Frontier(plan.asset, store) if has_frontier(plan) else None
+        self._max_event_time = MaxEventTime(plan.asset, store) if has_max_event_time(plan) else None
         self._sessions = Sessions(plan.window, store) if isinstance(plan.window, SessionWindow) else None
         self._turns = Turns(plan, store) if plan.emits is not None else None
         names = [column.name for column in plan.schema.columns]
@@ -55,7 +55,7 @@ class ContributionFeed:
         record = self._codec.decode_value(value)
         record_id = record.id or position_id(offset, partition)
         if record.op == DELETE and not (self._places is not None and is_end(record_id)):
-            raise InvalidInputError("a delete among contributions must be the end of a changelog's put")
+            raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
         check_read(key)
         if record.row is None:
             return Delivered(key, record, record_id, value)
@@ -69,11 +69,11 @@ class ContributionFeed:
         applied.unchanged += len(delivered) - written
 
     def _add(self, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
-        """Add contributions that are never revised: all that has to be told is which are there already."""
+        """Add aggregate inputs that are never revised: all that has to be told is which are there already."""
         asset = self._asset
         keys: dict[bytes, dict[bytes, Delivered]] = {}
         for item in delivered:
-            if item.record.op != VOID and not item.erased:
+            if item.record.op != RETRACT and not item.erased:
                 suffix = pack_u64(item.record.time + SIGN) + item.rank + item.record_id
                 keys.setdefault(item.key, {}).setdefault(suffix, item)
         prefixes = [key_prefix(asset, key) for key in keys]
@@ -97,8 +97,8 @@ class ContributionFeed:
             self._tiles.save(root_key, root)
             written += len(items)
             changed[prefix] = _KeyChange(touched=touched, added=added)
-        if self._frontier is not None:
-            self._frontier.advance(delivered, batch)
+        if self._max_event_time is not None:
+            self._max_event_time.advance(delivered, batch)
         if self._sessions is not None:
             self._change_sessions(self._sessions, changed, batch)
         elif self._turns is not None:
@@ -121,7 +121,7 @@ class ContributionFeed:
                     del items[suffix]
 
     def _move(self, places: Places, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
-        """Add, remove and move contributions that may be revised."""
+        """Add, remove and move aggregate inputs that may be revised."""
         movements = places.settle(delivered, batch)
         changes: dict[bytes, _KeyChange] = {}
         for move in movements:
@@ -131,13 +131,13 @@ class ContributionFeed:
                 if move.old.kind == RAW:
                     change = changes.setdefault(move.old.prefix, _KeyChange())
                     change.touched.add(move.old.entry)
-                    change.removed.append(self._contribution(move.old, move.old_value))
+                    change.removed.append(self._aggregate_input(move.old, move.old_value))
             if move.new is not None:
                 batch.put(move.new.entry, move.new_value)
                 if move.new.kind == RAW:
                     change = changes.setdefault(move.new.prefix, _KeyChange())
                     change.touched.add(move.new.entry)
-                    change.added.append(self._contribution(move.new, move.new_value))
+                    change.added.append(self._aggregate_input(move.new, move.new_value))
                 elif move.new.kind == ENDED:
                     changes.setdefault(move.new.prefix, _KeyChange()).ended = True
         root_keys = [prefix + ROOT for prefix in changes]
@@ -148,8 +148,8 @@ class ContributionFeed:
             if change.added or change.removed:
                 self._pyramid.change(prefix, root, change.added, change.removed, change.touched)
             self._tiles.save(root_key, root)
-        if self._frontier is not None:
-            self._frontier.move(movements, batch)
+        if self._max_event_time is not None:
+            self._max_event_time.move(movements, batch)
         if self._sessions is not None:
             self._change_sessions(self._sessions, changes, batch)
         elif self._turns is not None:
@@ -157,7 +157,7 @@ class ContributionFeed:
         return len(movements)
 
     def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
-        """Note what contributions of groups do to their sessions."""
+        """Note what aggregate inputs of groups do to their sessions."""
         stale: dict[bytes, list[Stretch]] = {}
         for prefix, change in changes.items():
             added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
@@ -165,17 +165,17 @@ class ContributionFeed:
         if self._turns is not None:
             self._turns.make_stale(stale, batch)
 
-    def _contribution(self, standing: Standing, value: bytes | None) -> Contribution:
-        """Read a contribution that was accepted before."""
+    def _aggregate_input(self, standing: Standing, value: bytes | None) -> AggregateInput:
+        """Read an aggregate input that was accepted before."""
         if value is None:
-            raise RuntimeError("the index has a place for a contribution but not its entry")
+            raise RuntimeError("the index has a place for an aggregate input but not its entry")
         record = self._codec.decode_value(value)
         if record.row is None or record.op != PUT:
-            raise RuntimeError("the index holds a contribution that is no put")
+            raise RuntimeError("the index holds an aggregate input that is no put")
         return record.time, self._layout.values(record), standing.entry[len(standing.prefix) + len(RAW) + TIME_BYTES :]
 
     def _rank(self, row: Sequence[object]) -> bytes:
-        """Return what ranks a contribution before its id: its time stamp, where its time is that of another column."""
+        """Return what ranks an aggregate input before its id: its time stamp, if its time is that of another column."""
         if self._rank_at is None:
             return b""
         time_us = row[self._rank_at]
@@ -185,7 +185,7 @@ class ContributionFeed:
 
 
 def _turning(move: Movement) -> Iterator[tuple[bytes, Lived | None, Lived | None, bool]]:
-    """Tell how a contribution counted in its group, and how it counts now."""
+    """Tell how an aggregate input counted in its group, and how it counts now."""
     old, new = move.old, move.new
     if old is not None and new is not None and old.prefix == new.prefix:
         yield old.prefix, old.life, new.life, move.old_value == move.new_value

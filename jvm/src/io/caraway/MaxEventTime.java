@@ -9,8 +9,8 @@ import java.util.function.LongSupplier;
  * <p>While a backlog is read, one topic or partition may run far ahead of another in event time. So a time counts only when it was reached
  * some minutes ago. It is kept in memory: after a restart nothing is forgotten until it has settled again.
  */
-final class Frontier {
-  private static final ConcurrentHashMap<String, Frontier> ALL = new ConcurrentHashMap<>();
+final class MaxEventTime {
+  private static final ConcurrentHashMap<String, MaxEventTime> ALL = new ConcurrentHashMap<>();
 
   private final LongSupplier clockMs;
   private final long settleMs;
@@ -19,15 +19,15 @@ final class Frontier {
   private long greatest = Long.MIN_VALUE;
   private long since;
 
-  Frontier(LongSupplier clockMs, long settleMs) {
+  MaxEventTime(LongSupplier clockMs, long settleMs) {
     this.clockMs = clockMs;
     this.settleMs = settleMs;
     since = clockMs.getAsLong();
   }
 
-  /** Returns the frontier of this name in this JVM, which the tasks of an operator share. */
-  static Frontier named(String name, long settleMs) {
-    return ALL.computeIfAbsent(name, n -> new Frontier(System::currentTimeMillis, settleMs));
+  /** Returns the max event time of this name in this JVM, which the tasks of an operator share. */
+  static MaxEventTime named(String name, long settleMs) {
+    return ALL.computeIfAbsent(name, n -> new MaxEventTime(System::currentTimeMillis, settleMs));
   }
 
   synchronized void advance(long time) {

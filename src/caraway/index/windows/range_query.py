@@ -4,13 +4,13 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from caraway.index.aggregates.layout import Contribution
+from caraway.index.aggregates.layout import AggregateInput
 from caraway.index.aggregates.partials import SPLIT, Partial
 from caraway.index.storage.spans import Span
 from caraway.index.windows.entries import Contents, Ended, Shape
 
 
-class Descent:
+class RangeQuery:
     """One read of a key: the partial aggregates of the segments between some cuts.
 
     A tile within one segment is taken as it is, others are opened. `parts` are those of the segments.
@@ -43,13 +43,13 @@ class Descent:
         root = contents.root
         if root is None or not self.parts:
             return
-        raw: list[list[Contribution]] = [[] for _ in self.parts]
+        raw: list[list[AggregateInput]] = [[] for _ in self.parts]
         self._visit(shape.geometry.level_of(root[1], root[2]), root, raw)
-        for part, contributions in zip(self.parts, raw, strict=True):
-            if contributions:
-                shape.layout.add(part, contributions)
+        for part, aggregate_inputs in zip(self.parts, raw, strict=True):
+            if aggregate_inputs:
+                shape.layout.add(part, aggregate_inputs)
 
-    def _visit(self, level: int, tile: Sequence[Any], raw: list[list[Contribution]]) -> None:
+    def _visit(self, level: int, tile: Sequence[Any], raw: list[list[AggregateInput]]) -> None:
         """Take a tile as a whole, or what of it lies in the segments."""
         low, high, flags = tile[1:4]
         cuts = self._cuts
@@ -74,7 +74,7 @@ def totals_of(
     """Yield spans, none of them empty, with their partial aggregates, each of which is good until the next one."""
     cuts = sorted({edge for first, last in spans for edge in (first, last + 1)})
     used = [any(first <= cut <= last for first, last in spans) for cut in cuts[:-1]]
-    parts = Descent(shape, contents, cuts, needed, used).parts
+    parts = RangeQuery(shape, contents, cuts, needed, used).parts
     place = {cut: number for number, cut in enumerate(cuts)}
     for last in dict.fromkeys(last for _, last in spans):
         total = shape.total(needed)
@@ -90,7 +90,7 @@ def totals_of(
 
 
 def add_ended(shape: Shape, total: Partial, ended: Sequence[Ended], span: Span, as_of_us: int) -> None:
-    """Add the contributions of a span that were taken back after a time."""
+    """Add the aggregate inputs of a span that were taken back after a time."""
     first, last = span
     alive = [item for item in ended if item.end_us > as_of_us and first <= item.record.time <= last]
     if alive:
