@@ -17,7 +17,7 @@ from caraway.plan.model import IndexKind, IndexPlan
 # What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
 KEPT_READERS = 1000
 
-DatasetReader = VersionReader | WindowReader | BucketReader
+KindReader = VersionReader | WindowReader | BucketReader
 
 
 class Readable(Protocol):
@@ -46,7 +46,7 @@ class IndexReader:
         """Read from `store`; if that is a part of the index, `elsewhere` tells the max event time of the others."""
         self._store = store
         self._elsewhere = elsewhere
-        self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
+        self._readers: dict[tuple[bytes, tuple[str, ...]], KindReader] = {}
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
@@ -91,7 +91,7 @@ class IndexReader:
             raise UnavailableError(f"the index can't be read: {error}") from error
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
-    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
+    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
         # The asset is a hash of the dataset's definition, so it stands for the plan.
         name = plan.asset, columns
         reader = self._readers.get(name)
@@ -101,7 +101,7 @@ class IndexReader:
             reader = self._readers[name] = self._made(plan, columns)
         return reader
 
-    def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
+    def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
         if plan.kind is IndexKind.VERSIONS:
             return VersionReader(plan, columns)
         if plan.window is not None:

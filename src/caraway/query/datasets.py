@@ -70,12 +70,12 @@ def read_rows(
     ordered = [keys[name] for name in spec.keys]
     names = [field.name for field in wanted]
     columns, found = read_keys(reader, spec.name, ordered, at=at, fields=names, absent=catalog.absent[spec.name])
-    for place, parts in enumerate(zip(*ordered, strict=True)):
+    for position, parts in enumerate(zip(*ordered, strict=True)):
         if None in parts:
             # Nobody was asked for this key, so that its other parts aren't echoed yet.
             for name, column in zip(names, columns, strict=True):
                 if name in keys:
-                    column[place] = keys[name][place]
+                    column[position] = keys[name][position]
     return DatasetRows(wanted, columns, found)
 
 

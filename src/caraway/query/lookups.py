@@ -51,20 +51,20 @@ def _reading(
 ) -> Generator[Asked, Rows, Rows]:
     """Read as `read_keys` does; whoever runs this reads what it asks for."""
     rows = list(zip(*keys, strict=True))
-    present = [place for place, parts in enumerate(rows) if None not in parts]
+    present = [number for number, parts in enumerate(rows) if None not in parts]
     if len(present) == len(rows):
         return (yield rows, at)
-    instants = at if isinstance(at, int) else [at[place] for place in present]
+    instants = at if isinstance(at, int) else [at[number] for number in present]
     some: list[list[object]] = [[] for _ in fields]
     some_found: list[bool] = []
     if present:
-        some, some_found = yield [rows[place] for place in present], instants
+        some, some_found = yield [rows[number] for number in present], instants
     columns: list[list[object]] = [[absent.get(field)] * len(rows) for field in fields]
     found = [False] * len(rows)
-    for position, place in enumerate(present):
-        found[place] = some_found[position]
+    for position, number in enumerate(present):
+        found[number] = some_found[position]
         for column, values in zip(columns, some, strict=True):
-            column[place] = values[position]
+            column[number] = values[position]
     return columns, found
 
 

@@ -76,15 +76,15 @@ def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | N
     """Return the place of each key among those that differ; None if that saves nothing."""
     if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
         return None
-    places = {key: place for place, key in enumerate(dict.fromkeys(encoded))}
-    return None if len(places) == len(encoded) else places
+    positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
+    return None if len(positions) == len(encoded) else positions
 
 
-def _each(encoded: Sequence[bytes], places: dict[bytes, int], read: Rows) -> Rows:
+def _each(encoded: Sequence[bytes], positions: dict[bytes, int], read: Rows) -> Rows:
     """Give each key what was read for it."""
     values, found = read
-    order = [places[key] for key in encoded]
-    return [[column[place] for place in order] for column in values], [found[place] for place in order]
+    order = [positions[key] for key in encoded]
+    return [[column[position] for position in order] for column in values], [found[position] for position in order]
 
 
 def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:

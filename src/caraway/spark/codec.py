@@ -14,9 +14,9 @@ from caraway.spark.types import row_type
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
-# What a passenger has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
+# What a pass-through row has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
-PASSENGER = (SIDE, KEY, PACKED)
+PASS_THROUGH = (SIDE, KEY, PACKED)
 
 # Sides: rows that the steps are about, and rows at which a step failed (`caraway.spark.letters`), on their way out.
 OWN, DEAD = 0, -1

@@ -1,8 +1,8 @@
 """Rows at which a step fails: dead letters, and a job that goes on.
 
-A query has one sink, but Kafka's takes the topic of each row. So such a row becomes a passenger of the side `DEAD`
-(`caraway.spark.inputs`), whose payload is the letter, and leaves the job beside its records. For the steps behind it is
-as if the record had never come: where an earlier revision may have gone out, it becomes retracted.
+A query has one sink, but Kafka's takes the topic of each row. So such a row becomes a pass-through row of the side
+`DEAD` (`caraway.spark.inputs`), whose payload is the letter, and leaves the job beside its records. For the steps
+behind it is as if the record had never come: where an earlier revision may have gone out, it becomes retracted.
 """
 
 import json
@@ -77,7 +77,7 @@ def evaluate(
     new = [column.alias(column_name) for column_name, column in computed.items()]
     if not reasons:
         return replace(before, frame=before.frame.select("*", *new))
-    before = before.taking_passengers()
+    before = before.with_pass_through()
     failed = reduce(operators.or_, (F.coalesce(reason.failed, F.lit(False)) for reason in reasons))  # noqa: FBT003 (a value)
     letter = F.when(before.puts() & failed, _letter(before, reasons, operator, plan))
     frame = before.frame.select("*", *new, letter.alias(_LETTER))

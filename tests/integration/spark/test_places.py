@@ -38,7 +38,7 @@ from tests.integration.spark.pipelines import SOURCES, Case
 PARTITIONS = 4
 ARRIVALS = model.traffic(seed=3, count=150)
 TIMES = range(80)
-# How many of a hundred are in the checkpoint, how many a lost run has read, and how many there are.
+# How many of a hundred are in the checkpoint, how many a failed attempt has read, and how many there are.
 PARTS = (40, 75, 100)
 
 # Its columns but the key are others in each version.

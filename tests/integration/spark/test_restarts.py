@@ -1,4 +1,4 @@
-"""In its first batch after a restart, a join says of each row that a lost run may have read where it is not."""
+"""In its first batch after a restart, a join says of each row that a failed attempt may have read where it is not."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -16,8 +16,8 @@ from typing_extensions import override
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.spans import has_max_event_time
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.divided import DividedIndex

@@ -28,7 +28,7 @@ from caraway.errors import UnavailableError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.records.places import END_SUFFIX, PUT_SUFFIX
+from caraway.index.records.locations import END_SUFFIX, PUT_SUFFIX
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT, position_id
 from tests.effort import examples

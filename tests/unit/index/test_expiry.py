@@ -35,7 +35,7 @@ sent = st.builds(
 
 
 def apply(store: IndexStore, plan: IndexPlan, records: list[Sent], first: int = 0) -> None:
-    IndexWriter(store).apply(plan, [record.message(first + place) for place, record in enumerate(records)])
+    IndexWriter(store).apply(plan, [record.message(first + position) for position, record in enumerate(records)])
 
 
 def swept(store: IndexStore, plan: IndexPlan, horizon: int, limit: int) -> int:
@@ -60,10 +60,10 @@ def check(store: IndexStore, plan: IndexPlan, naive: NaiveIndex, horizon: int) -
     columns, found = reader.read(
         plan, [CODEC.encode_key([key]) or b"" for key, _ in asked], [at for _, at in asked], ROW_COLUMNS
     )
-    for place, (key, at) in enumerate(asked):
+    for position, (key, at) in enumerate(asked):
         expected, there = naive.read(key, at, ROW_COLUMNS)
-        assert there == found[place]
-        assert same([column[place] for column in columns], expected), (key, at)
+        assert there == found[position]
+        assert same([column[position] for column in columns], expected), (key, at)
 
 
 def distinct(records: list[Sent]) -> list[Sent]:

@@ -87,8 +87,8 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), start=times, step=st.sampled_from([0, 1, 997, SECOND // 3]), row=rows)
     def burst(self, key: str, start: int, step: int, row: tuple[Any, ...]) -> None:
-        for place in range(6):
-            self.send(Sent(key, self.new_id(), b"", PUT, start + place * step, row))
+        for position in range(6):
+            self.send(Sent(key, self.new_id(), b"", PUT, start + position * step, row))
 
     @precondition(lambda self: self.history)
     @rule(data=st.data())
@@ -128,10 +128,10 @@ class IndexMachine(RuleBasedStateMachine):
         asked = [CODEC.encode_key([key]) or b"" for key in keys]
         at_us = ats * (len(KEYS) + 1)
         columns, found = self.reader.read(self.plan, asked, at_us, self.columns)
-        for place, (key, at) in enumerate(zip(keys, at_us, strict=True)):
+        for position, (key, at) in enumerate(zip(keys, at_us, strict=True)):
             expected, there = self.naive.read(key, at, self.columns)
-            got = [column[place] for column in columns]
-            assert there == found[place]
+            got = [column[position] for column in columns]
+            assert there == found[position]
             assert same(got, expected), (key, at, dict(zip(self.columns, zip(got, expected, strict=True), strict=True)))
 
 
@@ -139,15 +139,15 @@ class RevisedMachine(IndexMachine):
     """The same with revisions: other rows, times and keys for an id, retractions, ends and changed ends."""
 
     @precondition(lambda self: self.next_id)
-    @rule(data=st.data(), rev=revisions, place=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
-    def revise(self, data: st.DataObject, rev: bytes, place: tuple[str, int], row: tuple[Any, ...] | None) -> None:
+    @rule(data=st.data(), rev=revisions, position=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
+    def revise(self, data: st.DataObject, rev: bytes, position: tuple[str, int], row: tuple[Any, ...] | None) -> None:
         """Send another revision of an id: it is a function of id and revision, as an operator's output is."""
         record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         for sent in (*self.history, *self.pending):
             if (sent.record_id, sent.rev) == (record_id, rev) and sent.op == op:
                 self.send(sent)
                 return
-        self.send(Sent(place[0], record_id, rev, op, place[1], row))
+        self.send(Sent(position[0], record_id, rev, op, position[1], row))
 
 
 class VersionMachine(IndexMachine):

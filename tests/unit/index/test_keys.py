@@ -54,13 +54,13 @@ def test_the_layout_is_that_of_the_contract() -> None:
     assert keys.version_key(prefix, 0, b"\x0f\xf0") == prefix + b"\x01\x7f" + b"\xff" * 7 + b"\xf0\x0f"
     assert keys.timed_key(prefix + keys.ENDED, 0, b"\x01") == prefix + b"\x11\x80" + bytes(7) + b"\x01"
     assert keys.tile_key(prefix, 5, 7) == prefix + b"\x25" + bytes(7) + b"\x07"
-    assert keys.place_key(ASSET, record_id) == ASSET + b"\xff\xff" + record_id
+    assert keys.location_key(ASSET, record_id) == ASSET + b"\xff\xff" + record_id
 
 
-def test_the_longest_key_does_not_meet_the_places() -> None:
+def test_the_longest_key_does_not_meet_the_locations() -> None:
     # The entries of the whole asset, in order.
-    assert keys.OUTBOX < keys.STALE < keys.TURNS < keys.TIMES < keys.PLACES
+    assert keys.OUTBOX < keys.DIRTY < keys.CHANGE_POINTS < keys.TIMES < keys.LOCATIONS
     assert keys.key_prefix(ASSET, b"\xff" * MAX_INDEXED_BYTES) < ASSET + keys.OUTBOX
-    assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.place_key(ASSET, b"")
+    assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.location_key(ASSET, b"")
     with pytest.raises(InvalidInputError, match="65,530 bytes"):
         check_read(bytes(MAX_INDEXED_BYTES + 1))

@@ -46,14 +46,14 @@ class Group:
         }
         gone = [self.times.pop(name) for name in removed]
         touched = {entries[name] for name in (*added, *removed)}
-        spans = self.sessions.change(self.prefix, list(added.values()), gone, touched, batch)
+        intervals = self.sessions.change(self.prefix, list(added.values()), gone, touched, batch)
         for name in removed:
             batch.delete(entries[name])
         for name in added:
             batch.put(entries[name], b"")
         self.store.write(batch)
         self.times |= added
-        return spans
+        return intervals
 
     def kept(self) -> list[Session]:
         return list(sessions_from(self.store.iterator(), self.prefix, -(10**15), 10**15))
@@ -80,10 +80,10 @@ def check(group: Group, number: int, halves: list[int], rng: random.Random) -> N
     before = group.kept()
     added = {f"{number} {n}".encode(): half * SECOND_US // 2 for n, half in enumerate(halves)}
     removed = rng.sample(sorted(group.times), rng.randrange(len(group.times) + 1))
-    spans = group.change(added, removed)
+    intervals = group.change(added, removed)
     after = group.kept()
     assert after == naive(list(group.times.values()))
     # Whatever was there or is there now, and not both, is told; so is what got another aggregate input.
-    assert {(session.first_us, session.end_us) for session in set(before) ^ set(after)} <= set(spans)
+    assert {(session.first_us, session.end_us) for session in set(before) ^ set(after)} <= set(intervals)
     for time_us in added.values():
-        assert any(first <= time_us // SECOND_US * SECOND_US < end for first, end in spans)
+        assert any(first <= time_us // SECOND_US * SECOND_US < end for first, end in intervals)

@@ -1,4 +1,4 @@
-"""Which joins must say again, after a restart, what a lost run may have said."""
+"""Which joins must say again, after a restart, what a failed attempt may have said."""
 
 import pytest
 

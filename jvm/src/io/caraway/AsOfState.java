@@ -45,18 +45,18 @@ final class AsOfState {
   void left(Version row, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(lefts);
-    boolean news = row.replaces(replaced);
+    boolean isNew = row.replaces(replaced);
     // A retraction that is known here need not be known of further on, where its columns name a group ({@link Replay}).
-    if (!news && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
+    if (!isNew && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
       return;
     }
-    boolean trim = news && lefts.put(key, row.encode());
+    boolean trim = isNew && lefts.put(key, row.encode());
     byte[] end = Version.at(row.time() + rule.high + 1);
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
     byte[] rev = row.revision(row.op() == Version.RETRACT ? 0 : settledAt(rights, end, oldest));
     // What takes a row back may be new: the row was there before.
-    boolean retold = replayed != null && (replayed.mayBeLost(row) || row.op() == Version.RETRACT);
+    boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
     if (replayed != null) {
       replayed.left(replaced, row);
     }
@@ -83,7 +83,7 @@ final class AsOfState {
     }
   }
 
-  /** Takes a right row, and tells whether it was news. */
+  /** Takes a right row, and tells whether it was not known yet. */
   boolean right(Version row, long offset, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(rights);
@@ -95,7 +95,7 @@ final class AsOfState {
     Version old = replaced != null && replaced.op() != Version.RETRACT ? replaced : previous;
     if (replayed != null) {
       replayed.right(rule, replaced, row);
-      if (replayed.mayBeLost(row)) {
+      if (replayed.mayBeOfFailedAttempt(row)) {
         takeBack(row, out);
       }
     }

@@ -32,8 +32,8 @@ public final class OperatorsTest {
         trees(seed);
         join(seed);
         joins(seed);
-        NeighboursTest.run(seed);
-        NeighboursTest.regrouped(seed);
+        AdjacentRowsTest.run(seed);
+        AdjacentRowsTest.regrouped(seed);
         TablesTest.run(seed);
       } catch (RuntimeException | AssertionError e) {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
@@ -44,8 +44,8 @@ public final class OperatorsTest {
       TablesTest.run(seed);
     }
     hotKey();
-    for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
-      hotNeighbours(kind);
+    for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
+      hotAdjacentRows(kind);
     }
     bounded(1);
     bounded(300);
@@ -220,12 +220,12 @@ public final class OperatorsTest {
     for (int i = 0; i < checkpoint; i++) {
       step(first, second, pages, sides, read, random, sent);
     }
-    Map<String, Traces.Memory> lost = new HashMap<>();
-    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    Map<String, Traces.Memory> failed = new HashMap<>();
+    pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(first, second, lost, sides, readOn, random, sent);
+      step(first, second, failed, sides, readOn, random, sent);
     }
     for (int i = checkpoint; i < total; i++) {
       step(first, second, pages, sides, read, random, sent);
@@ -349,8 +349,8 @@ public final class OperatorsTest {
     check(worst <= 30, "a row cost %d pages", worst);
   }
 
-  /** The same of what looks at neighbours: in order, and now and then late. */
-  private static void hotNeighbours(NeighbourState.Kind kind) {
+  /** The same of what looks at adjacent rows: in order, and now and then late. */
+  private static void hotAdjacentRows(AdjacentRowState.Kind kind) {
     Traces.Memory memory = new Traces.Memory();
     MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
     long worst = 0;
@@ -359,7 +359,7 @@ public final class OperatorsTest {
       SortedPages versions = new SortedPages(memory);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       Version row = new Version(1, i % 100 == 99 ? i / 2 : i, 0, id, new byte[0], new byte[60]);
-      new NeighbourState(new NeighbourState.Rule(kind, 1_000, FOREVER), Slice.of(versions, KEY), maxEventTime).version(row, part -> { });
+      new AdjacentRowState(new AdjacentRowState.Rule(kind, 1_000, FOREVER), Slice.of(versions, KEY), maxEventTime).version(row, part -> { });
       versions.flush();
       worst = Math.max(worst, memory.accesses - before);
     }
@@ -374,7 +374,7 @@ public final class OperatorsTest {
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
     Traces.Memory tablePages = new Traces.Memory();
-    Map<NeighbourState.Kind, Traces.Memory> versions = new EnumMap<>(NeighbourState.Kind.class);
+    Map<AdjacentRowState.Kind, Traces.Memory> versions = new EnumMap<>(AdjacentRowState.Kind.class);
     long step = 1_000;
     long horizon = 1_000 * step;
     AsOfState.Rule rule = new AsOfState.Rule(horizon, -1, 0, false, false);
@@ -399,11 +399,11 @@ public final class OperatorsTest {
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
       new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), true, left, null).left(key, row, joined -> { });
-      for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
-        NeighbourState.Rule ofKind = new NeighbourState.Rule(kind, 10, horizon);
+      for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
+        AdjacentRowState.Rule ofKind = new AdjacentRowState.Rule(kind, 10, horizon);
         SortedPages pages =
-            new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()), NeighbourState.pruner(ofKind, left));
-        new NeighbourState(ofKind, Slice.of(pages, key), left).version(row, part -> { });
+            new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()), AdjacentRowState.pruner(ofKind, left));
+        new AdjacentRowState(ofKind, Slice.of(pages, key), left).version(row, part -> { });
         pages.flush();
       }
       lefts.flush();
@@ -416,7 +416,7 @@ public final class OperatorsTest {
         // That a group has had its first row is to be known for ever.
         versions.forEach((kind, pages) ->
             check(
-                pages.bytes() <= most || (keys == 0 && kind == NeighbourState.Kind.FIRST),
+                pages.bytes() <= most || (keys == 0 && kind == AdjacentRowState.Kind.FIRST),
                 "%s of %d keys takes %d bytes", kind, keys, pages.bytes()));
       }
     }

@@ -35,7 +35,7 @@ final class TablesTest {
    * @param led whether left rows come out of a join
    */
   private record Shape(AsOfState.Rule rule, boolean revised, boolean led) {
-    boolean followed() {
+    boolean fansOut() {
       return revised || led;
     }
   }
@@ -59,12 +59,12 @@ final class TablesTest {
     for (int i = 0; i < checkpoint; i++) {
       step(shape, pages, null, sides, read, null, random, sent);
     }
-    Map<String, Traces.Memory> lost = new HashMap<>();
-    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    Map<String, Traces.Memory> failed = new HashMap<>();
+    pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(shape, lost, null, sides, readOn, null, random, sent);
+      step(shape, failed, null, sides, readOn, null, random, sent);
     }
     // The first batch has at least all that was read before the crash.
     Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
@@ -159,21 +159,21 @@ final class TablesTest {
   }
 
   private static void step(
-      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] lost, Random random,
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] failed, Random random,
       Output sent) {
     int side = random.nextInt(sides.size());
     while (read[side] == sides.get(side).size()) {
       side = (side + 1) % sides.size();
     }
     int offset = read[side]++;
-    boolean later = lost != null && offset >= lost[side];
+    boolean later = failed != null && offset >= failed[side];
     int known = sent.joined.size();
     step(shape, pages, replays, side, sides.get(side).get(offset).arrived(later ? RESTART : 0), offset, sent.joined);
     for (AsOfState.Joined joined : sent.joined.subList(known, sent.joined.size())) {
       Version row = version(joined);
       SortedPages counted = new SortedPages(pages.computeIfAbsent("counted", n -> new Traces.Memory()));
-      NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.AGGREGATE_INPUTS, 0, FOREVER);
-      NeighbourState state = new NeighbourState(rule, Slice.of(counted, new byte[] {row.row()[0]}), new MaxEventTime(() -> 0, Traces.SETTLE_MS));
+      AdjacentRowState.Rule rule = new AdjacentRowState.Rule(AdjacentRowState.Kind.AGGREGATE_INPUTS, 0, FOREVER);
+      AdjacentRowState state = new AdjacentRowState(rule, Slice.of(counted, new byte[] {row.row()[0]}), new MaxEventTime(() -> 0, Traces.SETTLE_MS));
       state.version(row, part -> sent.aggregateInputs.add(part.version()));
       counted.flush();
     }
@@ -231,36 +231,36 @@ final class TablesTest {
   private static void left(
       Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, Version version, List<AsOfState.Joined> sent) {
     SortedPages versions = new SortedPages(pages.computeIfAbsent("versions", n -> new Traces.Memory()));
-    SortedPages followers = new SortedPages(pages.computeIfAbsent("followers", n -> new Traces.Memory()));
+    SortedPages fanOut = new SortedPages(pages.computeIfAbsent("fan-out", n -> new Traces.Memory()));
     byte[] table = {version.row()[0]};
     List<Version> events = new ArrayList<>();
-    List<Followers.News> news = new ArrayList<>();
-    NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
+    List<VersionFanOut.Copy> fannedOut = new ArrayList<>();
+    AdjacentRowState.Rule changes = new AdjacentRowState.Rule(AdjacentRowState.Kind.TABLE, 0, FOREVER);
     MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
-    NeighbourState state = new NeighbourState(changes, Slice.of(versions, table), maxEventTime);
+    AdjacentRowState state = new AdjacentRowState(changes, Slice.of(versions, table), maxEventTime);
     boolean isNew = state.version(version, part -> {
-      if (!shape.followed() || part.which() == NeighbourState.BEGIN) {
+      if (!shape.fansOut() || part.which() == AdjacentRowState.BEGIN) {
         events.add(part.version());
       }
     });
-    if (shape.followed()) {
+    if (shape.fansOut()) {
       byte[] at = {version.row()[1]};
-      new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, isNew, news::add);
+      new VersionFanOut(Slice.of(versions, table), Slice.of(fanOut, table)).version(version, at, isNew, fannedOut::add);
     }
     versions.flush();
-    followers.flush();
+    fanOut.flush();
     for (Version event : events) {
       joined(shape, pages, replays, event.row()[1], (asOf, tables) -> {
-        if (NeighbourState.begins(event.id())) {
+        if (AdjacentRowState.begins(event.id())) {
           asOf.left(event, sent::add);
         }
-        if (!shape.followed()) {
+        if (!shape.fansOut()) {
           tables.left(table, event, sent::add);
         }
       });
     }
-    for (Followers.News one : news) {
-      joined(shape, pages, replays, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
+    for (VersionFanOut.Copy one : fannedOut) {
+      joined(shape, pages, replays, one.joinKey()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
     }
   }
 
@@ -275,7 +275,7 @@ final class TablesTest {
       Replay.Arrivals replayed = replays == null ? null : replays[1].of(new byte[] {key});
       use.of(
           new AsOfState(shape.rule, slices.get(0), slices.get(1), maxEventTime, maxEventTime, replayed),
-          new TableState(shape.rule, slices.get(2), slices.get(1), shape.followed(), maxEventTime, replayed));
+          new TableState(shape.rule, slices.get(2), slices.get(1), shape.fansOut(), maxEventTime, replayed));
     });
   }
 

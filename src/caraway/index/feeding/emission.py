@@ -1,8 +1,8 @@
 """Rows of aggregates for jobs that read them: an index writes what changes in its dataset to a topic.
 
-After each batch the index holds which groups are stale over which spans of time, and how far the max event time got.
-The rows that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write
-with the note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets
+After each batch the index holds which groups are dirty over which intervals of time, and how far the max event time
+got. The rows that these groups have are compared with those that were emitted. What differs goes to an outbox, in one
+write with the note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets
 nothing, and what is sent again is the same record (docs/index.md, Emission).
 """
 
@@ -15,14 +15,15 @@ from rocksdict import WriteBatch
 
 from caraway.graph.windows import HoppingWindow
 from caraway.index.records.max_event_time import read_max_event_time
+from caraway.index.storage.intervals import Interval, has_max_event_time, own_windows
 from caraway.index.storage.keys import (
+    CHANGE_POINTS,
+    DIRTY,
     FIRST_TIME_US,
     LAST_TIME_US,
     OUTBOX,
     SENT,
     SIGN,
-    STALE,
-    TURNS,
     after,
     emission_key,
     from_time,
@@ -30,10 +31,9 @@ from caraway.index.storage.keys import (
     time_of,
     timed_key,
 )
-from caraway.index.storage.spans import has_max_event_time, own_windows
 from caraway.index.storage.store import IndexStore
+from caraway.index.windows.change_points import pack_intervals, unpack_intervals
 from caraway.index.windows.current import CurrentRows, Row, row_readers
-from caraway.index.windows.turns import Stretch, pack_stretches, unpack_stretches
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics import PUT, RETRACT, RecordCodec
 
@@ -142,37 +142,37 @@ class Emission:
         return FIRST_TIME_US if max_event_time_us is None else max(FIRST_TIME_US, max_event_time_us - self._lookback_us)
 
     def _freshen(self, progress: Progress) -> int | None:
-        """Emit for some of the stale groups; None if there are none."""
+        """Emit for some of the dirty groups; None if there are none."""
         batch = self._store.batch()
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
         if self._closes and progress.closed_low == progress.closed_high:
             # Beyond, nothing was emitted, and all is looked at when the max event time's move is worked off.
             closed_us = min(closed_us, progress.closed_low)
-        entries = self._asset + STALE
-        any_stale = False
+        entries = self._asset + DIRTY
+        any_dirty = False
         for key, data in self._store.scan(entries, after(entries)):
-            any_stale = True
-            left = self._freshen_group(self._asset + key[len(entries) :], unpack_stretches(data), closed_us, writer)
+            any_dirty = True
+            left = self._freshen_group(self._asset + key[len(entries) :], unpack_intervals(data), closed_us, writer)
             if left:
-                batch.put(key, pack_stretches(left))
+                batch.put(key, pack_intervals(left))
                 break
             batch.delete(key)
             if writer.full:
                 break
-        if not any_stale:
+        if not any_dirty:
             return None
         writer.finish(progress)
         return writer.count
 
     def _freshen_group(
-        self, prefix: bytes, stretches: Sequence[Stretch], closed_us: int, writer: "_Writer"
-    ) -> list[Stretch]:
-        """Emit for one group; return what is left of its spans."""
-        for place, (first, last) in enumerate(stretches):
+        self, prefix: bytes, intervals: Sequence[Interval], closed_us: int, writer: "_Writer"
+    ) -> list[Interval]:
+        """Emit for one group; return what is left of its intervals."""
+        for position, (first, last) in enumerate(intervals):
             for change in self._changes(prefix, (first, last), closed_us):
                 if writer.full:
-                    return [(change.time_us, last), *stretches[place + 1 :]]
+                    return [(change.time_us, last), *intervals[position + 1 :]]
                 writer.add(prefix, change)
         return []
 
@@ -183,13 +183,13 @@ class Emission:
             return 0
         low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
         progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
-        entries = self._asset + TURNS
-        turns = self._store.scan(from_time(entries, low + 1), from_time(entries, high + 1))
+        entries = self._asset + CHANGE_POINTS
+        change_points = self._store.scan(from_time(entries, low + 1), from_time(entries, high + 1))
         sent, done = 0, False
         while not done:
             writer = _Writer(self, self._store.batch(), progress)
             done = True
-            for key, _ in turns:
+            for key, _ in change_points:
                 time_us, prefix = time_of(key, len(entries)), self._asset + key[len(entries) + 8 :]
                 for change in self._changes(prefix, (time_us, time_us), closed_us):
                     writer.add(prefix, change)
@@ -204,9 +204,9 @@ class Emission:
             sent += writer.count
         return sent
 
-    def _changes(self, prefix: bytes, stretch: Stretch, closed_us: int) -> Iterator[_Change]:
+    def _changes(self, prefix: bytes, interval: Interval, closed_us: int) -> Iterator[_Change]:
         """Yield what isn't as it was emitted, in order of time."""
-        first, last = stretch
+        first, last = interval
         present = self._rows(self._store, prefix, (first, min(last, closed_us)))
         entries = prefix + SENT
         emitted = self._store.scan(from_time(entries, first), from_time(entries, last + 1))

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from caraway.errors import UnavailableError
-from caraway.index.feeding.outlet import Outlet
+from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
 from caraway.index.records.expiry import Swept, sweep
 from caraway.index.records.removal import Removal, compact, known_erasures, mark_removed, remove
@@ -73,11 +73,11 @@ class IndexWorker:
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        self._outlet = Outlet(bootstrap_servers, may_emit)
+        self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._behind, self._live = self._tails()
 
     def _tails(self) -> tuple[Tail, Tail]:
-        servers, store, send = self._bootstrap_servers, self._store, self._outlet.send
+        servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
         erased, holds = self._erased, self._holds
         return (
             Tail("behind", servers, store, send, when_level=self._take_over, erased=erased, holds=holds),
@@ -93,7 +93,7 @@ class IndexWorker:
         """End after the batches in hand. What is applied is durable; the rest is read again next time."""
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
-        self._outlet.close()
+        self._emission_writer.close()
 
     def rebuild(self) -> None:
         """Take a new database in the place of one that is damaged, and follow the topics into it.

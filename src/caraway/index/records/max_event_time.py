@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from rocksdict import RdictIter, WriteBatch
 
 from caraway.index.records.delivery import Delivered
-from caraway.index.records.places import Movement
+from caraway.index.records.locations import Movement
 from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
 from caraway.index.storage.store import IndexStore, check_end
 from caraway.topics import RETRACT

@@ -47,8 +47,8 @@ class Geometry:
 
     def children(self, level: int, number: int) -> range:
         """Return the numbers of the tiles one level below that a tile is divided into."""
-        places = self.shift(level) - self.shift(level - 1)
-        return range(number << places, (number + 1) << places)
+        bits = self.shift(level) - self.shift(level - 1)
+        return range(number << bits, (number + 1) << bits)
 
     def describe(self) -> bytes:
         """Return what is stored in the database: tiles of another shape can't be used."""

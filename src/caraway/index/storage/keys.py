@@ -14,17 +14,17 @@ ENDED = b"\x11"
 NEVER = b"\x12"
 SESSION = b"\x13"
 # Of an index that emits rows: the times at which the group changes, and what was emitted for them.
-TURN = b"\x14"
+CHANGE_POINT = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# The length of a key is two bytes (`caraway.topics.keys`); the greatest mark entries of the whole asset: the places of
-# the ids, the times of aggregate inputs; and of an index that emits rows: the turns of all groups in order of time, the
-# spans of time for which groups are to be looked at, the records to be written.
-PLACES = b"\xff\xff"
+# The length of a key is two bytes (`caraway.topics.keys`); the greatest mark entries of the whole asset: the locations
+# of the identities, the times of aggregate inputs; and of an index that emits rows: the change points of all groups in
+# order of time, the intervals of time for which groups are to be looked at, the records to be written.
+LOCATIONS = b"\xff\xff"
 TIMES = b"\xff\xfe"
-TURNS = b"\xff\xfd"
-STALE = b"\xff\xfc"
+CHANGE_POINTS = b"\xff\xfd"
+DIRTY = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
 # Keys that were erased, and whether their entries are removed already.
 ERASED = b"\xff\xfa"
@@ -80,9 +80,9 @@ def tile_key(prefix: bytes, level: int, number: int) -> bytes:
     return b"%b%c%b" % (prefix, TILE + level, pack_u64(number))
 
 
-def place_key(asset: bytes, record_id: bytes) -> bytes:
+def location_key(asset: bytes, record_id: bytes) -> bytes:
     """Return where the place of an id is kept."""
-    return asset + PLACES + record_id
+    return asset + LOCATIONS + record_id
 
 
 def times_key(asset: bytes, time_us: int, record_id: bytes) -> bytes:

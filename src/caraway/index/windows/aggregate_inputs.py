@@ -10,14 +10,14 @@ from caraway.graph.windows import SessionWindow
 from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import HAS_ENDED
 from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.locations import LocatedEntry, Locations, Movement, is_end
 from caraway.index.records.max_event_time import MaxEventTime
-from caraway.index.records.places import Movement, Places, Standing, is_end
+from caraway.index.storage.intervals import Interval, has_max_event_time
 from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, key_prefix, pack_u64
-from caraway.index.storage.spans import has_max_event_time
 from caraway.index.storage.store import IndexStore
+from caraway.index.windows.change_points import ChangePoints, Lived
 from caraway.index.windows.pyramid import Pyramid, TileCache
 from caraway.index.windows.sessions import Sessions
-from caraway.index.windows.turns import Lived, Stretch, Turns
 from caraway.plan.model import IndexPlan
 from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id
 from caraway.topics.keys import check_read
@@ -43,10 +43,10 @@ class AggregateInputFeed:
         self._codec = RecordCodec(plan.schema)
         self._layout = Layout(plan, store.geometry.values)
         self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
-        self._places = Places(plan, store) if plan.revised else None
+        self._locations = Locations(plan, store) if plan.revised else None
         self._max_event_time = MaxEventTime(plan.asset, store) if has_max_event_time(plan) else None
         self._sessions = Sessions(plan.window, store) if isinstance(plan.window, SessionWindow) else None
-        self._turns = Turns(plan, store) if plan.emits is not None else None
+        self._change_points = ChangePoints(plan, store) if plan.emits is not None else None
         names = [column.name for column in plan.schema.columns]
         self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
@@ -54,7 +54,7 @@ class AggregateInputFeed:
         """See `writer.Feed`."""
         record = self._codec.decode_value(value)
         record_id = record.id or position_id(offset, partition)
-        if record.op == DELETE and not (self._places is not None and is_end(record_id)):
+        if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
             raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
         check_read(key)
         if record.row is None:
@@ -63,8 +63,8 @@ class AggregateInputFeed:
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """See `writer.Feed`."""
-        places = self._places
-        written = self._add(delivered, batch) if places is None else self._move(places, delivered, batch)
+        locations = self._locations
+        written = self._add(delivered, batch) if locations is None else self._move(locations, delivered, batch)
         applied.written += written
         applied.unchanged += len(delivered) - written
 
@@ -101,9 +101,9 @@ class AggregateInputFeed:
             self._max_event_time.advance(delivered, batch)
         if self._sessions is not None:
             self._change_sessions(self._sessions, changed, batch)
-        elif self._turns is not None:
+        elif self._change_points is not None:
             came = [(p, None, (time_us, None), False) for p, c in changed.items() for time_us, _, _ in c.added]
-            self._turns.move(came, batch)
+            self._change_points.move(came, batch)
         return written
 
     def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
@@ -120,9 +120,9 @@ class AggregateInputFeed:
                 if data is not None:
                     del items[suffix]
 
-    def _move(self, places: Places, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+    def _move(self, locations: Locations, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
         """Add, remove and move aggregate inputs that may be revised."""
-        movements = places.settle(delivered, batch)
+        movements = locations.settle(delivered, batch)
         changes: dict[bytes, _KeyChange] = {}
         for move in movements:
             if move.old is not None:
@@ -152,20 +152,20 @@ class AggregateInputFeed:
             self._max_event_time.move(movements, batch)
         if self._sessions is not None:
             self._change_sessions(self._sessions, changes, batch)
-        elif self._turns is not None:
-            self._turns.move([change for move in movements for change in _turning(move)], batch)
+        elif self._change_points is not None:
+            self._change_points.move([change for move in movements for change in _turning(move)], batch)
         return len(movements)
 
     def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
         """Note what aggregate inputs of groups do to their sessions."""
-        stale: dict[bytes, list[Stretch]] = {}
+        stale: dict[bytes, list[Interval]] = {}
         for prefix, change in changes.items():
             added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
             stale[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
-        if self._turns is not None:
-            self._turns.make_stale(stale, batch)
+        if self._change_points is not None:
+            self._change_points.mark_dirty(stale, batch)
 
-    def _aggregate_input(self, standing: Standing, value: bytes | None) -> AggregateInput:
+    def _aggregate_input(self, standing: LocatedEntry, value: bytes | None) -> AggregateInput:
         """Read an aggregate input that was accepted before."""
         if value is None:
             raise RuntimeError("the index has a place for an aggregate input but not its entry")

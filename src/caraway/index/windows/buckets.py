@@ -10,8 +10,8 @@ from caraway.errors import InvalidInputError
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.aggregates.results import results_of
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.intervals import Interval, has_max_event_time, last_end
 from caraway.index.storage.keys import key_prefix
-from caraway.index.storage.spans import Span, has_max_event_time, last_end
 from caraway.index.windows.entries import Contents, KeyEntries, Shape
 from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import totals_of
@@ -70,17 +70,19 @@ class BucketReader:
                 raise InvalidInputError(f"{bounds!r} is no window; it has a begin and an end")
         prefix = key_prefix(self._asset, self._shape.codec.encode_key(group) or b"")
         entries = KeyEntries(self._shape, iterator, prefix)
-        span = self._find(entries, Bounds(prefix, begin_us, end_us, max_event_time_us)) if end_us <= at_us else None
-        if span is not None:
-            self._fill(entries, span, at_us, values)
-        return [pick(echo, values, None if span is None else end_us) for pick in self._columns], span is not None
+        interval = self._find(entries, Bounds(prefix, begin_us, end_us, max_event_time_us)) if end_us <= at_us else None
+        if interval is not None:
+            self._fill(entries, interval, at_us, values)
+        return [
+            pick(echo, values, None if interval is None else end_us) for pick in self._columns
+        ], interval is not None
 
-    def _fill(self, entries: KeyEntries, span: Span, at_us: int, values: dict[str, object]) -> None:
+    def _fill(self, entries: KeyEntries, interval: Interval, at_us: int, values: dict[str, object]) -> None:
         contents = Contents(entries, entries.root(), ())
-        for _, total in totals_of(self._shape, contents, [span], self._needed):
+        for _, total in totals_of(self._shape, contents, [interval], self._needed):
             finish_all(self._summed, total, at_us, values)
         for result, reader in self._lists:
-            values[result.name] = reader.read(contents, span)
+            values[result.name] = reader.read(contents, interval)
 
 
 class Bounds(NamedTuple):
@@ -93,26 +95,26 @@ class Bounds(NamedTuple):
 
 
 # Tells which times a window holds; None if there is none such, or it isn't closed yet.
-Find = Callable[[KeyEntries, Bounds], Span | None]
+Find = Callable[[KeyEntries, Bounds], Interval | None]
 
 
 def _find_bucket(
     window: HoppingWindow, length_us: int, entries: KeyEntries, asked: Bounds, *, shows_empty: bool
-) -> Span | None:
+) -> Interval | None:
     end_us, max_event_time_us = asked.end_us, asked.max_event_time_us
     if end_us - asked.begin_us != length_us or last_end(window, end_us) != end_us:
         return None
     if max_event_time_us is None or end_us > max_event_time_us - window.lookback_us:
         return None
-    span = end_us - length_us, end_us - 1
-    if _has_any(entries, *span):
-        return span
+    interval = end_us - length_us, end_us - 1
+    if _has_any(entries, *interval):
+        return interval
     # After a run of buckets with rows there is one that shows that nothing came any more.
-    before = shows_empty and _has_any(entries, span[0] - window.stride_us, span[1] - window.stride_us)
-    return span if before else None
+    before = shows_empty and _has_any(entries, interval[0] - window.stride_us, interval[1] - window.stride_us)
+    return interval if before else None
 
 
-def _find_session(entries: KeyEntries, asked: Bounds) -> Span | None:
+def _find_session(entries: KeyEntries, asked: Bounds) -> Interval | None:
     session = next(sessions_from(entries.iterator, asked.prefix, asked.begin_us, asked.begin_us), None)
     if session is None or session.end_us != asked.end_us:
         return None

@@ -161,7 +161,8 @@ class KeyEntries:
 class Contents(NamedTuple):
     """What a read of a key goes by.
 
-    `root` is None if the pyramid has nothing of the spans; `ended` is what was taken back after the first one's end.
+    `root` is None if the pyramid has nothing of the intervals; `ended` is what was taken back after the first one's
+    end.
     """
 
     entries: KeyEntries

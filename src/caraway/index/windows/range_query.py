@@ -1,4 +1,4 @@
-"""The way down the pyramid of a key: partial aggregates of several spans of time in one pass."""
+"""A range query of a key: partial aggregates of several intervals of time in one pass down its pyramid."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -6,7 +6,7 @@ from typing import Any
 
 from caraway.index.aggregates.layout import AggregateInput
 from caraway.index.aggregates.partials import SPLIT, Partial
-from caraway.index.storage.spans import Span
+from caraway.index.storage.intervals import Interval
 from caraway.index.windows.entries import Contents, Ended, Shape
 
 
@@ -69,29 +69,29 @@ class RangeQuery:
 
 
 def totals_of(
-    shape: Shape, contents: Contents, spans: Sequence[Span], needed: frozenset[int]
-) -> Iterator[tuple[Span, Partial]]:
-    """Yield spans, none of them empty, with their partial aggregates, each of which is good until the next one."""
-    cuts = sorted({edge for first, last in spans for edge in (first, last + 1)})
-    used = [any(first <= cut <= last for first, last in spans) for cut in cuts[:-1]]
+    shape: Shape, contents: Contents, intervals: Sequence[Interval], needed: frozenset[int]
+) -> Iterator[tuple[Interval, Partial]]:
+    """Yield intervals, none of them empty, with their partial aggregates, each of which is good until the next one."""
+    cuts = sorted({edge for first, last in intervals for edge in (first, last + 1)})
+    used = [any(first <= cut <= last for first, last in intervals) for cut in cuts[:-1]]
     parts = RangeQuery(shape, contents, cuts, needed, used).parts
-    place = {cut: number for number, cut in enumerate(cuts)}
-    for last in dict.fromkeys(last for _, last in spans):
+    position = {cut: number for number, cut in enumerate(cuts)}
+    for last in dict.fromkeys(last for _, last in intervals):
         total = shape.total(needed)
-        behind, until = place[last + 1], last
-        # The shortest span first: each contains the one before.
-        for first in sorted({first for first, end in spans if end == last}, reverse=True):
-            for part in parts[place[first] : behind]:
+        behind, until = position[last + 1], last
+        # The shortest interval first: each contains the one before.
+        for first in sorted({first for first, end in intervals if end == last}, reverse=True):
+            for part in parts[position[first] : behind]:
                 if part.count:
                     total.merge(part)
             add_ended(shape, total, contents.ended, (first, until), last)
-            behind, until = place[first], first - 1
+            behind, until = position[first], first - 1
             yield (first, last), total
 
 
-def add_ended(shape: Shape, total: Partial, ended: Sequence[Ended], span: Span, as_of_us: int) -> None:
-    """Add the aggregate inputs of a span that were taken back after a time."""
-    first, last = span
+def add_ended(shape: Shape, total: Partial, ended: Sequence[Ended], interval: Interval, as_of_us: int) -> None:
+    """Add the aggregate inputs of an interval that were taken back after a time."""
+    first, last = interval
     alive = [item for item in ended if item.end_us > as_of_us and first <= item.record.time <= last]
     if alive:
         values = shape.layout.values

@@ -57,7 +57,7 @@ class Sessions:
             batch: What the changed entries are added to.
 
         Returns:
-            Spans of time, each from the begin to the end of a session that was or is there and isn't as it was.
+            Intervals of time, each from the begin to the end of a session that was or is there and isn't as it was.
         """
         iterator = self._store.iterator()
         seconds = {_second(time_us) for time_us in (*added, *removed)}
@@ -95,14 +95,14 @@ class Sessions:
 
     def _part(self, sessions: list[Session], second: int, raw: "_Raw") -> None:
         """Take out a second, unless an aggregate input is left in it: its session gets shorter, falls apart or goes."""
-        place = bisect_right(sessions, second, key=_first) - 1
-        if place < 0 or sessions[place].last_us < second:
+        position = bisect_right(sessions, second, key=_first) - 1
+        if position < 0 or sessions[position].last_us < second:
             # Gone with another one that was removed.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:
             return
-        first_us, last_us = sessions[place]
+        first_us, last_us = sessions[position]
         left, right = raw.last_before(second), following
         parts = []
         if left is not None and left >= first_us:
@@ -111,7 +111,7 @@ class Sessions:
             parts.append(Session(_second(right), last_us))
         if len(parts) > 1 and parts[1].first_us - parts[0].last_us <= self._gap_us:
             return
-        sessions[place : place + 1] = parts
+        sessions[position : position + 1] = parts
 
 
 class _Raw:
@@ -125,8 +125,8 @@ class _Raw:
 
     def first_from(self, time_us: int) -> int | None:
         """Return the first time from a time on."""
-        iterator, place = self._iterator, bisect_left(self._added, time_us)
-        found = self._added[place] if place < len(self._added) else None
+        iterator, position = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[position] if position < len(self._added) else None
         iterator.seek(from_time(self._entries, time_us))
         while iterator.valid() and (key := iterator.key()).startswith(self._entries):
             if key not in self._touched:
@@ -138,8 +138,8 @@ class _Raw:
 
     def last_before(self, time_us: int) -> int | None:
         """Return the last time before a time."""
-        iterator, place = self._iterator, bisect_left(self._added, time_us)
-        found = self._added[place - 1] if place else None
+        iterator, position = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[position - 1] if position else None
         iterator.seek_for_prev(from_time(self._entries, time_us))
         while iterator.valid() and (key := iterator.key()).startswith(self._entries):
             if key not in self._touched:

@@ -10,8 +10,15 @@ from caraway.index.aggregates.partials import HAS_ENDED, Partial
 from caraway.index.aggregates.results import Result, results_of
 from caraway.index.records.max_event_time import newest, read_max_event_time
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.intervals import (
+    WINDOW_REST_US,
+    Interval,
+    OwnWindow,
+    has_max_event_time,
+    interval_at,
+    own_windows,
+)
 from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
-from caraway.index.storage.spans import WINDOW_REST_US, OwnWindow, Span, has_max_event_time, own_windows, span_at
 from caraway.index.windows.changes import last_change
 from caraway.index.windows.entries import Contents, Ended, KeyEntries, Shape
 from caraway.index.windows.lists import ListReader
@@ -68,12 +75,12 @@ class WindowReader:
         values: dict[str, object] = {}
         if root is None:
             return [pick(echo, values, None) for pick in self._columns], False
-        spans: dict[OwnWindow, Span] = {}
+        intervals: dict[OwnWindow, Interval] = {}
         least = latest = at_us
         if self._has_max_event_time:
             # A key is there as soon as one of its windows has closed.
-            spans = {window: span_at(window, at_us, max_event_time_us) for window in self._windows}
-            ends = [last for _, last in spans.values()]
+            intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
+            ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)
         has_ended = root[3] & HAS_ENDED
         ended = list(entries.ended_after(least)) if has_ended else ()
@@ -82,13 +89,13 @@ class WindowReader:
             return [pick(echo, values, None) for pick in self._columns], False
         contents = Contents(entries, root if there else None, ended)
         if self._has_max_event_time:
-            self._discrete(contents, spans, at_us, values)
+            self._discrete(contents, intervals, at_us, values)
         elif self._summed:
             self._continuous(contents, at_us, values)
         for result, window, reader in self._lists:
-            span = spans[window] if self._has_max_event_time else span_at(window, at_us, None)
-            values[result.name] = reader.read(contents, span)
-        time_us = self._last_change(contents, spans, at_us) if self._needs_time else None
+            interval = intervals[window] if self._has_max_event_time else interval_at(window, at_us, None)
+            values[result.name] = reader.read(contents, interval)
+        time_us = self._last_change(contents, intervals, at_us) if self._needs_time else None
         return [pick(echo, values, time_us) for pick in self._columns], True
 
     def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
@@ -108,21 +115,21 @@ class WindowReader:
             finish_all(self._summed[position][1], total, at_us, values)
 
     def _discrete(
-        self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int, values: dict[str, object]
+        self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int, values: dict[str, object]
     ) -> None:
         """Compute windows each of which ends with its own last bucket."""
-        results: dict[Span, list[Result]] = {}
+        results: dict[Interval, list[Result]] = {}
         for window, of_window in self._summed:
-            results.setdefault(spans[window], []).extend(of_window)
-        filled = [span for span in results if span[0] <= span[1]]
+            results.setdefault(intervals[window], []).extend(of_window)
+        filled = [interval for interval in results if interval[0] <= interval[1]]
         if filled:
-            for span, total in totals_of(self._shape, contents, filled, self._needed):
-                finish_all(results[span], total, at_us, values)
-        for span in results.keys() - set(filled):
-            finish_all(results[span], self._shape.total(self._needed), at_us, values)
+            for interval, total in totals_of(self._shape, contents, filled, self._needed):
+                finish_all(results[interval], total, at_us, values)
+        for interval in results.keys() - set(filled):
+            finish_all(results[interval], self._shape.total(self._needed), at_us, values)
 
-    def _last_change(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int) -> int | None:
-        every = [(window, spans.get(window) or span_at(window, at_us, None)) for window in self._windows]
+    def _last_change(self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int) -> int | None:
+        every = [(window, intervals.get(window) or interval_at(window, at_us, None)) for window in self._windows]
         return last_change(contents.entries, every, contents.ended)
 
 
@@ -133,7 +140,7 @@ def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | 
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
-    """Compute results of one span."""
+    """Compute results of one interval."""
     for result in results:
         if result.finish is not None:
             values[result.name] = result.finish(total, at_us)

@@ -23,10 +23,10 @@ Rows = tuple[list[list[object]], list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, divided by shards: what to ask of each, and which places of the answer that is."""
+    """A read, divided by shards: what to ask of each, and which positions of the answer that is."""
 
     asks: list[Ask]
-    places: list[list[int]]
+    positions: list[list[int]]
     columns: int
     keys: int
 
@@ -43,12 +43,12 @@ class Read:
             return founds[0].columns, founds[0].found
         columns: list[list[object]] = [[None] * self.keys for _ in range(self.columns)]
         found = [False] * self.keys
-        for part, places in zip(founds, self.places, strict=True):
-            for place, there in zip(places, part.found, strict=True):
-                found[place] = there
+        for part, positions in zip(founds, self.positions, strict=True):
+            for position, there in zip(positions, part.found, strict=True):
+                found[position] = there
             for column, values in zip(columns, part.columns, strict=True):
-                for place, value in zip(places, values, strict=True):
-                    column[place] = value
+                for position, value in zip(positions, values, strict=True):
+                    column[position] = value
         return columns, found
 
 
@@ -112,21 +112,21 @@ class DividedIndex:
         to_kafka = self._to_kafka.get(plan.asset)
         if to_kafka is None:
             to_kafka = self._to_kafka[plan.asset] = kafka_key(plan)
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(shard_of(to_kafka(key), partitions, self._shards), []).append(place)
+        positions: dict[int, list[int]] = {}
+        for position, key in enumerate(keys):
+            positions.setdefault(shard_of(to_kafka(key), partitions, self._shards), []).append(position)
         asks = [
             Ask(
                 shard,
                 0,
                 plan.asset,
-                [keys[place] for place in of_shard],
-                at_us if isinstance(at_us, int) else [at_us[place] for place in of_shard],
+                [keys[position] for position in of_shard],
+                at_us if isinstance(at_us, int) else [at_us[position] for position in of_shard],
                 list(columns),
             )
-            for shard, of_shard in places.items()
+            for shard, of_shard in positions.items()
         ]
-        return Read(asks, list(places.values()), len(columns), len(keys))
+        return Read(asks, list(positions.values()), len(columns), len(keys))
 
     def _address(self, division: Division, ask: Ask) -> str | None:
         """Return where the owner of a shard is, None if that is here or nowhere."""

@@ -42,9 +42,9 @@ class Door:
         options = (*OPTIONS, ("grpc.so_reuseport", 0))
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-door")
         self._server = grpc.server(self._threads, options=options)
-        place = f"[{host}]" if ":" in host else host
+        host_text = f"[{host}]" if ":" in host else host
         try:
-            self.port: int = self._server.add_insecure_port(f"{place}:{port}")
+            self.port: int = self._server.add_insecure_port(f"{host_text}:{port}")
         except RuntimeError as error:
             raise UnavailableError(f"index.host, index.port: can't listen on {host}:{port}: {error}") from error
 

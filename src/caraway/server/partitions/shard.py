@@ -9,9 +9,9 @@ from typing import Protocol
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
 from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.index.storage.spans import has_max_event_time
 from caraway.index.storage.store import CACHE_BYTES
 from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder

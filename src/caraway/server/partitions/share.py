@@ -23,7 +23,7 @@ from caraway.recurring import Recurring
 from caraway.server.partitions.callers import Callers
 from caraway.server.partitions.divided import DividedIndex
 from caraway.server.partitions.door import Door
-from caraway.server.partitions.hiding import HidingIndex
+from caraway.server.partitions.erasure_filter import AsyncErasureFilter
 from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.shard import StoredShard
 from caraway.server.partitions.sharding import is_divided
@@ -95,7 +95,9 @@ class Share:
             clock=_clock,
         )
         self._plans: Sequence[IndexPlan] = ()
-        self.index = HidingIndex(DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased)
+        self.index = AsyncErasureFilter(
+            DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased
+        )
         self._recurring = Recurring("index-share", self._tend, INTERVAL_S, at_once=True)
 
     def start(self) -> None:

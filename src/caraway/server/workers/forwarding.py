@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 
 from caraway.errors import UnavailableError
-from caraway.index.storage.board import Board
+from caraway.index.storage.shared_counters import SharedCounters
 from caraway.server.http.errors import DeadlineError
 from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 
@@ -29,7 +29,7 @@ class Forwarding(StrEnum):
 class Forwarder:
     """Lets the writer answer requests."""
 
-    def __init__(self, socket: Path, changes: Board) -> None:
+    def __init__(self, socket: Path, changes: SharedCounters) -> None:
         """Reach the writer by its Unix socket; `changes` tells all readers that something may have changed."""
         transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=LIMITS)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://writer", timeout=TIMEOUT)

@@ -15,8 +15,8 @@ from caraway.config import ConfigurationError, Settings
 from caraway.confinement.configured import confinement_of, write_note
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
-from caraway.index.records.hiding import HidingReader
-from caraway.index.storage.board import Board
+from caraway.index.records.erasure_filter import ErasureFilter
+from caraway.index.storage.shared_counters import SharedCounters
 from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
 from caraway.server.access.gate import Gate
@@ -84,7 +84,7 @@ class Reading:
         index = settings.data_dir / "index"
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self._rows = HidingReader(IndexReader(self._follower), self._erased)
+        self._rows = ErasureFilter(IndexReader(self._follower), self._erased)
         self._engine = connect(settings.postgres.url)
         self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
         shared = settings.server
@@ -253,6 +253,6 @@ def _current(reading: Reading, handler: Handler) -> Handler:
     return answer
 
 
-def changes_of(folder: Path) -> Board:
+def changes_of(folder: Path) -> SharedCounters:
     """Return the board that has another number after each change that went through this server."""
-    return Board(folder / "changes", 1)
+    return SharedCounters(folder / "changes", 1)

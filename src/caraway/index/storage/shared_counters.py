@@ -6,7 +6,7 @@ from pathlib import Path
 NUMBER_BYTES = 8
 
 
-class Board:
+class SharedCounters:
     """A row of numbers from 0 to 2^64 - 1. One process writes, any read; to look costs as much as a list's item.
 
     An aligned number is written and read by one instruction, so nobody sees half of one.
@@ -26,9 +26,9 @@ class Board:
         with path.open("r+b") as file:
             self._numbers = memoryview(mmap.mmap(file.fileno(), size)).cast("Q")
 
-    def __getitem__(self, place: int) -> int:
-        number: int = self._numbers[place]
+    def __getitem__(self, position: int) -> int:
+        number: int = self._numbers[position]
         return number
 
-    def __setitem__(self, place: int, number: int) -> None:
-        self._numbers[place] = number
+    def __setitem__(self, position: int, number: int) -> None:
+        self._numbers[position] = number

@@ -14,60 +14,60 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * {@link NeighbourState} as a Spark operator, and {@link Followers} beside it for a table whose versions may be revised before it is joined.
+ * {@link AdjacentRowState} as a Spark operator, and {@link VersionFanOut} beside it for a table whose versions may be revised before it is joined.
  *
  * <p>Rows have side 0; those of other sides pass, for the joins further on.
  */
-public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
+public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
-  private final NeighbourState.Rule rule;
-  private final boolean followed;
+  private final AdjacentRowState.Rule rule;
+  private final boolean fansOut;
   private final long settleMs;
   private transient MaxEventTime maxEventTime;
   private transient Trees versions;
   private transient Trees stands;
 
-  private Neighbours(String operator, NeighbourState.Rule rule, boolean followed, long settleMs) {
+  private AdjacentRows(String operator, AdjacentRowState.Rule rule, boolean fansOut, long settleMs) {
     this.operator = operator;
     this.rule = rule;
-    this.followed = followed;
+    this.fansOut = fansOut;
     this.settleMs = settleMs;
   }
 
   /**
-   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; the key of the join behind, if {@code followed}).
+   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; the key of the join behind, if {@code fansOut}).
    *
    * @param operator a name that no other operator of this JVM has
-   * @param kind name of a {@link NeighbourState.Kind}
+   * @param kind name of a {@link AdjacentRowState.Kind}
    * @param window length of its buckets or of its gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
-   * @param followed whether join keys hear of all versions: which is {@link NeighbourState#NEWS} then
+   * @param fansOut whether join keys hear of all versions: which is {@link AdjacentRowState#FAN_OUT} then
    * @param settleMs see {@link MaxEventTime}
-   * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of news only)
+   * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of fanned-out versions only)
    */
   public static Dataset<Row> apply(
-      Dataset<Row> in, String operator, String kind, long window, long horizon, boolean followed, long settleMs) {
-    NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.valueOf(kind), window, horizon);
+      Dataset<Row> in, String operator, String kind, long window, long horizon, boolean fansOut, long settleMs) {
+    AdjacentRowState.Rule rule = new AdjacentRowState.Rule(AdjacentRowState.Kind.valueOf(kind), window, horizon);
     return Operators.grouped(in)
         .transformWithState(
-            new Neighbours(operator, rule, followed, settleMs),
+            new AdjacentRows(operator, rule, fansOut, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
-            Encoders.row(Operators.passengers().add("which", "int").add("to", "binary")));
+            Encoders.row(Operators.passThrough().add("which", "int").add("to", "binary")));
   }
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     maxEventTime = MaxEventTime.named(operator, settleMs);
-    versions = Operators.trees(getHandle(), "versions", NeighbourState.pruner(rule, maxEventTime));
+    versions = Operators.trees(getHandle(), "versions", AdjacentRowState.pruner(rule, maxEventTime));
     Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
-    stands = followed ? Operators.trees(getHandle(), "stands", ofStands) : null;
+    stands = fansOut ? Operators.trees(getHandle(), "stands", ofStands) : null;
   }
 
   @Override
   public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
     SortedPages pages = versions.open(bucket);
-    SortedPages standing = followed ? stands.open(bucket) : null;
+    SortedPages standing = fansOut ? stands.open(bucket) : null;
     List<Row> out = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
@@ -75,22 +75,22 @@ public final class Neighbours extends StatefulProcessor<Integer, Row, Row> {
         byte[] key = row.getAs(Operators.KEY);
         Slice own = Slice.of(pages, key);
         Version version = Operators.version(row);
-        boolean news = new NeighbourState(rule, own, maxEventTime).version(version, part -> {
-          // Followers need no ends: they hear of the version that makes it.
-          if (!followed || part.which() == NeighbourState.BEGIN) {
+        boolean isNew = new AdjacentRowState(rule, own, maxEventTime).version(version, part -> {
+          // Join keys need no ends: they hear of the version that makes it.
+          if (!fansOut || part.which() == AdjacentRowState.BEGIN) {
             out.add(row(part.which(), part.version(), null));
           }
         });
-        if (followed) {
-          Followers followers = new Followers(own, Slice.of(standing, key));
-          followers.version(version, row.getAs(Operators.JOINED), news, one -> out.add(row(NeighbourState.NEWS, one.version(), one.follower())));
+        if (fansOut) {
+          VersionFanOut fanOut = new VersionFanOut(own, Slice.of(standing, key));
+          fanOut.version(version, row.getAs(Operators.JOINED), isNew, one -> out.add(row(AdjacentRowState.FAN_OUT, one.version(), one.joinKey())));
         }
       } else {
         out.add(Operators.passing(row, 2));
       }
     }
     versions.flush(pages);
-    if (followed) {
+    if (fansOut) {
       stands.flush(standing);
     }
     return CollectionConverters.asScala(out.iterator());

@@ -4,26 +4,26 @@ import java.io.ByteArrayOutputStream;
 import java.util.function.Predicate;
 
 /**
- * What lies between a record and its neighbour: the nearest one of its key, on one side, that is not retracted.
+ * What lies between a record and its adjacent row: the nearest one of its key, on one side, that is not retracted.
  *
- * <p>What an operator makes of a record and its neighbour needs a revision which is a pure function of what has arrived, not of the order,
- * and which grows as more arrives. That is the {@code rank}: the records up to the neighbour, the nearest first, each with its place and
+ * <p>What an operator makes of a record and its adjacent row needs a revision which is a pure function of what has arrived, not of the order,
+ * and which grows as more arrives. That is the {@code rank}: the records up to the adjacent row, the nearest first, each with its place and
  * revision. Of two states of which one knows more, compare at the first difference: there the better informed one has a record that is
- * nearer, or the same one with a greater revision. A record changes the ranks of its two neighbours only.
+ * nearer, or the same one with a greater revision. A record changes the ranks of its two adjacent rows only.
  */
-record Stretch(Version neighbour, byte[] rank) {
+record AdjacentRow(Version row, byte[] rank) {
   /** The rank of what depends on no other record: the least one. Ranks end with this byte, so that what is appended doesn't disturb. */
   static final byte[] NOTHING = {0};
 
   private static final int ENTRY = 1;
 
   /** Returns what lies on one side of a place, the place itself not included. */
-  static Stretch of(Slice versions, byte[] place, boolean forward) {
+  static AdjacentRow of(Slice versions, byte[] place, boolean forward) {
     return of(versions, place, forward, version -> true);
   }
 
   /** Returns what lies there of the records that count. */
-  static Stretch of(Slice versions, byte[] place, boolean forward, Predicate<Version> counts) {
+  static AdjacentRow of(Slice versions, byte[] place, boolean forward, Predicate<Version> counts) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
     Version found = next(versions, place, forward);
     while (found != null) {
@@ -46,7 +46,7 @@ record Stretch(Version neighbour, byte[] rank) {
       found = next(versions, found.key(), forward);
     }
     rank.write(0);
-    return new Stretch(found, rank.toByteArray());
+    return new AdjacentRow(found, rank.toByteArray());
   }
 
   private static Version next(Slice versions, byte[] place, boolean forward) {

@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from caraway.index.records.hiding import visible
+from caraway.index.records.erasure_filter import visible
 from caraway.plan.model import IndexPlan
 from caraway.server.reading import PartlyRemote, Rows
 from caraway.topics import ErasedKeys
 
 
-class HidingIndex:
-    """Reads as another index does, but erased keys look as if they had never been; see `index.hiding.HidingReader`."""
+class AsyncErasureFilter:
+    """Reads as another index does, but erased keys look as if they had never been; see `ErasureFilter`."""
 
     def __init__(self, index: PartlyRemote, erased: ErasedKeys) -> None:
         """Read from `index` what `erased` doesn't hide."""

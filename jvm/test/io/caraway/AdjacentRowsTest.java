@@ -2,7 +2,7 @@ package io.caraway;
 
 import static io.caraway.Traces.check;
 
-import io.caraway.NeighbourState.Kind;
+import io.caraway.AdjacentRowState.Kind;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
@@ -13,8 +13,8 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 
-/** The operators that look at neighbours, alone and behind each other and behind or before a join, beside plain ones over sorted lists. */
-final class NeighboursTest {
+/** The operators that look at adjacent rows, alone and behind each other and behind or before a join, beside plain ones over sorted lists. */
+final class AdjacentRowsTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final long SECOND = 1_000_000;
   // Of one step of a generated time; records also lie a microsecond and half a second beside.
@@ -46,7 +46,7 @@ final class NeighboursTest {
     }
   }
 
-  private NeighboursTest() {}
+  private AdjacentRowsTest() {}
 
   static void run(int seed) {
     Random random = new Random(seed);
@@ -62,7 +62,7 @@ final class NeighboursTest {
     run(random, steps);
   }
 
-  /** The shape in which a lost run does most harm: what a join has brought tells the group of rows that are looked at together. */
+  /** The shape in which a failed attempt does most harm: what a join has brought tells the group of rows that are looked at together. */
   static void regrouped(int seed) {
     Random random = new Random(seed);
     Kind[] kinds = {Kind.FIRST, Kind.INSTANT, Kind.TUMBLING, Kind.SESSION};
@@ -92,12 +92,12 @@ final class NeighboursTest {
     for (int i = 0; i < checkpoint; i++) {
       step(chain, pages, null, sides, read, random, sent);
     }
-    Map<String, Traces.Memory> lost = new HashMap<>();
-    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    Map<String, Traces.Memory> failed = new HashMap<>();
+    pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = joined ? 0 : random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(chain, lost, null, sides, readOn, random, sent);
+      step(chain, failed, null, sides, readOn, random, sent);
     }
     // The first batch has at least all that was read before the crash.
     Replay replay = new Replay(Long.MAX_VALUE);
@@ -190,9 +190,9 @@ final class NeighboursTest {
       SortedPages versions = new SortedPages(pages.computeIfAbsent("" + step, n -> new Traces.Memory()));
       // All keys in one bucket.
       Slice own = Slice.of(versions, new byte[] {(byte) chain.key(step, version)});
-      NeighbourState.Rule rule = new NeighbourState.Rule(kind, WINDOW, FOREVER);
+      AdjacentRowState.Rule rule = new AdjacentRowState.Rule(kind, WINDOW, FOREVER);
       List<Version> out = new ArrayList<>();
-      new NeighbourState(rule, own, new MaxEventTime(() -> 0, Traces.SETTLE_MS)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
+      new AdjacentRowState(rule, own, new MaxEventTime(() -> 0, Traces.SETTLE_MS)).version(version, part -> out.add(marked(chain, kind, part.which(), part.version())));
       versions.flush();
       out.forEach(part -> left(chain, step + 1, pages, replay, part, sent));
     }
@@ -233,7 +233,7 @@ final class NeighboursTest {
         if (chain.steps[step] == JOIN) {
           plainJoin(chain, group, rights.stream().filter(right -> chain.key(step, right) == key).toList(), next);
         } else {
-          plainNeighbours(chain, Kind.values()[chain.steps[step]], group, next);
+          plainAdjacentRows(chain, Kind.values()[chain.steps[step]], group, next);
         }
       });
       made = next;
@@ -251,7 +251,7 @@ final class NeighboursTest {
     }
   }
 
-  private static void plainNeighbours(Chain chain, Kind kind, List<Version> group, List<Version> out) {
+  private static void plainAdjacentRows(Chain chain, Kind kind, List<Version> group, List<Version> out) {
     for (int i = 0; i < group.size(); i++) {
       Version row = group.get(i);
       Version next = i + 1 < group.size() ? group.get(i + 1) : null;

@@ -19,7 +19,7 @@ class Rows(Protocol):
         ...
 
 
-class HidingReader:
+class ErasureFilter:
     """Reads as another reader does, but erased keys look as if they had never been. Thread safe."""
 
     def __init__(self, rows: Rows, erased: ErasedKeys) -> None:

@@ -9,10 +9,10 @@ import java.util.function.Consumer;
 /**
  * The records that follow from a record of a key and the adjacent one in event time (docs/revisions.md): changes of a table, duplicates, the first.
  *
- * <p>A record that arrives can change what follows from itself, and from the one whose neighbour it is; nothing else.
+ * <p>A record that arrives can change what follows from itself, and from the one whose adjacent row it is; nothing else.
  */
-final class NeighbourState {
-  /** What to make of a record and its neighbour. */
+final class AdjacentRowState {
+  /** What to make of a record and its adjacent row. */
   enum Kind {
     /** An aggregate input at the record's time, and its end at the time of the next. */
     AGGREGATE_INPUTS,
@@ -49,8 +49,8 @@ final class NeighbourState {
 
   static final int BEGIN = 0;
   static final int END = 1;
-  /** A version as it came, for {@link Followers}. */
-  static final int NEWS = 2;
+  /** A version as it came, for {@link VersionFanOut}. */
+  static final int FAN_OUT = 2;
 
   private static final byte TABLE_ENDS = 0;
   private static final byte TABLE_BEGINS = 1;
@@ -63,13 +63,13 @@ final class NeighbourState {
   /** An output record, and which of those that are made of one record. */
   record Part(int which, Version version) {}
 
-  NeighbourState(Rule rule, Slice versions, MaxEventTime maxEventTime) {
+  AdjacentRowState(Rule rule, Slice versions, MaxEventTime maxEventTime) {
     this.rule = rule;
     this.versions = versions;
     this.maxEventTime = maxEventTime;
   }
 
-  /** Takes a record, and tells whether it was news. */
+  /** Takes a record, and tells whether it was not known yet. */
   boolean version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
     Version replaced = version.known(versions);
@@ -137,34 +137,34 @@ final class NeighbourState {
     boolean put = of.op() == Version.PUT;
     if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
       // It depends on no other record, and must not outweigh the same revision of the row under another key.
-      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, Stretch.NOTHING));
+      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING));
       if (twofold) {
-        parts.add(part(of, Version.RETRACT, of.time(), END, Stretch.NOTHING));
+        parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING));
       }
       return parts;
     }
-    Stretch stretch = Stretch.of(versions, of.key(), rule.forward());
-    Version neighbour = stretch.neighbour();
-    boolean ends = neighbour != null;
+    AdjacentRow adjacent = AdjacentRow.of(versions, of.key(), rule.forward());
+    Version row = adjacent.row();
+    boolean ends = row != null;
     if (rule.kind == Kind.AGGREGATE_INPUTS) {
-      parts.add(part(of, Version.PUT, of.time(), BEGIN, Stretch.NOTHING));
+      parts.add(part(of, Version.PUT, of.time(), BEGIN, AdjacentRow.NOTHING));
     } else {
-      parts.add(part(of, stays(of, neighbour) ? of.op() : Version.RETRACT, of.time(), BEGIN, stretch.rank()));
-      ends = ends && put && neighbour.time() != of.time();
+      parts.add(part(of, stays(of, row) ? of.op() : Version.RETRACT, of.time(), BEGIN, adjacent.rank()));
+      ends = ends && put && row.time() != of.time();
     }
     if (twofold) {
       int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
-      parts.add(part(of, ends ? op : Version.RETRACT, ends ? neighbour.time() : of.time(), END, stretch.rank()));
+      parts.add(part(of, ends ? op : Version.RETRACT, ends ? row.time() : of.time(), END, adjacent.rank()));
     }
     return parts;
   }
 
-  private boolean stays(Version of, Version neighbour) {
-    if (neighbour == null) {
+  private boolean stays(Version of, Version row) {
+    if (row == null) {
       return true;
     }
     long time = of.time();
-    long next = neighbour.time();
+    long next = row.time();
     return switch (rule.kind) {
       case AGGREGATE_INPUTS -> true;
       case CHANGES, TABLE, INSTANT -> next != time;
@@ -177,7 +177,7 @@ final class NeighbourState {
   /**
    * Sends what has changed: the old place first, where an operator behind this one, or a part of a divided index, keeps it.
    *
-   * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a lost run, at its revision
+   * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a failed attempt, at its revision
    */
   private void send(List<Part> before, List<Part> after, boolean held, Consumer<Part> out) {
     for (int n = 0; n < after.size(); n++) {
@@ -196,7 +196,7 @@ final class NeighbourState {
       if ((stood && !stands) || later || (differs && held)) {
         out.accept(new Part(i, new Version(Version.RETRACT, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
       }
-      // The row of a retraction may be another one than that which stood: one that a lost run has sent ({@link Replay}).
+      // The row of a retraction may be another one than that which stood: one that a failed attempt has sent ({@link Replay}).
       if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
         out.accept(new Part(i, now));
       }

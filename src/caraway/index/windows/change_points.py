@@ -1,9 +1,9 @@
-"""The turns of a group: the times at which its row changes. They begin the versions that an index emits.
+"""The change points of a group: the times at which its row changes. They begin the versions that an index emits.
 
-An aggregate input turns its group where it comes into a window, and where it leaves it. For each turn the number of
-aggregate inputs is kept, under the group, and beside it an entry in the order of time over all groups: when the max
-event time moves on, that tells which groups have something new. A change also leaves the group *stale* over a span of
-time; the emission looks at these spans and takes them away.
+The row of a group changes where an aggregate input comes into a window, and where it leaves it. For each change point
+the number of aggregate inputs is kept, under the group, and beside it an entry in the order of time over all groups:
+when the max event time moves on, that tells which groups have something new. A change also leaves the group *dirty*
+over an interval of time; the emission looks at these intervals and takes them away.
 """
 
 from collections import Counter
@@ -13,30 +13,37 @@ import msgspec
 from rocksdict import WriteBatch
 
 from caraway.graph.windows import HoppingWindow
-from caraway.index.storage.keys import ASSET_BYTES, LAST_TIME_US, SIGN, STALE, TURN, TURNS, pack_u64, timed_key
-from caraway.index.storage.spans import life, next_end, own_windows
+from caraway.index.storage.intervals import Interval, life, next_end, own_windows
+from caraway.index.storage.keys import (
+    ASSET_BYTES,
+    CHANGE_POINT,
+    CHANGE_POINTS,
+    DIRTY,
+    LAST_TIME_US,
+    SIGN,
+    pack_u64,
+    timed_key,
+)
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 
 # When an aggregate input is, and when it is taken back (None: not).
 Lived = tuple[int, int | None]
-# First and last time of a span, both included.
-Stretch = tuple[int, int]
 
-# Spans kept apart for one group; beyond, they become one.
-MOST_STRETCHES = 64
+# Intervals kept apart for one group; beyond, they become one.
+MAX_INTERVALS = 64
 
 # What a key's length takes, before the key.
 LENGTH_BYTES = 2
-# Turns are counted; the number takes these bytes.
+# The aggregate inputs of a change point are counted; the number takes these bytes.
 COUNT_BYTES = 4
 
 _ENCODE = msgspec.msgpack.Encoder().encode
-_DECODE = msgspec.msgpack.Decoder(list[Stretch]).decode
+_DECODE = msgspec.msgpack.Decoder(list[Interval]).decode
 
 
-class Turns:
-    """Keeps the turns of one index, and which groups are stale."""
+class ChangePoints:
+    """Keeps the change points of one index, and which groups are dirty."""
 
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
@@ -46,7 +53,7 @@ class Turns:
         self._shows_empty = bool(plan.aggregates)
 
     def move(self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch) -> None:
-        """Note what aggregate inputs do to the turns of their groups.
+        """Note what aggregate inputs do to the change points of their groups.
 
         Args:
             changes: For each aggregate input what the entries of its group begin with, how it counted, how it counts
@@ -54,25 +61,27 @@ class Turns:
             batch: What changed entries are added to.
         """
         counts: dict[bytes, Counter[int]] = {}
-        stale: dict[bytes, list[Stretch]] = {}
+        stale: dict[bytes, list[Interval]] = {}
         for prefix, old, new, same in changes:
             counter = counts.setdefault(prefix, Counter())
             before = [] if old is None else self._lives(old)
             after = [] if new is None else self._lives(new)
-            for turns, number in ((before, -1), (after, 1)):
-                for turn in turns:
-                    for time_us in self._turns(turn):
+            for change_points, number in ((before, -1), (after, 1)):
+                for change_point in change_points:
+                    for time_us in self._change_points(change_point):
                         counter[time_us] += number
             stale.setdefault(prefix, []).extend(_differing(before, after, same=same))
         self._count(counts, batch)
-        self.make_stale(stale, batch)
+        self.mark_dirty(stale, batch)
 
-    def make_stale(self, spans: Mapping[bytes, Sequence[Stretch]], batch: WriteBatch) -> None:
-        """Note that groups, by what their entries begin with, are to be looked at over spans of time."""
-        wanted = {self._asset + STALE + prefix[ASSET_BYTES:]: list(found) for prefix, found in spans.items() if found}
+    def mark_dirty(self, intervals: Mapping[bytes, Sequence[Interval]], batch: WriteBatch) -> None:
+        """Note that groups, by what their entries begin with, are to be looked at over intervals of time."""
+        wanted = {
+            self._asset + DIRTY + prefix[ASSET_BYTES:]: list(found) for prefix, found in intervals.items() if found
+        }
         known = self._store.get_many(list(wanted)) if wanted else []
         for (key, found), data in zip(wanted.items(), known, strict=True):
-            batch.put(key, pack_stretches([*found, *(() if data is None else unpack_stretches(data))]))
+            batch.put(key, pack_intervals([*found, *(() if data is None else unpack_intervals(data))]))
 
     def _lives(self, lived: Lived) -> list[tuple[int, int | None]]:
         """Return when an aggregate input comes into a window and when it leaves it, for each of its windows."""
@@ -88,7 +97,7 @@ class Turns:
         lives = [life(window, time_us, end_us) for window in self._windows]
         return [(enter, leave) for enter, leave in lives if leave is None or enter < leave]
 
-    def _turns(self, lived: tuple[int, int | None]) -> Iterator[int]:
+    def _change_points(self, lived: tuple[int, int | None]) -> Iterator[int]:
         enter, leave = lived
         if self._bucket is not None and leave is not None:
             yield from range(enter, leave + 1, self._bucket.stride_us)
@@ -98,9 +107,9 @@ class Turns:
             yield leave
 
     def _count(self, counts: Mapping[bytes, Mapping[int, int]], batch: WriteBatch) -> None:
-        """Add to the numbers of aggregate inputs that turn groups."""
+        """Add to the numbers of aggregate inputs at change points."""
         changed = [(prefix, time_us, n) for prefix, counter in counts.items() for time_us, n in counter.items() if n]
-        keys = [timed_key(prefix + TURN, time_us, b"") for prefix, time_us, _ in changed]
+        keys = [timed_key(prefix + CHANGE_POINT, time_us, b"") for prefix, time_us, _ in changed]
         known = self._store.get_many(keys) if keys else []
         for key, (prefix, time_us, number), data in zip(keys, changed, known, strict=True):
             before = 0 if data is None else int.from_bytes(data)
@@ -112,37 +121,37 @@ class Turns:
             else:
                 batch.delete(key)
             if count and not before:
-                batch.put(turn_key(self._asset, time_us, prefix), b"")
+                batch.put(change_point_key(self._asset, time_us, prefix), b"")
             elif before and not count:
-                batch.delete(turn_key(self._asset, time_us, prefix))
+                batch.delete(change_point_key(self._asset, time_us, prefix))
 
 
-def turn_key(asset: bytes, time_us: int, prefix: bytes) -> bytes:
-    """Return where the turn of a group is noted in the order of time."""
-    return asset + TURNS + pack_u64(time_us + SIGN) + prefix[ASSET_BYTES:]
+def change_point_key(asset: bytes, time_us: int, prefix: bytes) -> bytes:
+    """Return the key under which the change point of a group is noted in the order of time."""
+    return asset + CHANGE_POINTS + pack_u64(time_us + SIGN) + prefix[ASSET_BYTES:]
 
 
-def pack_stretches(spans: Sequence[Stretch]) -> bytes:
-    """Encode spans of time, those that meet as one."""
-    merged: list[Stretch] = []
-    for first, last in sorted(spans):
+def pack_intervals(intervals: Sequence[Interval]) -> bytes:
+    """Encode intervals of time, those that meet as one."""
+    merged: list[Interval] = []
+    for first, last in sorted(intervals):
         if merged and first <= merged[-1][1] + 1:
             merged[-1] = merged[-1][0], max(last, merged[-1][1])
         else:
             merged.append((first, last))
-    if len(merged) > MOST_STRETCHES:
+    if len(merged) > MAX_INTERVALS:
         merged = [(merged[0][0], merged[-1][1])]
     return _ENCODE(merged)
 
 
-def unpack_stretches(data: bytes) -> list[Stretch]:
-    """Decode spans of time, ascending."""
+def unpack_intervals(data: bytes) -> list[Interval]:
+    """Decode intervals of time, ascending."""
     return _DECODE(data)
 
 
 def _differing(
     before: Sequence[tuple[int, int | None]], after: Sequence[tuple[int, int | None]], *, same: bool
-) -> Iterator[Stretch]:
+) -> Iterator[Interval]:
     """Yield when a group's row isn't what it was, given the lives of an aggregate input before and after.
 
     If the aggregate input has the row that it had, it makes no difference where it counted and still does.

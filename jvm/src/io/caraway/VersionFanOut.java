@@ -9,34 +9,34 @@ import java.util.function.Consumer;
  * <p>So what is known under a join key is the whole timeline of the key, and its rank grows with it (docs/revisions.md). A join key that heard
  * only of what stands there could, in a run that a crash ended, have seen something nearer that the next run never tells it of.
  *
- * @param versions those of the key, as {@link NeighbourState} keeps them
+ * @param versions those of the key, as {@link AdjacentRowState} keeps them
  * @param stands of the key: under each join key the places at which a version stood there
  */
-record Followers(Slice versions, Slice stands) {
+record VersionFanOut(Slice versions, Slice stands) {
   private static final byte[] NOTHING = {};
 
   /** What a join key is to know of a version: a put if it stands there, a delete if it doesn't. */
-  record News(byte[] follower, Version version) {}
+  record Copy(byte[] joinKey, Version version) {}
 
   /** Takes a version and its join key; {@code isNew} tells whether it was not known yet. */
-  void version(Version version, byte[] at, boolean isNew, Consumer<News> out) {
+  void version(Version version, byte[] at, boolean isNew, Consumer<Copy> out) {
     Slice own = stands.of(at);
     boolean follows = own.higher(Version.at(Long.MIN_VALUE)) != null;
     boolean trim = own.put(version.key(), NOTHING);
     if (!follows) {
       for (SortedPages.Entry entry : versions.range(Version.at(Long.MIN_VALUE), null)) {
         if (!isNew || !Arrays.equals(entry.key(), version.key())) {
-          out.accept(new News(at, elsewhere(Version.decode(entry))));
+          out.accept(new Copy(at, elsewhere(Version.decode(entry))));
         }
       }
     }
     if (isNew) {
-      for (byte[] follower : stands.furtherKeys()) {
-        out.accept(new News(follower, Arrays.equals(follower, at) ? version : elsewhere(version)));
+      for (byte[] joinKey : stands.furtherKeys()) {
+        out.accept(new Copy(joinKey, Arrays.equals(joinKey, at) ? version : elsewhere(version)));
       }
     } else if (version.op() == Version.RETRACT) {
-      // That it isn't there need not be known there: a lost run may have said that it is ({@link Replay}).
-      out.accept(new News(at, version));
+      // That it isn't there need not be known there: a failed attempt may have said that it is ({@link Replay}).
+      out.accept(new Copy(at, version));
     }
     if (trim) {
       trim();
@@ -49,8 +49,8 @@ record Followers(Slice versions, Slice stands) {
     if (oldest == null) {
       return;
     }
-    for (byte[] follower : stands.furtherKeys()) {
-      stands.of(follower).removeBelow(oldest.key());
+    for (byte[] joinKey : stands.furtherKeys()) {
+      stands.of(joinKey).removeBelow(oldest.key());
     }
   }
 

@@ -1,6 +1,7 @@
 """Which event times a window holds when it is read, and when an aggregate input enters and leaves it.
 
-A *span* is the first and the last of these times. What was taken back counts if that happens after the last one.
+An *interval* is the first and the last of these times, both included. What was taken back counts if that happens after
+the last one.
 """
 
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
@@ -11,9 +12,9 @@ from caraway.plan.model import IndexPlan
 WINDOW_REST_US = 1_000_000
 
 OwnWindow = ContinuousWindow | HoppingWindow
-Span = tuple[int, int]
+Interval = tuple[int, int]
 
-NOTHING: Span = FIRST_TIME_US, FIRST_TIME_US - 1
+NOTHING: Interval = FIRST_TIME_US, FIRST_TIME_US - 1
 
 
 def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
@@ -26,8 +27,8 @@ def has_max_event_time(plan: IndexPlan) -> bool:
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
-def span_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Span:
-    """Return the span of a window that is read at a time, given the greatest event time."""
+def interval_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Interval:
+    """Return the interval of a window that is read at a time, given the greatest event time."""
     match window:
         case ContinuousWindow(length_us=None):
             return FIRST_TIME_US, at_us

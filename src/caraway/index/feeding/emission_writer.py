@@ -10,7 +10,7 @@ class NotOursError(Exception):
     """Another server may be writing the rows now."""
 
 
-class Outlet:
+class EmissionWriter:
     """Writes to topics; it connects with the first record, since most indexes have none."""
 
     def __init__(self, bootstrap_servers: str, may_send: Callable[[], bool] | None = None) -> None:
