@@ -223,7 +223,7 @@ class Client:
     ) -> LogResult | None:
         """Post the rows of a frame to a webhook's endpoint, in chunks.
 
-        Each row that fits is taken, whatever its neighbours are. A chunk that gets no answer, or an error of the
+        Each row that fits is taken, whatever the other rows are. A chunk that gets no answer, or an error of the
         server, is sent again; the server recognises what it has taken.
 
         Args:

@@ -131,7 +131,7 @@ def position(error: orjson.JSONDecodeError) -> str:
 def _is_surely_flat(text: bytes) -> bool:
     """Return whether a text surely nests at most MAX_DEPTH levels deep; False may also mean that it is unclear.
 
-    Without backslashes each quote begins or ends a string. Taking out two neighbouring quotes leaves every other byte
+    Without backslashes each quote begins or ends a string. Taking out two adjacent quotes leaves every other byte
     inside or outside of strings as it was, so only brackets that are both inside or both outside cancel each other.
     """
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:

@@ -48,7 +48,7 @@ class TopicPlan:
     """The topic of a dataset.
 
     `revised`: its records may be revised or retracted, because a join or changelog comes before; a job that reads it
-    turns a row which fails a filter into `void` instead of dropping it.
+    turns a row which fails a filter into a retraction instead of dropping it.
     """
 
     dataset: str

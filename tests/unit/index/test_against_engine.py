@@ -44,7 +44,7 @@ CASES = [
 ]
 # Deep pyramids of few aggregate inputs; with few distinct values to a tile, or all.
 EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
-# Of wide tables no other column is as far from its neighbours.
+# Of wide tables no other column is as far from adjacent ones.
 SKETCHED = 0.01
 DECAYED = 1e-12
 

@@ -126,6 +126,6 @@ def test_taking_back_reads_few_entries(store: IndexStore, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "scan", counting)
     for place in (0, 77, 9_999, 19_999):
         scanned.clear()
-        void = Sent("a", made[place].record_id, b"\x01", RETRACT, 0, None)
-        assert writer.apply(plan, [void.message(20_000 + place)]).written == 1
+        retraction = Sent("a", made[place].record_id, b"\x01", RETRACT, 0, None)
+        assert writer.apply(plan, [retraction.message(20_000 + place)]).written == 1
         assert sum(scanned) <= 200

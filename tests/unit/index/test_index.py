@@ -28,7 +28,8 @@ KEYS = ("a", "b")
 COLUMNS = ["k", *(spec.into for spec in ALL_AGGREGATES), "t"]
 ROW_COLUMNS = ["x", "k", "t", "n", "d"]
 
-# Quarters of a second with neighbours to the microsecond: times meet the edges of windows and tiles, and each other.
+# Quarters of a second with adjacent instants to the microsecond: times meet the edges of windows and tiles, and each
+# other.
 times = st.builds(
     lambda quarters, rest: quarters * SECOND // 4 + rest, st.integers(-30, 90), st.sampled_from([0, 0, 0, 1, -1])
 )

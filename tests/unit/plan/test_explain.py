@@ -123,7 +123,7 @@ def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
         ("FlightConditions", 8, 2, 2),
         ("AircraftAway", 8, 2, 2),
         ("FlightConditions", 8, None, 8),
-        # What looks at a neighbour, and what keeps nothing.
+        # What looks at an adjacent row, and what keeps nothing.
         ("AircraftAway", 1, 64, 1),
         ("OriginDelays", 3, 64, 3),
     ],

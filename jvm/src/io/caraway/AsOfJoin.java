@@ -48,7 +48,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
 
   /**
    * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; if {@code keyed}, key of the left table and
-   * whether it is news).
+   * whether it is fanned out).
    *
    * @param operator a name that no other operator of this JVM has
    * @param number the side of this join's right rows

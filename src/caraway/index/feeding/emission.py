@@ -229,7 +229,7 @@ class Emission:
         return self._codec.encode_key(row.key) or b"", value
 
     def record(self, op: int, time_us: int, letter: tuple[bytes, bytes], progress: Progress) -> tuple[bytes, bytes]:
-        """Return the record of a row that is there (put) or no longer is (void)."""
+        """Return the record of a row that is there (put) or no longer is (retraction)."""
         key, value = letter
         record = self._codec.decode_value(value)
         return key, self._codec.encode_value(

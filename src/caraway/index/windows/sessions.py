@@ -1,8 +1,8 @@
 """The sessions of a group: runs of aggregate inputs with at most a gap between one and the next.
 
 Each session is an entry: the second of its first aggregate input, and that of its last. An aggregate input that comes
-changes the sessions beside it; one that goes needs its neighbours in time. So nothing is linear in the aggregate inputs
-of a group.
+changes the sessions beside it; one that goes needs the adjacent ones in time. So nothing is linear in the aggregate
+inputs of a group.
 """
 
 from bisect import bisect_left, bisect_right

@@ -96,7 +96,7 @@ def run_of(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPat
 
     @cache
     def run_of(group: int) -> Run:
-        suffix = f"neighbours-{group}"
+        suffix = f"adjacent-{group}"
         return run_all(GROUPS[group], ARRIVALS, broker=broker, spark=spark, folder=folder, suffix=suffix)
 
     return run_of
