@@ -197,7 +197,7 @@ class Client:
         validate(given, partial=incremental)
         return CommitRequest(
             message=message,
-            # An incremental commit must tell what goes; for any other it is enough to leave it out.
+            # An incremental commit must name what goes; for any other it is enough to leave it out.
             graph=given if incremental else without_deleted(given),
             preview=preview,
             incremental=incremental,
@@ -232,7 +232,7 @@ class Client:
             df: The rows.
             batch_size: Rows in a chunk.
             retry_timeout: How long a chunk is tried, in seconds.
-            strict: Raise if rows were refused; otherwise the result tells of them.
+            strict: Raise if rows were refused; otherwise the result names them.
             wait: Return only when the rows are served; see `wait`.
             timeout: How long to wait then, in seconds.
             progress: Show how far it is; by default in terminals and notebooks.

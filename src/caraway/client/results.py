@@ -204,7 +204,7 @@ def _backfill(job: CommittedJob) -> str:
 
 
 def commit_result(response: Response) -> CommitResult:
-    """Return what a server answered to a commit; what an older server doesn't tell is empty."""
+    """Return what a server answered to a commit; what an older server doesn't report is empty."""
     answer = response.json()
     answer = answer if isinstance(answer, dict) else {}
     told = answer.get("changes") or {}

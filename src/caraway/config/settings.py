@@ -138,7 +138,7 @@ class ServerSettings(_Section):
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
-        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
+        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres notifies at once,
             unless a pooler is in between.
         request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
             if its body isn't complete).

@@ -113,7 +113,7 @@ class Control:
             partitions: Partitions of a new topic.
             kafka_timeout_s: How long to wait for Kafka, in seconds.
             keep: How long what no branch needs any more is kept.
-            index_lag: Tells what an index (its asset in hexadecimal) waits for, "" if it has caught up with its topic.
+            index_lag: Returns what an index (its asset as hexadecimal) awaits, "" if it has caught up with its topic.
             look_up: Looks up the secrets that definitions name.
         """
         engine = connect(postgres_url)

@@ -1,4 +1,4 @@
-"""Which secrets definitions name, and which of them aren't there: told at the commit, not when the first row comes."""
+"""The secrets that definitions name, and which of them are missing: known at the commit, not at the first row."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -53,7 +53,7 @@ def secret_references(graph: Graph) -> Iterator[SecretReference]:
 def lacking(
     references: Iterable[SecretReference], look_up: LookUp, changed: Collection[str]
 ) -> tuple[list[str], list[str]]:
-    """Look up secrets; return a line for each that makes a commit impossible, and one for each that is to be told.
+    """Look up secrets; return a line for each that makes a commit impossible, and one for each that is only reported.
 
     Impossible is a reference of an entity that is new or `changed` to a secret that isn't there. What runs already
     shall not stand in the way of other changes, and what code asks for may come later.

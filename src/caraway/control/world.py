@@ -34,9 +34,9 @@ class Deployed:
         Args:
             make_topics: Makes those that aren't there.
             drop_topics: Removes those that are there.
-            jobs: Tells how jobs are.
-            index_lag: Tells what an index waits for, "" if it has caught up with its topic.
-            clock: Tells the time.
+            jobs: Returns how jobs are.
+            index_lag: Returns what an index waits for, "" if it has caught up with its topic.
+            clock: Returns the time.
         """
         self._make_topics = make_topics
         self._drop_topics = drop_topics

@@ -53,7 +53,7 @@ def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
 
 
 def put_aside(checkpoint: Path, error: str) -> str:
-    """Move a checkpoint away, so that the job begins anew, and return what to tell; the last such one is kept."""
+    """Move a checkpoint away, so that the job begins anew, and return what to report; the last such one is kept."""
     aside = checkpoint.with_name(checkpoint.name + DAMAGED)
     shutil.rmtree(aside, ignore_errors=True)
     if checkpoint.exists():

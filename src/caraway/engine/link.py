@@ -95,7 +95,7 @@ class RegistryLink:
                 self._desired = desired
                 reports, work, ownership = dict(self._unreported), self._work, self._ownership
             for job_id, status in reports.items():
-                # How a job of another engine is, that one tells.
+                # Each engine reports the jobs that it runs.
                 if ownership is None or ownership.may_report(job_id):
                     self._report(job_id, status)
                 else:

@@ -26,7 +26,7 @@ class Observer:
         live_rows: Callable[[], Mapping[str, RealTimeRows]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look through `ends_of` and `live_rows`, which tells what queries have read, by the ids of their runs."""
+        """Look through `ends_of` and `live_rows`, which returns what queries have read, by the ids of their runs."""
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock
@@ -80,5 +80,5 @@ class Observer:
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001
-                # A broker that is away, a JVM that is going: the jobs themselves tell of it.
+                # A broker that is away, a JVM that is going: the jobs themselves report it.
                 log.debug("no look at topics and queries: %s", brief(error))

@@ -117,7 +117,7 @@ class SparkQuery:
 
 
 def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:
-    """Return what a query tells of itself at a checkpoint.
+    """Return what a query reports of itself at a checkpoint.
 
     Args:
         told: Spark's progress.

@@ -137,7 +137,7 @@ class App:
 
 
 def _unexpected(error: Exception, scope: RsgiScope) -> HttpResponse:
-    """Log an error that nobody raised on purpose under a number, and tell the client that number only."""
+    """Log an error that nobody raised on purpose under a number, and return only that number to the client."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
     return json_response(

@@ -72,7 +72,7 @@ LOG = structlog.get_logger(__name__)
 KAFKA_INTERVAL_S = 2.0
 # What waits for an index to catch up is served this much later.
 LEDGER_INTERVAL_S = 0.5
-# When nothing is due, only what nobody has told us of is found by looking.
+# When nothing is due, a look finds only changes of which no notification came.
 IDLE_INTERVAL_S = 2.0
 # An index that nobody needs any more is looked for this often.
 FORGET_INTERVAL_S = 30.0

@@ -89,7 +89,7 @@ def served_graph_of(
     Args:
         branch: Its name.
         served_graphs: What all branches serve; empty before the graph was read.
-        problem: Tells why Postgres can't be read, if it can't; asked only when nothing is served.
+        problem: Returns why Postgres can't be read, if it can't; asked only when nothing is served.
 
     Raises:
         UnavailableError: The graph hasn't been read yet.

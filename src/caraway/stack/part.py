@@ -1,4 +1,4 @@
-"""What the supervisor knows about a part: how to start it, and how to tell that it works."""
+"""What the supervisor knows about a part: how to start it, and how to check that it works."""
 
 import signal
 from collections.abc import Mapping

@@ -51,7 +51,7 @@ class TokenOwner:
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """All tokens that are valid, by their hash; `number` tells one state of the list from another."""
+    """All tokens that are valid, by their hash; `number` grows with each change of the list."""
 
     number: int
     owners: Mapping[bytes, TokenOwner]

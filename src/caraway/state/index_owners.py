@@ -259,7 +259,7 @@ class IndexOwners:
 
     def _retry_outages(self, operation: Callable[[], T], *, what: str) -> T:
         try:
-            # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
+            # Callers poll: a change whose confirmation was lost is seen at the next look.
             return retry_outages(operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error

@@ -4,7 +4,7 @@ An engine is a member as long as its lease (`engine/…`) lasts, and what it hol
 row every two seconds keeps any number of jobs. A owner's name carries the token of its membership, so an engine that
 was missed and comes back isn't taken for the one that runs in its place.
 
-A job's own token tells who may write to its checkpoint. It grows when the owner before may still be at work somewhere;
+A job's own token says who may write to its checkpoint. It grows when the owner before may still be at work somewhere;
 whoever follows one that has ended in good order goes on with the same token.
 """
 
@@ -158,7 +158,7 @@ class EngineMembership:
 
     def _retry_outages(self, operation: Callable[[], T], *, what: str) -> T:
         try:
-            # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
+            # Callers poll: a change whose confirmation was lost is seen at the next look.
             return retry_outages(operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error

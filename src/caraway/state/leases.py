@@ -1,4 +1,4 @@
-"""Leases: who may do a thing now, and a token by which what earlier owners do is told apart.
+"""Leases: the right of one owner at a time to do a thing, with a fencing token that refuses what earlier owners do.
 
 Time is Postgres's alone: clocks of machines that compete needn't agree.
 """
@@ -13,7 +13,7 @@ from caraway.errors import UnavailableError
 from caraway.state.database import retry_outages
 from caraway.state.tables import metadata
 
-# Whoever asks does so again and again.
+# Callers poll, so an attempt on a lease gives up after 2 s instead of queueing.
 TIMEOUT_SECONDS = 2.0
 
 leases = sa.Table(

@@ -75,7 +75,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job in the registry. `progress` is what the engine tells of it, `attempts` how often it was started."""
+    """A job in the registry. `progress` is what the engine reports of it, `attempts` how often it was started."""
 
     job_id: str
     commit_id: str
@@ -117,7 +117,7 @@ class BranchHeads:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """Something to be done, or that was done, for an asset. `reason` tells why it isn't done yet."""
+    """Something to be done, or that was done, for an asset. `reason` says why it isn't done yet."""
 
     id: int
     asset_id: str

@@ -14,7 +14,7 @@ from caraway.state.writer import StateWriter
 
 
 class JobRegistry:
-    """What must run, and where engines tell how it goes.
+    """What must run, and where engines report how it goes.
 
     Jobs aren't stored but planned anew from the graphs of the branches, by the same pure function that the commits
     used; a plan is kept as long as a branch needs it.

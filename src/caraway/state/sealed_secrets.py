@@ -51,7 +51,7 @@ class SealedSecretStore:
         return self._do(read, "read the secrets")
 
     def state(self) -> tuple[int, datetime | None]:
-        """Return what tells one state of the secrets from another: cheap enough to be polled.
+        """Return what differs between any two states of the secrets: cheap enough to be polled.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

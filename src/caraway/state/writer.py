@@ -53,7 +53,7 @@ class StateWriter:
         Raises:
             ConflictError: The branch has moved on from `commit.parent`.
             UnknownEntityError: There is no such branch.
-            UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown, the history tells.
+            UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown; the history shows.
         """
         retry_outages(lambda: self._publish(commit), what="write the commit", timeout_seconds=self._timeout_seconds)
 

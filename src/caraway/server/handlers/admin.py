@@ -1,4 +1,4 @@
-"""The handlers that tell how the server is."""
+"""The handlers that report how the server is."""
 
 import asyncio
 from contextlib import suppress

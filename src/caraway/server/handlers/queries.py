@@ -121,7 +121,7 @@ class Queries:
 
 
 def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:
-    """Take the answer out of what was computed, and tell of it whoever keeps it."""
+    """Take the answer out of what was computed, and hand it to whatever keeps it."""
     taken = take(batch)
     if keep is not None:
         keep(plan, batch)

@@ -38,7 +38,7 @@ class Headers(Protocol):
 
 
 class RsgiScope(Protocol):
-    """What granian tells of a request."""
+    """The parts of a request that granian passes."""
 
     method: str
     path: str
@@ -97,7 +97,7 @@ class Request:
         """Return the values of the body; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
             TooLargeError: It has too many values.
             BusyError: All requests together take too much memory.
         """
@@ -112,7 +112,7 @@ class Request:
         """Return the values of a JSON text; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
             TooLargeError: It has too many values.
             BusyError: All requests together take too much memory.
         """

@@ -40,7 +40,7 @@ class EmissionRight:
             store: The index. It notes which token it had.
             lasting: After this time without a sign of life another server may take over.
             arriving: How long what was sent may take to arrive.
-            clock: Tells the time in seconds.
+            clock: Returns the time in seconds.
         """
         self._lease = lease
         self._store = store

@@ -44,7 +44,7 @@ class Rule:
 
 
 class ErasedRows:
-    """Tells which rows are of erased keys. Thread safe."""
+    """Knows which rows are of erased keys. Thread safe."""
 
     def __init__(self, erased: ErasedKeys, graph_of: Callable[[str], Graph]) -> None:
         """Compare with `erased`; `graph_of` gives the graph of a commit."""

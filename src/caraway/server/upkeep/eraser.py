@@ -2,7 +2,7 @@
 
 1. The request writes the hashes of the keys to Postgres. From then on it will be done.
 2. This server doesn't show the keys any more and takes no rows of them; others learn of it within a second or two.
-3. A record on the topic tells all indexes that are ever built from it.
+3. A record on the topic reaches all indexes that are ever built from it.
 4. Each server removes what its index has of the keys, and says so in Postgres.
 """
 
@@ -65,9 +65,9 @@ class Eraser:
             erased: Gets what is to be hidden.
             index: The index of this server.
             writer: Writes the records.
-            archive: Tells which rows of the archive go, and the archive.
+            archive: Returns which rows of the archive go, and the archive.
             member: The name of this server, for what it has done.
-            needed: Tells which topics there are.
+            needed: Returns which topics there are.
         """
         self._log = log
         self._erased = erased

@@ -15,7 +15,7 @@ from caraway.topics import TopicWriter
 
 # How long arrivals are waited for in one step. Positions of indexes are looked at as often.
 STEP_S = 0.02
-# How often Postgres is asked what jobs have told of themselves; they tell something new every few seconds.
+# How often Postgres is asked what jobs have reported; they report something new every few seconds.
 JOBS_S = 0.5
 
 
@@ -64,7 +64,7 @@ class Wait:
         Args:
             world: The server.
             plan: What the branch serves.
-            jobs: Returns what engines tell of all jobs.
+            jobs: Returns what engines report of all jobs.
             since: Where topics ended at that moment; for partitions that are missing the moment is now.
             clock: Counts seconds.
         """
