@@ -35,7 +35,7 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         needed=lambda: deployment.needed,
     )
     reads, feast = Reads(limits, queries, deployment.served.keep), FeastEndpoint(limits, queries)
-    letters = DeadLetterRoutes(
+    dead_letters = DeadLetterRoutes(
         deployment,
         limits,
         api.ingest,
@@ -65,9 +65,9 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
         Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
         Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
-        Route("GET", f"{API}/dead_letters", letters.list, "dead_letters"),
-        Route("GET", f"{API}/dead_letters/{{name}}", letters.show, "dead_letter"),
-        Route("POST", f"{API}/dead_letters/{{name}}/replay", letters.replay, "replay"),
+        Route("GET", f"{API}/dead_letters", dead_letters.list, "dead_letters"),
+        Route("GET", f"{API}/dead_letters/{{name}}", dead_letters.show, "dead_letter"),
+        Route("POST", f"{API}/dead_letters/{{name}}/replay", dead_letters.replay, "replay"),
         Route("GET", f"{API}/datasets", definitions.datasets, "list_datasets"),
         Route("GET", f"{API}/definition/{{name}}", definitions.definition, "describe"),
         Route("GET", f"{API}/ledger", branches.ledger, "ledger"),

@@ -81,7 +81,7 @@ class Eraser:
         self._known: dict[tuple[str, Erasure], int] = {}
         self._met: set[bytes] = set()
         # What is done and not written down yet, by place.
-        self._untold: dict[str, set[int]] = {}
+        self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
         self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
 
@@ -170,13 +170,13 @@ class Eraser:
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]
             if not undone or self._rows.sweep(self._objects, self._recurring.stopping):
-                self._untold.setdefault(PLACE, set()).update(undone)
+                self._unwritten.setdefault(PLACE, set()).update(undone)
                 self._searched = number
-        for place, numbers in self._untold.items():
+        for place, numbers in self._unwritten.items():
             if numbers:
                 self._log.done(numbers, place)
                 numbers.clear()
 
     def _done(self, place: str, topic: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((topic, erasure)) for erasure in erasures)
-        self._untold.setdefault(place, set()).update(number for number in numbers if number is not None)
+        self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)
