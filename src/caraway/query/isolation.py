@@ -145,10 +145,10 @@ class FunctionPool:
         """Run a function while the event loop goes on; see `call`."""
         loop = asyncio.get_running_loop()
         try:
-            idle = await self._workers.take_soon(self.seconds)
+            idle = await self._workers.take_async(self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
-        worker = idle or await self._start_soon()
+        worker = idle or await self._start_async()
         try:
             columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
         except ExtractorError:
@@ -207,7 +207,7 @@ class FunctionPool:
         self.report = worker.report
         return worker
 
-    async def _start_soon(self) -> Worker:
+    async def _start_async(self) -> Worker:
         starting = self._threads.submit(self._start)
         try:
             return await asyncio.shield(asyncio.wrap_future(starting))
@@ -296,7 +296,7 @@ class _Workers:
             self._leave(taken)
             raise
 
-    async def take_soon(self, seconds: float) -> Worker | None:
+    async def take_async(self, seconds: float) -> Worker | None:
         """Take one while the event loop goes on; see `take`."""
         taken = self._next()
         if taken.done():

@@ -9,7 +9,7 @@ from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
 from caraway.query.batch import Batch, LaterRun, Run
-from caraway.query.model import Instants, KeyPart, LookupStep, Reader, SoonReader
+from caraway.query.model import AsyncReader, Instants, KeyPart, LookupStep, Reader
 
 Convert = Callable[[object], object]
 # Keys and their times, as a reader takes them; what it gives.
@@ -75,7 +75,7 @@ class LaterLookup:
     `reading` asks for rows and is sent them.
     """
 
-    reader: SoonReader
+    reader: AsyncReader
     dataset: str
     fields: Sequence[str]
     reading: Callable[[Batch], Generator[Asked, Rows, None]]
@@ -92,7 +92,7 @@ class LaterLookup:
         reading = self.reading(batch)
         with suppress(StopIteration):
             asked = next(reading)
-            reading.send(await self.reader.read_soon(self.dataset, *asked, self.fields))
+            reading.send(await self.reader.read_async(self.dataset, *asked, self.fields))
 
 
 def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
@@ -134,7 +134,7 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
             batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
 
     reading = run_each if step.each else run
-    if isinstance(reader, SoonReader):
+    if isinstance(reader, AsyncReader):
         return LaterLookup(reader, dataset, fields, reading)
 
     def add(batch: Batch) -> None:

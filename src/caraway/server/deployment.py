@@ -34,8 +34,8 @@ from caraway.query import FunctionPool
 from caraway.server.access.gate import Gate
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import page
+from caraway.server.partitions.server_shards import ServerShards
 from caraway.server.partitions.sharding import is_divided
-from caraway.server.partitions.share import Share
 from caraway.server.served_graph import ServedGraph, compile_served_graphs, served_graph_of
 from caraway.server.upkeep.archive import Archive
 from caraway.server.upkeep.emitting import LEASE, EmissionRight
@@ -132,9 +132,15 @@ class Deployment:
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
-        self._share = self._shared_out(settings, member) if divided else None
-        self._rows = ErasureFilter(IndexReader(self._store), self.erased) if self._share is None else self._share.index
-        self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
+        self._server_shards = self._shared_out(settings, member) if divided else None
+        self._rows = (
+            ErasureFilter(IndexReader(self._store), self.erased)
+            if self._server_shards is None
+            else self._server_shards.index
+        )
+        self._expiry = Expiry(
+            self._server_shards or self.index, lambda: {} if self._needed is None else self._needed.commits
+        )
         self.secrets = SecretStore(SealedSecretStore(self._engine), self.keyring)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
@@ -160,7 +166,7 @@ class Deployment:
         self.eraser = Eraser(
             self.erasures,
             self.erased,
-            self._share or self.index,
+            self._server_shards or self.index,
             self.writer,
             archive=(erased_rows, self._objects),
             member=member,
@@ -195,8 +201,8 @@ class Deployment:
         }
         self._listener = Listener(self._engine, self._look_at_once)
 
-    def _shared_out(self, settings: Settings, member: str) -> Share:
-        return Share(
+    def _shared_out(self, settings: Settings, member: str) -> ServerShards:
+        return ServerShards(
             settings,
             self.bootstrap_servers,
             self._engine,
@@ -214,8 +220,8 @@ class Deployment:
         self.served.start()
         self.index.start()
         self._rebuilding.start()
-        if self._share is not None:
-            self._share.start()
+        if self._server_shards is not None:
+            self._server_shards.start()
         self._expiry.start()
         if self._keeper is not None:
             self._keeper.start()
@@ -240,8 +246,8 @@ class Deployment:
         self.functions.stop()
         self._rebuilding.stop(STOP_S)
         self.index.stop()
-        if self._share is not None:
-            self._share.stop()
+        if self._server_shards is not None:
+            self._server_shards.stop()
         self._let_others_emit()
         self.control.close()
         for part in background:
@@ -289,17 +295,17 @@ class Deployment:
             found["index"] = rebuilt
         elif not self.index.is_alive():
             found["index"] = "its worker has ended; the log tells why"
-        elif self._share is not None and (missing := self._share.problem()) is not None:
+        elif self._server_shards is not None and (missing := self._server_shards.problem()) is not None:
             found["index"] = missing
         return found
 
     def index_status(self) -> dict[str, object]:
         """Return the state of the index that is here, as plain values."""
-        return self.index.status() if self._share is None else self._share.status()
+        return self.index.status() if self._server_shards is None else self._server_shards.status()
 
     def index_positions(self) -> list[IndexStatus]:
         """Return how far each index is that is here."""
-        return self.index.positions() if self._share is None else self._share.positions()
+        return self.index.positions() if self._server_shards is None else self._server_shards.positions()
 
     def reload(self) -> None:
         """Serve what the branches serve now, if anything has changed.
@@ -319,8 +325,8 @@ class Deployment:
                 return
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(self._followed(needed))
-            if self._share is not None:
-                self._share.set_plans(needed.indexes)
+            if self._server_shards is not None:
+                self._server_shards.set_plans(needed.indexes)
             self._served_graphs = compile_served_graphs(needed, self._rows, self.functions, self._served_graphs)
             self._needed = needed
             LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
@@ -367,7 +373,9 @@ class Deployment:
 
     def _followed(self, needed: Needed) -> list[IndexPlan]:
         """Return the indexes that are whole here: those whose rows are written for jobs only if this server does it."""
-        plans = needed.indexes if self._share is None else [plan for plan in needed.indexes if not is_divided(plan)]
+        plans = (
+            needed.indexes if self._server_shards is None else [plan for plan in needed.indexes if not is_divided(plan)]
+        )
         return [plan for plan in plans if plan.emits is None or self._emitting]
 
     def _forget_indexes(self) -> None:
@@ -378,8 +386,8 @@ class Deployment:
         for asset in (self._store.assets() & gone) - followed:
             self._store.drop(asset)
             LOG.info("forgot an index", asset=asset.hex())
-        if self._share is not None:
-            self._share.forget(gone)
+        if self._server_shards is not None:
+            self._server_shards.forget(gone)
             if needed is not None:
                 # What was here before the index was divided.
                 for asset in self._store.assets() - {plan.asset for plan in needed.indexes if not is_divided(plan)}:
@@ -388,8 +396,8 @@ class Deployment:
     def _index_lag(self, asset: str) -> str:
         """Return what an index waits for, "" if it has caught up with its topic."""
         name, emits, _ = asset.partition(EMITS)
-        if self._share is not None and not emits and self._share.has(name):
-            return self._share.lag(name)
+        if self._server_shards is not None and not emits and self._server_shards.has(name):
+            return self._server_shards.lag(name)
         for status in self.index.positions():
             if status.asset == name:
                 caught_up = status.following and status.lag == 0

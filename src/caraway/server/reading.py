@@ -27,7 +27,7 @@ class Index(Protocol):
 class PartlyRemote(Index, Protocol):
     """What holds some of the rows, and asks others for the rest (`caraway.server.partitions`)."""
 
-    async def read_soon(
+    async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`."""
@@ -53,14 +53,14 @@ class DatasetReader:
 
 
 class PartlyRemoteReader(DatasetReader):
-    """Reads the datasets of one graph from an index that is divided; a `SoonReader` of `caraway.query`."""
+    """Reads the datasets of one graph from an index that is divided; a `AsyncReader` of `caraway.query`."""
 
     def __init__(self, index: PartlyRemote, plans: Iterable[IndexPlan]) -> None:
         """Read from `index` the datasets that `plans` are for."""
         super().__init__(index, plans)
         self._remote = index
 
-    async def read_soon(
+    async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`."""
@@ -68,8 +68,8 @@ class PartlyRemoteReader(DatasetReader):
         encoded = [encode(key) for key in keys]
         distinct = _distinct(encoded, at_us)
         if distinct is None:
-            return await self._remote.read_soon(plan, encoded, at_us, columns)
-        return _each(encoded, distinct, await self._remote.read_soon(plan, list(distinct), at_us, columns))
+            return await self._remote.read_async(plan, encoded, at_us, columns)
+        return _each(encoded, distinct, await self._remote.read_async(plan, list(distinct), at_us, columns))
 
 
 def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:

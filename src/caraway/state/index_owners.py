@@ -50,7 +50,7 @@ class ShardProgress:
 
     Attributes:
         caught_up: Whether it has been as far as its topic since its owner began.
-        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if nothing depends on it.
+        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if unused.
     """
 
     caught_up: bool
@@ -152,8 +152,8 @@ class IndexOwners:
                     )
                 ).all()
             progress: dict[int, dict[str, ShardProgress]] = {}
-            for shard, asset, caught_up, frontier_us in told:
-                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=frontier_us)
+            for shard, asset, caught_up, time_us in told:
+                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=time_us)
             return Division(
                 addresses={
                     member_name(name.removeprefix(of_server), token): address

@@ -162,7 +162,7 @@ class DividedMachine(RuleBasedStateMachine):
         self.start(name)
         for shard in self.shards(name).values():
             shard.pull(count)
-        self.world.servers[name].tend()
+        self.world.servers[name].reconcile()
 
     @rule(times_=st.integers(1, 3), count=st.integers(0, 4))
     def all_go_on(self, times_: int, count: int) -> None:
@@ -171,7 +171,7 @@ class DividedMachine(RuleBasedStateMachine):
             for server in list(self.world.servers.values()):
                 for shard in server.shards().values():
                     shard.pull(count)
-                server.tend()
+                server.reconcile()
             self.world.now += 0.02 * LASTING.total_seconds()
 
     @rule(name=servers, shard=st.integers(0, SHARDS - 1))
@@ -222,10 +222,10 @@ class DividedMachine(RuleBasedStateMachine):
             for server in self.world.servers.values():
                 for shard in server.shards().values():
                     shard.pull(1000)
-                server.tend()
+                server.reconcile()
             self.world.now += 0.1 * LASTING.total_seconds()
         for server in self.world.servers.values():
-            server.holder.look()
+            server.shard_owner.look()
 
     def undivided(self, ats: list[int]) -> tuple[list[list[object]], list[bool]]:
         """Read from one index that has all partitions."""

@@ -48,8 +48,8 @@ class IndexWorker:
     """Follows the topics of the current plans, from the offsets that the store accounts for.
 
     One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
-    that the others don't have to go back, and is handed over when it is level. A broker that is away is waited for; a
-    record that can't be read is logged, counted and skipped.
+    that the others don't have to go back, and is handed over when it is caught up. A broker that is away is waited for;
+    a record that can't be read is logged, counted and skipped.
     """
 
     def __init__(
@@ -269,7 +269,7 @@ class IndexWorker:
         self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
 
     def _take_over(self, subscription: Subscription) -> bool:
-        """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
+        """Hand a subscription to the live tail once it has caught up with that. Called by the other tail."""
         return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
 
     def _done(self, command: Callable[[], bool]) -> bool:

@@ -70,9 +70,9 @@ class Queries:
                 check_rows(rows, len(plan.output_names))
                 answer = await self.in_thread(lambda: take(plan.evaluate(data, at)))
             elif plan.runs_user_code:
-                answer = take(await self._under_limits(partial(plan.evaluate_soon, data, at)))
+                answer = take(await self._under_limits(partial(plan.evaluate_async, data, at)))
             elif plan.asks_others:
-                answer = take(await plan.evaluate_soon(data, at))
+                answer = take(await plan.evaluate_async(data, at))
             else:
                 answer = take(plan.evaluate(data, at))
         except CarawayError as error:

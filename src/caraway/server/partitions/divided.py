@@ -9,9 +9,9 @@ import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import IndexPlan
-from caraway.server.partitions.callers import Calls
-from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
+from caraway.server.partitions.shard_clients import ShardCalls
+from caraway.server.partitions.shard_owner import ShardOwner
 from caraway.server.partitions.sharding import ToKafka, kafka_key, shard_of
 from caraway.state.index_owners import Division, Owned
 
@@ -53,18 +53,20 @@ class Read:
 
 
 class DividedIndex:
-    """Reads like an `IndexReader` of the whole index. Thread safe; `read_soon` is for one event loop."""
+    """Reads like an `IndexReader` of the whole index. Thread safe; `read_async` is for one event loop."""
 
-    def __init__(self, holder: Holder, shards: int, partitions: Callable[[str], int | None], calls: Calls) -> None:
-        """Read what `holder` has, and by `calls` what others have.
+    def __init__(
+        self, shard_owner: ShardOwner, shards: int, partitions: Callable[[str], int | None], calls: ShardCalls
+    ) -> None:
+        """Read what `shard_owner` has, and by `calls` what others have.
 
         Args:
-            holder: This server.
+            shard_owner: This server.
             shards: How many there are.
             partitions: Tells how many partitions a topic has, None if that isn't known yet.
             calls: The way to other servers.
         """
-        self._holder = holder
+        self._shard_owner = shard_owner
         self._shards = shards
         self._partitions = partitions
         self._calls = calls
@@ -81,16 +83,16 @@ class DividedIndex:
             UnavailableError: An owner can't read.
         """
         read = self._divided(plan, keys, at_us, columns)
-        seen = self._holder.division
+        seen = self._shard_owner.division
         answers = self._asked(seen, read.asks)
         return read.rows(self._again(seen, read.asks, answers) if _moved(answers) else answers)
 
-    async def read_soon(
+    async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`. What is wanted of a server at one time goes in one call."""
         read = self._divided(plan, keys, at_us, columns)
-        seen = self._holder.division
+        seen = self._shard_owner.division
         addresses = [self._address(seen, ask) for ask in read.asks]
         coming = [
             None if address is None else self._gather(address, _with_token(seen, ask))
@@ -131,10 +133,12 @@ class DividedIndex:
     def _address(self, division: Division, ask: Ask) -> str | None:
         """Return where the owner of a shard is, None if that is here or nowhere."""
         owner = division.owners.get(ask.shard)
-        return None if owner is None or owner.member == self._holder.member else division.addresses.get(owner.member)
+        return (
+            None if owner is None or owner.member == self._shard_owner.member else division.addresses.get(owner.member)
+        )
 
     def _here(self, division: Division, ask: Ask) -> Answer:
-        return self._holder.answer(_with_token(division, ask))
+        return self._shard_owner.answer(_with_token(division, ask))
 
     def _asked(self, division: Division, asks: Sequence[Ask]) -> list[Answer]:
         """Ask the owners, and wait for them."""
@@ -155,7 +159,7 @@ class DividedIndex:
 
     def _again(self, seen: Division, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
         """Look who the owners are now, and ask them once more for what has no answer; not who has given none."""
-        division = self._holder.look(seen)
+        division = self._shard_owner.look(seen)
         open_ones = [
             number
             for number, answer in enumerate(answers)

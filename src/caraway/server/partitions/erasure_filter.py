@@ -20,8 +20,8 @@ class AsyncErasureFilter:
         """Read the rows of `keys` as of `at_us`."""
         return self._index.read(plan, keys, visible(self._erased, plan, keys, at_us), columns)
 
-    async def read_soon(
+    async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on."""
-        return await self._index.read_soon(plan, keys, visible(self._erased, plan, keys, at_us), columns)
+        return await self._index.read_async(plan, keys, visible(self._erased, plan, keys, at_us), columns)

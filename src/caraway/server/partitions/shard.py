@@ -32,11 +32,11 @@ class Shard(Protocol):
         """Index these from now on, and no others."""
         ...
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Look how far the indexes are."""
         ...
 
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Tell whether all indexes have been as far as their topics since this began."""
         ...
 
@@ -62,7 +62,7 @@ class Shard(Protocol):
         """Return the greatest event time of an index in this shard."""
         ...
 
-    def standings(self) -> Mapping[str, ShardProgress]:
+    def progress(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text."""
         ...
 
@@ -120,7 +120,7 @@ class StoredShard:
             self._due = {asset: due for asset, due in self._due.items() if asset in self._plans}
         self.worker.set_plans(plans)
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Look how far the indexes are.
 
         Raises:
@@ -142,7 +142,7 @@ class StoredShard:
                     self._filled.add(asset)
                     del self._due[asset]
 
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Tell whether all indexes have been as far as their topics since this began; those that have a topic."""
         with self._lock:
             return all(
@@ -189,7 +189,7 @@ class StoredShard:
             # What RocksDB raises is an Exception and nothing more special.
             raise UnavailableError(f"the index can't be read: {error}") from error
 
-    def standings(self) -> Mapping[str, ShardProgress]:
+    def progress(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text.
 
         Raises:

@@ -9,8 +9,8 @@ import grpc
 import msgspec
 
 from caraway.errors import UnavailableError
-from caraway.server.partitions.door import METHOD, OPTIONS, PASS, SERVICE
 from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, decode_answers, encode
+from caraway.server.partitions.shard_server import METHOD, OPTIONS, PASS, SERVICE
 
 # A server that was restarted is found again at once.
 CHANNEL_OPTIONS = (
@@ -25,15 +25,15 @@ CHANNEL_OPTIONS = (
 )
 
 
-class Calls(Protocol):
-    """What reaches other servers (`Callers`)."""
+class ShardCalls(Protocol):
+    """What reaches other servers (`ShardClients`)."""
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
         """Let the server at an address answer reads; the future fails with `UnavailableError` if it doesn't."""
         ...
 
 
-class Callers:
+class ShardClients:
     """Calls other servers. Thread safe."""
 
     def __init__(self, shown: Callable[[], bytes], *, timeout_s: float = TIMEOUT_S) -> None:

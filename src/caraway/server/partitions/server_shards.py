@@ -1,4 +1,4 @@
-"""This server's share of an index that is divided: what runs beside HTTP for it (decision 23)."""
+"""The shards of a divided index that are on this server: what runs beside HTTP for it (decision 23)."""
 
 import threading
 import time
@@ -20,12 +20,12 @@ from caraway.integrations.keyring import Keyring
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.recurring import Recurring
-from caraway.server.partitions.callers import Callers
 from caraway.server.partitions.divided import DividedIndex
-from caraway.server.partitions.door import Door
 from caraway.server.partitions.erasure_filter import AsyncErasureFilter
-from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.shard import StoredShard
+from caraway.server.partitions.shard_clients import ShardClients
+from caraway.server.partitions.shard_owner import ShardOwner
+from caraway.server.partitions.shard_server import ShardServer
 from caraway.server.partitions.sharding import is_divided
 from caraway.server.partitions.topics import Topics
 from caraway.state.index_owners import IndexOwners
@@ -40,7 +40,7 @@ THREADS = 2
 STOP_S = 3.0
 
 
-class Share:
+class ServerShards:
     """The shards of this server, the way to those of others, and the way of others to these."""
 
     def __init__(
@@ -71,9 +71,9 @@ class Share:
         self._registry = IndexOwners(engine=engine, server=member, shards=shards)
         self._topics = Topics(bootstrap_servers)
         passes = [_pass(key.mac_key) for key in keyring.keys]
-        self._door = Door(lambda: passes, index.host, index.port)
+        self._shard_server = ShardServer(lambda: passes, index.host, index.port)
         # The oldest key is known to servers too that haven't been given the newest yet.
-        self._callers = Callers(lambda: passes[-1])
+        self._clients = ShardClients(lambda: passes[-1])
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
         self._open: Callable[[int], StoredShard] = lambda number: StoredShard(
             number,
@@ -83,43 +83,43 @@ class Share:
             objects=objects,
             snapshot_seconds=settings.server.snapshot_seconds,
             erased=erased,
-            elsewhere=partial(self._holder.elsewhere, number),
+            elsewhere=partial(self._shard_owner.elsewhere, number),
         )
-        self._holder = Holder(
+        self._shard_owner = ShardOwner(
             self._registry,
             shards,
             self._open,
             self._threads.submit,
-            address=index.address or f"{index.host}:{self._door.port}",
+            address=index.address or f"{index.host}:{self._shard_server.port}",
             lasting=timedelta(seconds=index.lease_seconds),
             clock=_clock,
         )
         self._plans: Sequence[IndexPlan] = ()
         self.index = AsyncErasureFilter(
-            DividedIndex(self._holder, shards, self._topics.partitions, self._callers), erased
+            DividedIndex(self._shard_owner, shards, self._topics.partitions, self._clients), erased
         )
-        self._recurring = Recurring("index-share", self._tend, INTERVAL_S, at_once=True)
+        self._recurring = Recurring("index-share", self._reconcile, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
         """Begin; the tables in Postgres may come later."""
-        self._door.start(self._holder.answer)
+        self._shard_server.start(self._shard_owner.answer)
         self._recurring.start()
 
     def stop(self) -> None:
         """End, and let others have the shards at once."""
         self._recurring.stop(STOP_S)
         try:
-            self._holder.end()
+            self._shard_owner.end()
         except UnavailableError as error:
             LOG.info("others can have the shards of the index only after a while", reason=str(error))
-        self._door.stop()
-        self._callers.close()
+        self._shard_server.stop()
+        self._clients.close()
         self._threads.shutdown(wait=False)
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
         """Index those of these that are divided from now on, and no others."""
         self._plans = [plan for plan in plans if is_divided(plan)]
-        self._holder.follow(self._plans)
+        self._shard_owner.follow(self._plans)
         self._recurring.wake()
 
     def problem(self) -> str | None:
@@ -127,7 +127,7 @@ class Share:
         for number, shard in sorted(self._stored().items()):
             if (reason := shard.problem()) is not None:
                 return f"shard {number}: {reason}"
-        division = self._holder.division
+        division = self._shard_owner.division
         owned = {number for number, owner in division.owners.items() if owner.member in division.addresses}
         missing = [str(number) for number in range(self._shards) if number not in owned]
         return f"no server owns these shards: {', '.join(missing)}" if missing and self._plans else None
@@ -137,12 +137,12 @@ class Share:
         return any(plan.asset.hex() == asset for plan in self._plans)
 
     def lag(self, asset: str) -> str:
-        """Tell what an index waits for, "" if it has been level with its topic in all shards."""
-        standings = self._holder.division.progress
+        """Tell what an index waits for, "" if it has been caught up with its topic in all shards."""
+        progress = self._shard_owner.division.progress
         behind = []
         for number in range(self._shards):
-            standing = standings.get(number, {}).get(asset)
-            if standing is None or not standing.caught_up:
+            reached = progress.get(number, {}).get(asset)
+            if reached is None or not reached.caught_up:
                 behind.append(str(number))
         return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
 
@@ -153,13 +153,13 @@ class Share:
 
     def status(self) -> dict[str, object]:
         """Return the state of the shards that are here, and who owns which, as plain values."""
-        stored, division = self._stored(), self._holder.division
+        stored, division = self._stored(), self._shard_owner.division
         return {
             "alive": all(shard.worker.is_alive() for shard in stored.values()),
             "bytes_on_disk": sum(shard.store.size_bytes() for shard in stored.values()),
             "shards": {
                 "count": self._shards,
-                "here": sorted(self._holder.owned()),
+                "here": sorted(self._shard_owner.owned()),
                 "owners": {str(number): owner.member for number, owner in sorted(division.owners.items())},
                 "servers": dict(division.addresses),
             },
@@ -206,11 +206,11 @@ class Share:
             self._registry.forget(found)
 
     def _stored(self) -> dict[int, StoredShard]:
-        return {n: shard for n, shard in self._holder.open_shards().items() if isinstance(shard, StoredShard)}
+        return {n: shard for n, shard in self._shard_owner.open_shards().items() if isinstance(shard, StoredShard)}
 
-    def _tend(self) -> None:
-        self._holder.tend()
-        self._callers.keep(set(self._holder.division.addresses.values()))
+    def _reconcile(self) -> None:
+        self._shard_owner.reconcile()
+        self._clients.keep(set(self._shard_owner.division.addresses.values()))
         self._topics.learn({plan.topic for plan in self._plans})
 
 

@@ -1,7 +1,8 @@
 """Which shards this server has, wants and answers for.
 
-One thread calls `tend` again and again. In each round the server renews its membership, looks who owns what, opens the
-shards that it is to own, takes those that are level with their topics, and lets go of those that others have taken.
+One thread calls `reconcile` again and again. In each round the server renews its membership, looks who owns what, opens
+the shards that it is to own, takes those that are caught up with their topics, and lets go of those that others have
+taken.
 
 Nothing is answered after the membership has run out by this server's own clock, which began to count before Postgres's
 did: others take over only later. An owner from which a shard is taken while it is alive goes on answering until its
@@ -61,13 +62,13 @@ class Registry(Protocol):
         """Own a shard and return its token."""
         ...
 
-    def report(self, shard: int, token: int, standings: Mapping[str, ShardProgress]) -> None:
+    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
         """Tell how far a shard is."""
         ...
 
 
 @dataclass(slots=True)
-class Own:
+class OwnedShard:
     """A shard that this server owns.
 
     Attributes:
@@ -76,14 +77,14 @@ class Own:
         due: Where the topics ended when this server was the owner already, and so what an earlier one may have shown;
             None before that is known.
         answers: Whether it has been as far.
-        told: What was told of it last.
+        reported: What was reported of it last.
     """
 
     shard: Shard
     token: int
     due: Ends | None = None
     answers: bool = False
-    told: Mapping[str, ShardProgress] = field(default_factory=dict)
+    reported: Mapping[str, ShardProgress] = field(default_factory=dict)
 
 
 # Opens a shard of a number; closes one, with all that is on disk or without.
@@ -92,8 +93,8 @@ Opens = Callable[[int], Shard]
 Starts = Callable[[Callable[[], object]], "Future[object]"]
 
 
-class Holder:
-    """The part of one server in a divided index. `tend` and `end` are for one thread, all else for any."""
+class ShardOwner:
+    """The shards of a divided index that one server owns. One thread calls `reconcile` and `end`, any the rest."""
 
     def __init__(
         self,
@@ -106,7 +107,7 @@ class Holder:
         lasting: timedelta,
         clock: Callable[[], float],
     ) -> None:
-        """Prepare; nothing is owned before `tend`.
+        """Prepare; nothing is owned before `reconcile`.
 
         Args:
             registry: Where owners are written down.
@@ -135,7 +136,7 @@ class Holder:
         self._opening: dict[int, Future[object]] = {}
         self._closing: dict[int, Future[object]] = {}
         self._open: dict[int, Shard] = {}
-        self._owns: dict[int, Own] = {}
+        self._owns: dict[int, OwnedShard] = {}
 
     @property
     def member(self) -> str | None:
@@ -192,7 +193,7 @@ class Holder:
                 self.division = self._registry.look()
             return self.division
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Do what is to be done now.
 
         Raises:
@@ -302,15 +303,15 @@ class Holder:
 
     def _tend_shard(self, number: int, division: Division, *, wanted: bool) -> None:
         shard = self._open[number]
-        shard.tend()
+        shard.reconcile()
         own = self._owns.get(number)
-        if own is None and wanted and self._plans and shard.is_level() and self._member is not None:
+        if own is None and wanted and self._plans and shard.is_caught_up() and self._member is not None:
             owner = division.owners.get(number)
             token = self._registry.take(number, 0 if owner is None else owner.token, self._member)
             if token is None:
                 return
             LOG.info("this server owns a shard of the index", shard=number, token=token)
-            own = self._owns[number] = Own(shard, token)
+            own = self._owns[number] = OwnedShard(shard, token)
         if own is None:
             return
         if not own.answers:
@@ -318,14 +319,14 @@ class Holder:
                 own.due = shard.ends()
             own.answers = shard.has_reached(own.due)
         if own.answers:
-            standings = shard.standings()
-            if standings != own.told:
-                self._registry.report(number, own.token, standings)
-                own.told = standings
+            progress = shard.progress()
+            if progress != own.reported:
+                self._registry.report(number, own.token, progress)
+                own.reported = progress
 
     def _max_event_time(self, number: int, asset: bytes) -> int | None:
         own = self._owns.get(number)
         if own is not None:
             return own.shard.max_event_time(asset)
-        told = self.division.progress.get(number, {}).get(asset.hex())
-        return None if told is None else told.max_event_time_us
+        reported = self.division.progress.get(number, {}).get(asset.hex())
+        return None if reported is None else reported.max_event_time_us

@@ -23,7 +23,7 @@ OPTIONS = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_send_messa
 END_S = 1.0
 
 
-class Door:
+class ShardServer:
     """A gRPC server."""
 
     def __init__(self, passes: Callable[[], Collection[bytes]], host: str, port: int) -> None:
@@ -40,7 +40,7 @@ class Door:
         self._passes = passes
         # Without this a port that another process has would be shared with it.
         options = (*OPTIONS, ("grpc.so_reuseport", 0))
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-door")
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shard-server")
         self._server = grpc.server(self._threads, options=options)
         host_text = f"[{host}]" if ":" in host else host
         try:
