@@ -32,7 +32,7 @@ Checks = list[tuple[str, Check]]
 Talk = Generator[object, Any, Columns]
 
 
-class Worker:
+class FunctionWorker:
     """Such a process. It runs one call after the other."""
 
     def __init__(self, memory_mb: int | None, secrets: SecretProvider, confinement: Confinement) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from caraway.engine_local import LocalEngine
-from caraway.engine_local.changes import Change
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.operators import AggregateFunction, Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
@@ -189,7 +189,7 @@ class Fickle:
     """Events that are taken back and moved, as a join in front of an aggregate does."""
 
     found: Case
-    events: dict[int, Change | None] = field(default_factory=dict)
+    events: dict[int, SourceChange | None] = field(default_factory=dict)
     rev: int = 0
 
     def change(self, rng: random.Random) -> Message:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from caraway.engine_local.aggregates.functions import Sample, compiled
-from caraway.engine_local.aggregates.table import Aggregated, Column, Group
+from caraway.engine_local.aggregates.table import AggregateColumn, Aggregated, Group
 from caraway.engine_local.aggregates.windows import Life, buckets_of, life, session_window, sessions
 from caraway.engine_local.tables import Key, Table, Version, key_of
 from caraway.graph.operators import Aggregate, AggregateSpec
@@ -15,7 +15,9 @@ Groups = dict[Key, Group]
 
 def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], Aggregated]:
     """Return the operator as a function of its input."""
-    columns = [Column(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates]
+    columns = [
+        AggregateColumn(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
+    ]
     keys = operator.keys if operator.window is None else (*operator.keys, WINDOW_KEY)
 
     def run(table: Table) -> Aggregated:

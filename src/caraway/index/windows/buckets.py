@@ -12,7 +12,7 @@ from caraway.index.aggregates.results import results_of
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.intervals import Interval, has_max_event_time, last_end
 from caraway.index.storage.keys import key_prefix
-from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import totals_of
 from caraway.index.windows.sessions import SECOND_US, sessions_from
@@ -39,7 +39,7 @@ class BucketReader:
                 raise InvalidInputError(f"{plan.dataset}: buckets without a begin can't be keys")
         self._asset = plan.asset
         self._has_max_event_time = has_max_event_time(plan)
-        self._shape = Shape(plan, geometry)
+        self._shape = IndexShape(plan, geometry)
         schema = plan.schema
         self._keys = RecordCodec(
             RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=schema.timestamp, fingerprint=0)

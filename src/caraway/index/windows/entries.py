@@ -15,7 +15,7 @@ from caraway.plan.model import IndexPlan
 from caraway.topics import Record, RecordCodec
 
 
-class Shape:
+class IndexShape:
     """What all keys of an index have in common."""
 
     def __init__(self, plan: IndexPlan, geometry: Geometry) -> None:
@@ -47,7 +47,7 @@ class KeyEntries:
 
     __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
 
-    def __init__(self, shape: Shape, iterator: RdictIter, prefix: bytes) -> None:
+    def __init__(self, shape: IndexShape, iterator: RdictIter, prefix: bytes) -> None:
         self._shape = shape
         self.iterator = self._iterator = iterator
         self._prefix = prefix

@@ -17,7 +17,7 @@ from caraway.index.aggregates.layout import keeps_values
 from caraway.index.aggregates.partials import SPLIT
 from caraway.index.aggregates.values import Position, first_positions, last_positions
 from caraway.index.storage.intervals import Interval
-from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.topics import Record
 
 # A value, or its identity, where it occurs.
@@ -29,7 +29,7 @@ _POSITION = itemgetter(0)
 class ListReader:
     """Reads one list."""
 
-    def __init__(self, spec: AggregateSpec, shape: Shape) -> None:
+    def __init__(self, spec: AggregateSpec, shape: IndexShape) -> None:
         layout = shape.layout
         name = spec.of or ""
         self._shape = shape
@@ -99,7 +99,7 @@ class ListReader:
             yield (record.time, order), self._value(record)
 
 
-def _picker(shape: Shape, name: str) -> Callable[[Record], Any]:
+def _picker(shape: IndexShape, name: str) -> Callable[[Record], Any]:
     names = [column.name for column in shape.codec.schema.columns]
     if name not in names:
         # The time stamp, which isn't in the row.

@@ -7,7 +7,7 @@ from typing import Any
 from caraway.index.aggregates.layout import AggregateInput
 from caraway.index.aggregates.partials import SPLIT, Partial
 from caraway.index.storage.intervals import Interval
-from caraway.index.windows.entries import Contents, Ended, Shape
+from caraway.index.windows.entries import Contents, Ended, IndexShape
 
 
 class RangeQuery:
@@ -20,7 +20,7 @@ class RangeQuery:
 
     def __init__(
         self,
-        shape: Shape,
+        shape: IndexShape,
         contents: Contents,
         cuts: Sequence[int],
         needed: frozenset[int],
@@ -69,7 +69,7 @@ class RangeQuery:
 
 
 def totals_of(
-    shape: Shape, contents: Contents, intervals: Sequence[Interval], needed: frozenset[int]
+    shape: IndexShape, contents: Contents, intervals: Sequence[Interval], needed: frozenset[int]
 ) -> Iterator[tuple[Interval, Partial]]:
     """Yield intervals, none of them empty, with their partial aggregates, each of which is good until the next one."""
     cuts = sorted({edge for first, last in intervals for edge in (first, last + 1)})
@@ -89,7 +89,7 @@ def totals_of(
             yield (first, last), total
 
 
-def add_ended(shape: Shape, total: Partial, ended: Sequence[Ended], interval: Interval, as_of_us: int) -> None:
+def add_ended(shape: IndexShape, total: Partial, ended: Sequence[Ended], interval: Interval, as_of_us: int) -> None:
     """Add the aggregate inputs of an interval that were taken back after a time."""
     first, last = interval
     alive = [item for item in ended if item.end_us > as_of_us and first <= item.record.time <= last]

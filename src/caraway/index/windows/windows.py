@@ -20,7 +20,7 @@ from caraway.index.storage.intervals import (
 )
 from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
 from caraway.index.windows.changes import last_change
-from caraway.index.windows.entries import Contents, Ended, KeyEntries, Shape
+from caraway.index.windows.entries import Contents, Ended, IndexShape, KeyEntries
 from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import RangeQuery, add_ended, totals_of
 from caraway.plan.model import IndexPlan
@@ -41,7 +41,7 @@ class WindowReader:
             InvalidInputError: A column that the dataset doesn't have.
         """
         self._asset = plan.asset
-        self._shape = Shape(plan, geometry)
+        self._shape = IndexShape(plan, geometry)
         self._has_max_event_time = has_max_event_time(plan)
         self._needs_time = plan.schema.timestamp in columns
         results = results_of(plan, self._shape.layout)

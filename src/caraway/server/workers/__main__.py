@@ -21,7 +21,7 @@ from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import routes
 from caraway.server.workers.forwarding import Forwarder
-from caraway.server.workers.reader import ReaderRouter, Reading, changes_of
+from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 
 LOG = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     """Be a reader until it is asked to end."""
     # It would write a line for each request that is passed on.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    reading = Reading(settings, folder, number)
+    reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
     bounds = RequestBounds.of(settings.server)
     app = App(ReaderRouter(reading, forwarder), reading.gate, bounds, sites=Sites(settings.server))

@@ -64,7 +64,7 @@ FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
 
 
-class Reading:
+class ReaderParts:
     """What a reader has besides HTTP."""
 
     def __init__(self, settings: Settings, folder: Path, number: int) -> None:
@@ -223,7 +223,7 @@ class ReaderGate(Gate):
 class ReaderRouter(Router):
     """Finds the routes of a reader: queries are answered here, all else by the writer."""
 
-    def __init__(self, reading: Reading, forwarder: Forwarder) -> None:
+    def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
         queries, limits = Queries(), AccessLimits(reading)
         reads, feast = Reads(limits, queries, reading.served.keep), FeastEndpoint(limits, queries)
@@ -245,7 +245,7 @@ class ReaderRouter(Router):
             return Route(method, path, self._forwarder.answer, target, accepts=()), ""
 
 
-def _current(reading: Reading, handler: Handler) -> Handler:
+def _current(reading: ReaderParts, handler: Handler) -> Handler:
     async def answer(request: Request, *name: str) -> HttpResponse:
         await reading.keep_up()
         return await handler(request, *name)
