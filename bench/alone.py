@@ -33,16 +33,16 @@ from caraway.plan.model import IndexPlan
 from caraway.plan.planner import plan_graph
 from caraway.query import Catalog, FunctionPool, QueryEngine
 from caraway.server.access.gate import Gate
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.access.sites import Sites
 from caraway.server.app import App
 from caraway.server.collector import keep_what_is_here
-from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.feast import FeastEndpoint
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.http.routes import API, Route, Router
-from caraway.server.live import Live
 from caraway.server.reading import DatasetReader
+from caraway.server.served_graph import ServedGraph
 from caraway.server.serving import SWITCH_INTERVAL_S
 from caraway.state import AuditLog, connect
 from caraway.topics import PUT, RecordCodec, position_id
@@ -60,12 +60,12 @@ SPAN_US = 3_000 * SECOND
 class Served:
     """A graph that stays as it is."""
 
-    live: Live
+    served_graph: ServedGraph
 
-    def require_live(self, branch: str = "main") -> Live:
+    def require_served_graph(self, branch: str = "main") -> ServedGraph:
         """Return it, whatever the branch."""
         del branch
-        return self.live
+        return self.served_graph
 
 
 def fill(store: IndexStore, plans: Sequence[IndexPlan], events: int, keys: int) -> None:
@@ -128,9 +128,9 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
         engine = QueryEngine(
             Catalog("bench", definitions), DatasetReader(IndexReader(store), plan.indexes), functions.compile
         )
-        served = Served(Live("bench", definitions, plan, Endpoints(plan), engine))
-        queries, limits = Queries(), Limits(served)
-        reads, feast = Reads(limits, queries, keep=lambda *_, **__: None), FeastDoor(limits, queries)
+        served = Served(ServedGraph("bench", definitions, plan, Endpoints(plan), engine))
+        queries, limits = Queries(), AccessLimits(served)
+        reads, feast = Reads(limits, queries, keep=lambda *_, **__: None), FeastEndpoint(limits, queries)
         # Without tokens it lets everybody in, and writes nothing down: nothing connects to this database.
         gate = Gate(AuditLog(connect(NO_DATABASE)), None)
         routes = (

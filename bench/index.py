@@ -1,6 +1,6 @@
 """The index alone, without Kafka: writes a second, and the time of a read by the number of events in its window.
 
-    python bench/index.py [--contributions 100000] [--events 1000000] [--json FILE]
+    python bench/index.py [--aggregate inputs 100000] [--events 1000000] [--json FILE]
 
 Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 when there is a
 backlog, one by one when they come fresh. The aggregates are count, sum, average, standard deviation and maximum of a
@@ -65,7 +65,7 @@ CODEC = RecordCodec(SCHEMA)
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--contributions", type=int, default=100_000, help="written in each scenario")
+    parser.add_argument("--aggregate-inputs", type=int, default=100_000, help="written in each scenario")
     parser.add_argument("--events", type=int, default=1_000_000, help="the most events in a window that is read")
     parser.add_argument("--base-bits", type=int, default=DEFAULT_GEOMETRY.base_bits)
     parser.add_argument("--fan-bits", type=int, default=DEFAULT_GEOMETRY.fan_bits)
@@ -77,7 +77,7 @@ def main() -> None:
         "machine": platform.machine(),
         "python": platform.python_version(),
         "geometry": {"base_bits": geometry.base_bits, "fan_bits": geometry.fan_bits, "split": geometry.split},
-        "writes_per_s": writes(options.contributions, geometry),
+        "writes_per_s": writes(options.aggregate_inputs, geometry),
         "read_us": reads(options.events, geometry) | kept_reads(options.events // 10, geometry),
     }
     show(figures)

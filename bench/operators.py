@@ -241,7 +241,7 @@ def _topics(bench: Bench, datasets: Collection[str]) -> dict[str, TopicPlan]:
 
 
 def _click(keys: int, begin_us: int, step_us: int) -> MakeRow:
-    """Make events, so far apart; neighbours in the log are of different keys."""
+    """Make events, so far apart; adjacent ones in the log are of different keys."""
     return lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], begin_us + i * step_us)
 
 

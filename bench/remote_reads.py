@@ -17,9 +17,9 @@ import uvloop
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind
-from caraway.server.partitions.callers import Callers
-from caraway.server.partitions.door import Door
 from caraway.server.partitions.messages import Answer, Ask, Found
+from caraway.server.partitions.shard_clients import ShardClients
+from caraway.server.partitions.shard_server import ShardServer
 from caraway.topics import PUT, position_id
 from tests.unit.index.naive import CODEC, Sent, index_plan
 
@@ -54,12 +54,12 @@ def ask_of(keys: int, run: int) -> Ask:
 def serve() -> None:
     """Be the owner until standard input ends."""
     with tempfile.TemporaryDirectory() as folder:
-        door = Door(lambda: [PASS], "127.0.0.1", 0)
-        door.start(answering(Path(folder)))
-        sys.stdout.write(f"{door.port}\n")
+        shard_server = ShardServer(lambda: [PASS], "127.0.0.1", 0)
+        shard_server.start(answering(Path(folder)))
+        sys.stdout.write(f"{shard_server.port}\n")
         sys.stdout.flush()
         sys.stdin.read()
-        door.stop()
+        shard_server.stop()
 
 
 def measured(read: Callable[[Ask], object], keys: int, runs: int) -> list[float]:
@@ -80,12 +80,12 @@ def tell(name: str, laps: Sequence[float]) -> None:
     sys.stdout.write(f"{name:48} p50 {p50:7.0f} us   p99 {p99:7.0f} us\n")
 
 
-async def at_once(callers: Callers, address: str) -> float:
+async def at_once(clients: ShardClients, address: str) -> float:
     """Return the reads a second of an event loop with some requests under way."""
 
     async def one(number: int) -> None:
         for run in range(RUNS // AT_A_TIME):
-            await asyncio.wrap_future(callers.call(address, [ask_of(1, number + run)]))
+            await asyncio.wrap_future(clients.call(address, [ask_of(1, number + run)]))
 
     started = time.perf_counter()
     await asyncio.gather(*(one(number) for number in range(AT_A_TIME)))
@@ -100,10 +100,10 @@ def compare() -> None:
     if owner.stdin is None or owner.stdout is None:
         raise RuntimeError("the owner can't be talked to")
     address = f"127.0.0.1:{int(owner.stdout.readline())}"
-    callers = Callers(lambda: PASS)
+    clients = ShardClients(lambda: PASS)
 
     def there(*asks: Ask) -> list[Answer]:
-        return callers.call(address, asks).result()
+        return clients.call(address, asks).result()
 
     with tempfile.TemporaryDirectory() as folder:
         here = answering(Path(folder))
@@ -116,9 +116,9 @@ def compare() -> None:
             tell(f"{keys} keys, here", local)
             tell(f"{keys} keys, by a call", remote)
         tell("10 reads of 1 key, in one call", measured(lambda ask: there(*[ask] * 10), 1, RUNS))
-    rate = uvloop.run(at_once(callers, address))
+    rate = uvloop.run(at_once(clients, address))
     sys.stdout.write(f"{AT_A_TIME} at a time from one event loop: {rate:,.0f} reads/s\n")
-    callers.close()
+    clients.close()
     owner.stdin.close()
     owner.wait()
 

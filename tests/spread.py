@@ -39,7 +39,7 @@ LONGEST_FIRST = (
     "integration/spark/test_steps",
     "integration/engine/test_many_jobs",
     "integration/control/test_simulation",
-    "integration/spark/test_neighbours",
+    "integration/spark/test_adjacent_rows",
     "integration/engine/test_engine",
     "expressions",
     "integration/engine/test_backfill",

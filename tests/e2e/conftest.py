@@ -12,7 +12,7 @@ import pytest
 from caraway.cli.demo.agreement import Agreement
 from caraway.cli.demo.example import Flights, load_example
 from caraway.cli.demo.replay import replay
-from caraway.cli.demo.settle import Question, settle
+from caraway.cli.demo.settle import AgreementCheck, settle
 from caraway.client import Client, find_server
 from caraway.config import load_settings
 from caraway.stack.part import PartState, PartStatus
@@ -84,7 +84,7 @@ class World:
         schedule = self.piece(number)["schedule"]
         chosen = schedule.sample(min(count, len(schedule)), random_state=number).sort_index()
         expected = self.flights.expected(self.tables, list(chosen["flight_id"]))
-        question = Question(flights=self.flights, schedule=chosen, expected=expected)
+        question = AgreementCheck(flights=self.flights, schedule=chosen, expected=expected)
         return settle(question, self.url, told=self.told.append, unchanged_seconds=scaled(UNCHANGED_SECONDS))
 
     def wait_until_running(self, seconds: float = START_SECONDS) -> None:

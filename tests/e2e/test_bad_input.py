@@ -70,7 +70,7 @@ def test_a_missing_field_is_named(world: World) -> None:
     assert "row 0" in answer["err_msg"]
 
 
-def test_an_unknown_field_is_told_and_does_no_harm(world: World) -> None:
+def test_an_unknown_field_is_reported_and_does_no_harm(world: World) -> None:
     status, answer = _log(world, [GOOD | {"humour": "dry"}])
     assert status == 200
     assert "humour" in str(answer["warnings"])

@@ -1,4 +1,4 @@
-"""A changed pipeline while queries run: the old one serves until the new one is level, and then all turn at once."""
+"""A changed pipeline while queries run: the old one serves until the new one has caught up; then all switch at once."""
 
 import json
 import logging
@@ -94,7 +94,7 @@ def other(world: World, tmp_path: Path) -> Iterator[ServerProcess]:
 
 
 @pytest.mark.full(reason="two minutes with a second server; the switch has tests of its own, without Spark")
-def test_a_changed_pipeline_turns_as_a_whole(world: World, other: ServerProcess) -> None:
+def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProcess) -> None:
     raw = httpx.Client(base_url=f"{world.url}/api/v1", headers=world.headers)
     with closing(Client(world.url, branch=BRANCH)) as client, raw as http:
         client.init_branch(BRANCH)
@@ -128,7 +128,7 @@ def test_a_changed_pipeline_turns_as_a_whole(world: World, other: ServerProcess)
                 running = {f"job:{job['id']}" for job in jobs if job["state"] == "running"}
                 return not running.isdisjoint({entry["asset"] for entry in entries()} - first)
 
-            # In the middle of it, the engine dies: a job runs, and tells only seconds later that it is level.
+            # In the middle of it, the engine dies: a job runs, and reports only seconds later that it has caught up.
             world.wait_for(reads)
             os.kill(engine.pid, signal.SIGKILL)
             # A start of Spark and of all jobs.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from caraway.cli.demo.settle import Question
+from caraway.cli.demo.settle import AgreementCheck
 from caraway.client import Client
 from caraway.errors import NotServedError
 from tests.e2e.conftest import World
@@ -19,7 +19,7 @@ def test_the_first_query_after_a_wait_agrees_with_the_oracle(world: World, clien
         result = client.wait(timeout=300, progress=False)
         schedule = world.piece(number)["schedule"].head(FLIGHTS)
         expected = world.flights.expected(world.tables, list(schedule["flight_id"]))
-        agreement = Question(flights=world.flights, schedule=schedule, expected=expected).ask(client)
+        agreement = AgreementCheck(flights=world.flights, schedule=schedule, expected=expected).ask(client)
         assert not agreement.disagreements, (number, result.seconds, agreement.disagreements[:5])
 
 

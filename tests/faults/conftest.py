@@ -56,7 +56,7 @@ class Traffic:
 
 @pytest.fixture
 def traffic(broker: Broker, request: pytest.FixtureRequest) -> Traffic:
-    """A table that is joined, a stateless job, and contributions of the table."""
+    """A table that is joined, a stateless job, and aggregate inputs of the table."""
     # Topics of its own for each test.
     shop = Shop("-" + re.sub(r"\W+", "-", request.node.name.removeprefix("test_")))
     orders, prices = model.traffic(seed=7, count=600)

@@ -8,7 +8,7 @@ from pathlib import Path
 from caraway.config import load_settings
 from caraway.engine import driver, fencing
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import Membership, connect
+from caraway.state import EngineMembership, connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 # The same rules in less time.
@@ -21,7 +21,7 @@ if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
     settings, folder = load_settings(), Path(sys.argv[1])
     assert settings.postgres.url is not None
-    membership = Membership(engine=connect(settings.postgres.url), holder=str(folder))
+    membership = EngineMembership(engine=connect(settings.postgres.url), engine_name=str(folder))
     engine = Engine(settings, FolderRegistry(folder), membership)
     stop_on_signals(engine)
     sys.exit(engine.run())

@@ -58,7 +58,7 @@ def test_an_older_checkpoint_gives_the_same(rig: Rig, traffic: Traffic, tmp_path
 
 
 @pytest.mark.parametrize("torn", ["offsets", "commits", "state", "metadata"])
-def test_a_torn_checkpoint_is_told_and_begun_anew(torn: str, rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
+def test_a_torn_checkpoint_is_reported_and_begun_anew(torn: str, rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
     rig.want(traffic.jobs)
     rig.start()
     _wait_until_running(rig, traffic)
@@ -107,7 +107,7 @@ def _small_disk(folder: Path, size: str) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
-def test_a_full_disk_is_told_and_when_there_is_room_all_goes_on(rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_and_when_there_is_room_all_goes_on(rig: Rig, traffic: Traffic, tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     with _small_disk(folder, "16m"):
         rig.want(traffic.jobs)

@@ -1,4 +1,4 @@
-"""Leases on a real Postgres: one holder at a time, and tokens that grow."""
+"""Leases on a real Postgres: one owner at a time, and tokens that grow."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +20,8 @@ def database(postgres: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def test_a_lease_has_one_holder_and_each_has_a_greater_token(database: sa.Engine, postgres: str) -> None:
-    one, other = (Lease(engine=database, name="engine", holder=holder) for holder in ("one", "other"))
+def test_a_lease_has_one_owner_and_each_has_a_greater_token(database: sa.Engine, postgres: str) -> None:
+    one, other = (Lease(engine=database, name="engine", owner=owner) for owner in ("one", "other"))
     with pytest.raises(UnavailableError, match="not set up the tables"):
         one.claim(LONG, succeeds=True)
     migrate(postgres)
@@ -45,7 +45,7 @@ def test_a_lease_has_one_holder_and_each_has_a_greater_token(database: sa.Engine
 
 def test_of_many_that_claim_at_once_one_succeeds(database: sa.Engine, postgres: str) -> None:
     migrate(postgres)
-    claims = [Lease(engine=database, name="engine", holder=str(number)) for number in range(12)]
+    claims = [Lease(engine=database, name="engine", owner=str(number)) for number in range(12)]
     with ThreadPoolExecutor(12) as pool:
         for token in (1, 2):
             won = list(pool.map(lambda lease: lease.claim(LONG, succeeds=False), claims))

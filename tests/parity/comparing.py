@@ -17,7 +17,7 @@ from caraway.graph.specs import DatasetSpec
 from caraway.graph.windows import ContinuousWindow
 from caraway.index.storage.keys import SIGN
 from caraway.plan import IndexPlan, RecordSchema
-from caraway.topics.codec import VOID, RecordCodec
+from caraway.topics.codec import RETRACT, RecordCodec
 from caraway.topics.identity import position_id
 from tests.parity.graphs import derived, oracle
 from tests.parity.traffic import Part, Traffic
@@ -224,7 +224,7 @@ def _differing_rows(traffic: Traffic, expected: Expected) -> list[Difference]:
 
 
 def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
-    """Read what holds of a topic: of each id the greatest revision, of one revision a put before a void."""
+    """Read what holds of a topic: of each id the greatest revision, of one revision a put before a retraction."""
     topic = part.topic(dataset)
     codec = RecordCodec(topic.schema)
     held: dict[bytes, tuple[tuple[bytes, bool], Any]] = {}
@@ -235,10 +235,10 @@ def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int,
         assert partition is not None
         record = codec.decode_value(value)
         identity = record.id or position_id(offset, partition)
-        rank = (record.rev or b"", record.op != VOID)
+        rank = (record.rev or b"", record.op != RETRACT)
         if identity not in held or rank >= held[identity][0]:
             held[identity] = rank, record
-    return [(record.time, record.row) for _, record in held.values() if record.op != VOID]
+    return [(record.time, record.row) for _, record in held.values() if record.op != RETRACT]
 
 
 # Values --------------------------------------------------------------------------------------------------------------

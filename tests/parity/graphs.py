@@ -26,7 +26,7 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.engine_local import Change, LocalEngine
+from caraway.engine_local import LocalEngine, SourceChange
 from caraway.errors import CarawayError, InvalidInputError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.operators import Operator
@@ -116,7 +116,7 @@ def oracle(case: Case, arrivals: Mapping[str, Sequence[Arrival]] | None = None) 
     for name, arrived in (arrivals or case.traces).items():
         once = {arrival.number: arrival for arrival in reversed(arrived)}
         engine.apply_changes(
-            name, [Change(time_us=a.time_us, row=a.row, delete=a.delete) for a in reversed(once.values())]
+            name, [SourceChange(time_us=a.time_us, row=a.row, delete=a.delete) for a in reversed(once.values())]
         )
     return engine
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.index.feeding.tail import every_partition
 from caraway.index.feeding.worker import IndexStatus, merged
-from caraway.index.records.frontier import stored_frontier
+from caraway.index.records.max_event_time import stored_max_event_time
 from caraway.index.windows.windows import Elsewhere
 from caraway.plan import IndexPlan
 from caraway.server.partitions.sharding import is_divided, kafka_key, shard_of
@@ -116,7 +116,7 @@ class DoubleIndex:
         return partition % len(self._stores) == number
 
     def _elsewhere(self, number: int, asset: bytes) -> int | None:
-        others = (stored_frontier(store, asset) for n, store in enumerate(self._stores) if n != number)
+        others = (stored_max_event_time(store, asset) for n, store in enumerate(self._stores) if n != number)
         return max((at for at in others if at is not None), default=None)
 
 

@@ -18,7 +18,7 @@ def ledger(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which topics, jobs and indexes are still to be made or removed, and why; exit code 1 while any is to be made."""
+    """Show which topics, jobs and indexes must still be made or removed, and why; exit code 1 if any must be made."""
     with plain_errors():
         server = server_of(url, token, data)
         answer = ask("GET", "/ledger", server=server, branch="main", params={"closed": str(closed)})
@@ -26,7 +26,7 @@ def ledger(
             show_json(answer)
         else:
             table = Table(
-                "deed",
+                "action",
                 "asset",
                 "asset is",
                 "entry",

@@ -49,7 +49,7 @@ def _line_writer(began: float) -> Progress:
 
 
 def state_text(state: PartState) -> Text:
-    """Give a state in its colour."""
+    """Return a state in its colour."""
     return Text(str(state), style=COLOURS.get(state, "cyan"))
 
 

@@ -4,8 +4,8 @@ from caraway.cli.database import DatabaseOption, opened, operator
 from caraway.cli.output import DataOption, err, plain_errors
 from caraway.config import load_settings
 from caraway.integrations.keyring import open_keyring
-from caraway.state import Act, AuditLog, SecretStore
-from caraway.state.secret_book import SecretBook
+from caraway.state import Act, AuditLog, SealedSecretStore
+from caraway.state.secret_store import SecretStore
 
 
 def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:
@@ -16,7 +16,7 @@ def rotate(database: DatabaseOption = None, data: DataOption = None) -> None:
     with plain_errors(), opened(database, data) as engine:
         audit = AuditLog(engine)
         number = audit.begin(Act(account=operator(), token_id="", action="rotate_secrets", branch=""))
-        book = SecretBook(SecretStore(engine), open_keyring(load_settings(data).key_file))
-        count = book.rotate()
+        store = SecretStore(SealedSecretStore(engine), open_keyring(load_settings(data).key_file))
+        count = store.rotate()
         audit.end(number, "done")
         err.print(f"encrypted {count} secrets with a new key", markup=False)

@@ -222,7 +222,7 @@ class Client:
     ) -> LogResult | None:
         """Post the rows of a frame to a webhook's endpoint, in chunks.
 
-        Each row that fits is taken, whatever its neighbours are. A chunk that gets no answer, or an error of the
+        Each row that fits is taken, whatever the other rows are. A chunk that gets no answer, or an error of the
         server, is sent again; the server recognises what it has taken.
 
         Args:
@@ -231,7 +231,7 @@ class Client:
             df: The rows.
             batch_size: Rows in a chunk.
             retry_timeout: How long a chunk is tried, in seconds.
-            strict: Raise if rows were refused; otherwise the result tells of them.
+            strict: Raise if rows were refused; otherwise the result names them.
             wait: Return only when the rows are served; see `wait`.
             timeout: How long to wait then, in seconds.
             progress: Show how far it is; by default in terminals and notebooks.
@@ -398,7 +398,7 @@ class Client:
         return self._connection.post_json("/query_offline", body, self._headers()).json()
 
     def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Tell how far an offline query is; see `query_offline`.
+        """Return how far an offline query is; see `query_offline`.
 
         Raises:
             RemoteError: There is no such query.
@@ -408,7 +408,7 @@ class Client:
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
 
     def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Ask for the end of an offline query, and tell how far it is.
+        """Ask for the end of an offline query, and return how far it is.
 
         Raises:
             RemoteError: There is no such query.

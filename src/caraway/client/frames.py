@@ -19,7 +19,7 @@ from caraway.errors import InvalidInputError
 
 
 def column_values(column: "pd.Series[Any]") -> list[Any]:
-    """Give a column as a list that JSON can hold: instants as ISO text with microseconds, nulls as None."""
+    """Return a column as a list that JSON can hold: instants as ISO text with microseconds, nulls as None."""
     kind = column.dtype.kind if isinstance(column.dtype, (np.dtype, pd.api.extensions.ExtensionDtype)) else "O"  # type: ignore[redundant-expr]  # users pass anything
     if isinstance(column.dtype, np.dtype):
         if kind in "iub":
@@ -36,7 +36,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401 (any value; one return a kind)
-    """Give a value in a form that JSON can hold, and that casts to the same on the other side."""
+    """Return a value in a form that JSON can hold, and that casts to the same on the other side."""
     match value:
         case str() | bool() | int():
             return value
@@ -65,12 +65,12 @@ def json_value(value: Any) -> Any:  # noqa: ANN401 (any value; one return a kind
 
 
 def columns_of(frame: pd.DataFrame) -> dict[str, list[Any]]:
-    """Give a frame as an object of columns."""
+    """Return a frame as an object of columns."""
     return {str(name): column_values(frame[name]) for name in frame.columns}
 
 
 def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[str]:
-    """Give a time for each row as ISO text.
+    """Return a time for each row as ISO text.
 
     Raises:
         InvalidInputError: There are more or fewer times than rows, or one is no time.
@@ -106,7 +106,7 @@ def untyped_column(values: Sequence[Any], name: str) -> "pd.Series[Any]":
 
 
 def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Give a frame as a list of objects."""
+    """Return a frame as a list of objects."""
     columns = columns_of(frame)
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 

@@ -48,7 +48,7 @@ def offline_body(
 
 
 def _outputs(outputs: Sequence[Feature | Featureset | str]) -> list[str]:
-    """Name the features wanted; of a featureset those that aren't deleted."""
+    """Return the names of the features wanted; of a featureset those that aren't deleted."""
     kept: list[Any] = []
     for item in outputs if isinstance(outputs, (list, tuple)) else ():
         if isinstance(item, Featureset):

@@ -102,9 +102,9 @@ class Changes:
 
     def rows(self) -> Iterator[tuple[str, str]]:
         """Yield each name that isn't unchanged, with what happens to it."""
-        for deed in ("created", "changed", "removed"):
-            for name in getattr(self, deed):
-                yield name, deed
+        for change in ("created", "changed", "removed"):
+            for name in getattr(self, change):
+                yield name, change
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,20 +158,20 @@ class CommitResult(Response):
 
     @property
     def backfills(self) -> tuple[CommittedJob, ...]:
-        """The jobs that read what is there already before they are level."""
+        """The jobs that read what is there already before they have caught up."""
         return tuple(job for job in self.jobs if job.backfill_records is None or job.backfill_records > 0)
 
     def __repr__(self) -> str:
         """Return what was created, changed and removed, and how many jobs start."""
         kinds = {"datasets": self.datasets, "featuresets": self.featuresets, "features": self.features}
         told = [
-            f"{kind} {deed}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
+            f"{kind} {change}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
             for kind, changes in kinds.items()
-            for deed in ("created", "changed", "removed")
-            if (names := getattr(changes, deed))
+            for change in ("created", "changed", "removed")
+            if (names := getattr(changes, change))
         ]
-        deeds = [job.deed for job in self.jobs]
-        told += [f"jobs {deed}: {count}" for deed in dict.fromkeys(deeds) if (count := deeds.count(deed))]
+        actions = [job.deed for job in self.jobs]
+        told += [f"jobs {action}: {count}" for action in dict.fromkeys(actions) if (count := actions.count(action))]
         name = "preview" if self.preview else self.commit_id
         return f"CommitResult({'; '.join(filter(None, [name, *told])) or 'nothing changed'})"
 
@@ -182,7 +182,7 @@ class CommitResult(Response):
             "feature": self.features,
             "index": self.indexes,
         }
-        changed = [(kind, name, deed) for kind, changes in kinds.items() for name, deed in changes.rows()]
+        changed = [(kind, name, change) for kind, changes in kinds.items() for name, change in changes.rows()]
         jobs = [(job.deed, job.dataset, job.pipeline, job.mode, job.reason, _backfill(job)) for job in self.jobs]
         same = sum(len(changes.unchanged) for changes in kinds.values())
         return html(
@@ -204,7 +204,7 @@ def _backfill(job: CommittedJob) -> str:
 
 
 def commit_result(response: Response) -> CommitResult:
-    """Return what a server answered to a commit; what an older server doesn't tell is empty."""
+    """Return what a server answered to a commit; what an older server doesn't report is empty."""
     answer = response.json()
     answer = answer if isinstance(answer, dict) else {}
     told = answer.get("changes") or {}
@@ -224,7 +224,7 @@ def commit_result(response: Response) -> CommitResult:
 
 
 def _changes(told: Mapping[str, Sequence[str]] | None) -> Changes:
-    return Changes(**{deed: tuple(names) for deed, names in (told or {}).items()})
+    return Changes(**{change: tuple(names) for change, names in (told or {}).items()})
 
 
 def none_taken(error: RemoteError | UnavailableError) -> Response | None:

@@ -58,7 +58,7 @@ class WaitResult:
         return html(f"Served after {self.seconds:,.1f} s", (), [Table("up to", ("topic", "partition", "offset"), rows)])
 
 
-class Ask(Protocol):
+class PostWait(Protocol):
     """Posts a body to the server's `/wait`, and tries again while it is away, for so many seconds."""
 
     def __call__(self, body: Mapping[str, Any], retry_timeout: float, /) -> Response:
@@ -67,14 +67,14 @@ class Ask(Protocol):
 
 
 def wait_until_served(
-    ask: Ask,
+    ask: PostWait,
     *,
     timeout: float,
     commit: bool,
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> WaitResult:
-    """Ask until the server says that all is served; see `Client.wait`.
+    """PostWait until the server says that all is served; see `Client.wait`.
 
     Raises:
         InvalidInputError: `timeout` is negative.

@@ -127,7 +127,7 @@ class ServerSettings(_Section):
             all that changes something.
         tokens: Whether requests need a token (`caraway tokens create`). Without tokens everybody who reaches the server
             may do everything, which includes running code on it.
-        admin_token_file: A file with a token whose holder may do everything, for as long as the file holds it. The
+        admin_token_file: A file with a token whose bearer may do everything, for as long as the file holds it. The
             stack fills this in for the server that it starts.
         allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
             This machine's name, `localhost`, `host` and addresses need not be listed.
@@ -138,7 +138,7 @@ class ServerSettings(_Section):
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
-        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres tells it at once,
+        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres notifies at once,
             unless a pooler is in between.
         request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
             if its body isn't complete).
@@ -304,7 +304,7 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
 
     def environment(self) -> dict[str, str]:
-        """Give the variables that make `load_settings` in another process return these settings."""
+        """Return the variables that make `load_settings` in another process return these settings."""
         return dict(_flat(self.model_dump(mode="json"), ENV_PREFIX))
 
 

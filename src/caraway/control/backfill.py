@@ -1,4 +1,4 @@
-"""What new jobs have to read before they are level, and about how long that takes."""
+"""What new jobs have to read before they have caught up, and about how long that takes."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

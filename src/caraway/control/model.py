@@ -7,7 +7,7 @@ from caraway.plan.model import GraphPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitResult:
+class CommitOutcome:
     """A commit that was made (or previewed: `commit_id` is None).
 
     Attributes:

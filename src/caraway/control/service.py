@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from caraway.control.backfill import Backfill, backfills
-from caraway.control.model import CommitResult
-from caraway.control.secret_use import LookUp, lacking, secrets_used
-from caraway.control.summary import Change, details, summarize
+from caraway.control.model import CommitOutcome
+from caraway.control.secret_references import LookUp, lacking, secret_references
+from caraway.control.summary import CommitChange, details, summarize
 from caraway.control.touching import touched
 from caraway.errors import CommitError, UnavailableError
 from caraway.graph.connectors import SecretRef
@@ -20,8 +20,8 @@ from caraway.graph.validation import validate
 from caraway.graph.wire import CommitRequest, decode_graph, encode_graph
 from caraway.plan.model import GraphPlan
 from caraway.plan.planner import plan_graph
-from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, blueprints, incarnate
-from caraway.state.bank import Allotment, allot
+from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, apply_generations, blueprints
+from caraway.state.allocation import Allocation, allocate
 
 # How many records topics hold; those that aren't there are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
@@ -48,13 +48,13 @@ class Heads(Protocol):
     """What a commit must know of the state."""
 
     def head(self, branch: str) -> Head:
-        """Give a branch's newest commit and graph."""
+        """Return a branch's newest commit and graph."""
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit."""
+        """Return the graph of a commit."""
 
     def assets(self) -> tuple[Asset, ...]:
-        """Give all assets."""
+        """Return all assets."""
 
 
 class Commits(Protocol):
@@ -64,8 +64,8 @@ class Commits(Protocol):
         """Write a commit with all that it needs and move its branch, all or nothing."""
 
 
-class Site(Protocol):
-    """Where the assets of a commit are (`caraway.control.site.Site`)."""
+class AssetReconciler(Protocol):
+    """Where the assets of a commit are (`caraway.control.reconciler.LedgerReconciler`)."""
 
     def check(self) -> None:
         """Raise UnavailableError if nothing can be made now."""
@@ -81,12 +81,12 @@ class CommitService:
         self,
         heads: Heads,
         commits: Commits,
-        site: Site,
+        reconciler: AssetReconciler,
         *,
         count: Count = count_nothing,
         look_up: LookUp = find_all,
     ) -> None:
-        """Read `heads`, write `commits`, and let `site` begin with what they ask for.
+        """Read `heads`, write `commits`, and let `reconciler` begin with what they ask for.
 
         `count` what there is to read, and `look_up` the secrets that definitions name.
         """
@@ -94,11 +94,11 @@ class CommitService:
         self._look_up = look_up
         self._heads = heads
         self._commits = commits
-        self._site = site
+        self._reconciler = reconciler
 
     def commit(
         self, request: CommitRequest, *, branch: str = MAIN, author: str = "", approve: Approve = approve_all
-    ) -> CommitResult:
+    ) -> CommitOutcome:
         """Make (or preview) a commit on a branch.
 
         All that it changes is one transaction: the commit, its assets, what the ledger asks for, and the branch's head.
@@ -136,7 +136,7 @@ class CommitService:
         author: str = "",
         preview: bool = False,
         approve: Approve = approve_all,
-    ) -> CommitResult:
+    ) -> CommitOutcome:
         """Let a branch hold again what it held at an earlier commit: a new commit, whose assets may still be there.
 
         `approve` is as in `commit`.
@@ -165,27 +165,27 @@ class CommitService:
         """
         old = _entities(before)
         changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}
-        faults, told = lacking(secrets_used(after), self._look_up, changed)
+        faults, told = lacking(secret_references(after), self._look_up, changed)
         if faults:
             raise CommitError("\n".join(faults))
         return tuple(told)
 
-    def _change(self, before: Graph, after: Graph) -> Change:
-        bank = self._heads.assets()
+    def _change(self, before: Graph, after: Graph) -> CommitChange:
+        existing = self._heads.assets()
         plan = plan_graph(after)
-        allotment = allot(blueprints(plan), bank)
-        plan_after = incarnate(plan, allotment.generations)
-        return Change(
+        allocation = allocate(blueprints(plan), existing)
+        plan_after = apply_generations(plan, allocation.generations)
+        return CommitChange(
             before=before,
             after=after,
-            plan_before=_placed(plan_graph(before), bank),
+            plan_before=_placed(plan_graph(before), existing),
             plan_after=plan_after,
-            allotment=allotment,
-            backfills=self._backfills(plan_after, allotment),
+            allocation=allocation,
+            backfills=self._backfills(plan_after, allocation),
         )
 
-    def _backfills(self, plan: GraphPlan, allotment: Allotment) -> tuple[Backfill, ...] | None:
-        created = {asset.name for asset in allotment.created}
+    def _backfills(self, plan: GraphPlan, allocation: Allocation) -> tuple[Backfill, ...] | None:
+        created = {asset.name for asset in allocation.created}
         topics = {topic.name for job in plan.jobs if job.job_id in created for topic in job.inputs}
         try:
             return backfills(plan, created, self._count(topics - created))
@@ -193,8 +193,10 @@ class CommitService:
             # A preview needs no Kafka, and a commit finds out by itself.
             return None
 
-    def _publish(self, change: Change, head: Head, *, message: str, author: str, told: tuple[str, ...]) -> CommitResult:
-        self._site.check()
+    def _publish(
+        self, change: CommitChange, head: Head, *, message: str, author: str, told: tuple[str, ...]
+    ) -> CommitOutcome:
+        self._reconciler.check()
         summary = (*summarize(change, preview=False), *told)
         commit = NewCommit(
             id=uuid.uuid4().hex,
@@ -208,8 +210,8 @@ class CommitService:
             plan=plan_graph(change.after),
         )
         self._commits.publish(commit)
-        self._site.converge()
-        return CommitResult(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
+        self._reconciler.converge()
+        return CommitOutcome(commit_id=commit.id, summary=summary, plan=change.plan_after, details=details(change))
 
 
 def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
@@ -217,8 +219,8 @@ def _entities(graph: Graph) -> Mapping[str, DatasetSpec | FeaturesetSpec]:
     return {**datasets, **{spec.name: spec for spec in graph.featuresets}}
 
 
-def _previewed(change: Change, told: tuple[str, ...]) -> CommitResult:
-    return CommitResult(
+def _previewed(change: CommitChange, told: tuple[str, ...]) -> CommitOutcome:
+    return CommitOutcome(
         commit_id=None,
         summary=(*summarize(change, preview=True), *told),
         plan=change.plan_after,
@@ -226,9 +228,9 @@ def _previewed(change: Change, told: tuple[str, ...]) -> CommitResult:
     )
 
 
-def _placed(plan: GraphPlan, bank: Sequence[Asset]) -> GraphPlan:
-    """Give a plan with the names that its assets have, or would have if it were committed now."""
-    return incarnate(plan, allot(blueprints(plan), bank).generations)
+def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
+    """Return a plan with the names that its assets have, or would have if it were committed now."""
+    return apply_generations(plan, allocate(blueprints(plan), existing).generations)
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
@@ -258,9 +260,9 @@ def _refuse_several_pipelines(graph: Graph) -> None:
             )
 
 
-def _refuse_backfill(change: Change) -> None:
+def _refuse_backfill(change: CommitChange) -> None:
     """Refuse what would have to be computed; what another branch has computed already is there for all."""
-    created = {asset.name for asset in change.allotment.created if asset.kind is AssetKind.JOB}
+    created = {asset.name for asset in change.allocation.created if asset.kind is AssetKind.JOB}
     anew = [job for job in change.plan_after.jobs if job.job_id in created]
     if anew:
         names = ", ".join(f"{job.dataset} (pipeline {job.pipeline})" for job in anew)

@@ -7,7 +7,7 @@ from caraway.control.backfill import Backfill, duration
 from caraway.graph.fingerprints import dataset_fingerprint, featureset_fingerprint
 from caraway.graph.specs import Graph
 from caraway.plan.model import GraphPlan
-from caraway.state.bank import Allotment
+from caraway.state.allocation import Allocation
 from caraway.state.blueprints import EMITS
 
 # Names in a line before it says "and n more".
@@ -15,7 +15,7 @@ SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class CommitChange:
     """A branch before and after a commit, as definitions and as plans; and the assets that it needs then.
 
     What new jobs must read is None if that isn't known.
@@ -25,13 +25,13 @@ class Change:
     after: Graph
     plan_before: GraphPlan
     plan_after: GraphPlan
-    allotment: Allotment
+    allocation: Allocation
     backfills: tuple[Backfill, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """What becomes of a job: its deed is "start", "keep", "share" or "stop".
+    """What becomes of a job: its action is "start", "keep", "share" or "stop".
 
     `backfill_records` counts the records that are there already and that it reads first, `backfill_seconds` estimates
     how long that takes; both are None if that isn't known.
@@ -42,14 +42,14 @@ class JobChange:
     pipeline: str
     mode: str
     reason: str
-    deed: str
+    action: str
     backfill_records: int | None = 0
     backfill_seconds: float | None = 0.0
 
 
-def details(change: Change) -> dict[str, object]:
+def details(change: CommitChange) -> dict[str, object]:
     """Return what a commit changes as plain values: all names, where the lines of `summarize` name the first ones."""
-    new = {asset.name.partition(EMITS)[0] for asset in change.allotment.created}
+    new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     return {
         "changes": {
             "datasets": _sorted(_datasets(change.before), _datasets(change.after)),
@@ -60,25 +60,31 @@ def details(change: Change) -> dict[str, object]:
                 "unchanged": [shown for name, shown in _indexes(change.plan_after) if name not in new],
             },
         },
-        "jobs": [asdict(job) for job in _job_changes(change, new)],
+        "jobs": [_job_fields(job) for job in _job_changes(change, new)],
     }
 
 
-def _job_changes(change: Change, new: Container[str]) -> Iterator[JobChange]:
+def _job_fields(job: JobChange) -> dict[str, object]:
+    """Return a job's change as JSON fields, in which the action is called `deed`."""
+    fields = asdict(job)
+    return {"deed": fields.pop("action"), **fields}
+
+
+def _job_changes(change: CommitChange, new: Container[str]) -> Iterator[JobChange]:
     kept_before = {job.job_id for job in change.plan_before.jobs}
     known = change.backfills is not None
     backfills = {each.job.job_id: each for each in change.backfills or ()}
     for job in change.plan_after.jobs:
-        deed = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
+        action = "start" if job.job_id in new else "keep" if job.job_id in kept_before else "share"
         backfill = backfills.get(job.job_id)
-        unknown = deed == "start" and not known
+        unknown = action == "start" and not known
         yield JobChange(
             job_id=job.job_id,
             dataset=job.dataset,
             pipeline=job.pipeline,
             mode=str(job.mode),
             reason=job.mode_reason,
-            deed=deed,
+            action=action,
             backfill_records=None if unknown else backfill.records if backfill is not None else 0,
             backfill_seconds=None if unknown else backfill.seconds if backfill is not None else 0.0,
         )
@@ -87,7 +93,7 @@ def _job_changes(change: Change, new: Container[str]) -> Iterator[JobChange]:
         if job.job_id not in kept:
             reason = f"its topic {job.output.name} is kept for a while"
             yield JobChange(
-                job_id=job.job_id, dataset=job.dataset, pipeline=job.pipeline, mode="", reason=reason, deed="stop"
+                job_id=job.job_id, dataset=job.dataset, pipeline=job.pipeline, mode="", reason=reason, action="stop"
             )
 
 
@@ -100,9 +106,9 @@ def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
     }
 
 
-def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
-    """Tell what a commit changes; the first line is the gist."""
-    new = {asset.name.partition(EMITS)[0] for asset in change.allotment.created}
+def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
+    """Return what a commit changes; the first line is the gist."""
+    new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     lines = [
         _gist(change, preview=preview),
         *_entities("datasets", _datasets(change.before), _datasets(change.after)),
@@ -113,10 +119,12 @@ def summarize(change: Change, *, preview: bool) -> tuple[str, ...]:
     ]
     jobs = list(_job_changes(change, new))
     lines += [
-        f"job {job.deed}: {job.job_id} ({job.pipeline}), {job.mode}: {job.reason}" for job in jobs if job.deed != "stop"
+        f"job {job.action}: {job.job_id} ({job.pipeline}), {job.mode}: {job.reason}"
+        for job in jobs
+        if job.action != "stop"
     ]
     lines += _backfills(change.backfills)
-    lines += [f"job stop: {job.job_id} ({job.pipeline}); {job.reason}" for job in jobs if job.deed == "stop"]
+    lines += [f"job stop: {job.job_id} ({job.pipeline}); {job.reason}" for job in jobs if job.action == "stop"]
     return tuple(lines)
 
 
@@ -130,7 +138,7 @@ def _backfills(found: Sequence[Backfill] | None) -> list[str]:
     ]
 
 
-def _gist(change: Change, *, preview: bool) -> str:
+def _gist(change: CommitChange, *, preview: bool) -> str:
     datasets = len(change.after.datasets)
     features = sum(len(f.features) for f in change.after.featuresets)
     what = f"{datasets} datasets and {features} features, {len(change.plan_after.jobs)} jobs"
@@ -151,7 +159,7 @@ def _entities(kind: str, before: Mapping[str, object], after: Mapping[str, objec
 
 
 def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -> list[str]:
-    """Sort assets, each given by its name in the bank and by the one to show."""
+    """Sort assets, each given by its name in the asset store and by the one to show."""
     found = list(named)
     groups = {
         "create": [shown for name, shown in found if name in new],

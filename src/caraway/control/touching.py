@@ -8,7 +8,7 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 
 
 def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]]:
-    """Name what differs between two graphs in any way, metadata too, with its tags before and after.
+    """Yield the name of all that differs between two graphs in any way, metadata too, with its tags before and after.
 
     Tags that are there only before or only after each count by themselves: nobody gets hold of an entity by giving it
     a tag of their own.

@@ -7,13 +7,13 @@ from typing import Protocol
 import structlog
 
 from caraway.errors import CarawayError
-from caraway.state import AssetKind, Claim, Deed, Ledger, Outcome
+from caraway.state import Action, ActionOutcome, AssetKind, Claim, Ledger
 
 LOG = structlog.get_logger(__name__)
 
 
-class World(Protocol):
-    """Where assets are. Both deeds may be done again, by several workers at once; each takes some seconds at most."""
+class AssetWorld(Protocol):
+    """Where assets are. Each action may be done again, by several workers at once; each takes some seconds at most."""
 
     def create(self, kind: AssetKind, name: str) -> str:
         """Make an asset if it isn't there; return what it still waits for, "" if it is ready.
@@ -30,7 +30,7 @@ class World(Protocol):
         """
 
 
-def step(ledger: Ledger, world: World) -> bool:
+def step(ledger: Ledger, world: AssetWorld) -> bool:
     """Do one thing that is due; False if nothing is.
 
     Raises:
@@ -41,25 +41,25 @@ def step(ledger: Ledger, world: World) -> bool:
         return False
     outcome, reason = perform(claim, world)
     if not ledger.close(claim, outcome, reason):
-        LOG.info("somebody else has taken over", asset=claim.asset_id, deed=claim.deed)
+        LOG.info("somebody else has taken over", asset=claim.asset_id, action=claim.action)
     return True
 
 
-def perform(claim: Claim, world: World) -> tuple[Outcome, str]:
-    """Do what an entry asks for, and tell how it went; an error is no reason to end."""
-    act = world.create if claim.deed is Deed.CREATE else world.destroy
+def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
+    """Do what an entry asks for, and return how it went; an error is no reason to end."""
+    do = world.create if claim.action is Action.CREATE else world.destroy
     try:
-        missing = act(claim.kind, claim.name)
+        missing = do(claim.kind, claim.name)
     except CarawayError as error:
-        LOG.warning("an entry of the ledger failed", asset=claim.asset_id, deed=claim.deed, reason=str(error))
-        return Outcome.FAILED, str(error)
+        LOG.warning("an entry of the ledger failed", asset=claim.asset_id, action=claim.action, reason=str(error))
+        return ActionOutcome.FAILED, str(error)
     except Exception as error:
-        LOG.exception("an entry of the ledger failed", asset=claim.asset_id, deed=claim.deed)
-        return Outcome.FAILED, f"{type(error).__name__}: {error}"
-    return (Outcome.WAITING, missing) if missing else (Outcome.DONE, "")
+        LOG.exception("an entry of the ledger failed", asset=claim.asset_id, action=claim.action)
+        return ActionOutcome.FAILED, f"{type(error).__name__}: {error}"
+    return (ActionOutcome.WAITING, missing) if missing else (ActionOutcome.DONE, "")
 
 
-def work(ledger: Ledger, world: World, *, limit: int) -> bool:
+def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
     """Do what is due, at most `limit` things, and let branches serve what is ready; True if anything changed.
 
     Raises:

@@ -10,11 +10,11 @@ from caraway.state import AssetKind, DesiredState, JobRecord, JobState, wall_clo
 SILENT = timedelta(seconds=60)
 
 
-class Jobs(Protocol):
+class JobRecords(Protocol):
     """Where engines report (`caraway.state.StateReader`)."""
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Give all jobs."""
+        """Return all jobs."""
 
 
 class Deployed:
@@ -25,7 +25,7 @@ class Deployed:
         *,
         make_topics: Callable[[Iterable[str]], None],
         drop_topics: Callable[[Iterable[str]], None],
-        jobs: Jobs,
+        jobs: JobRecords,
         index_lag: Callable[[str], str],
         clock: Callable[[], datetime] = wall_clock,
     ) -> None:
@@ -34,9 +34,9 @@ class Deployed:
         Args:
             make_topics: Makes those that aren't there.
             drop_topics: Removes those that are there.
-            jobs: Tells how jobs are.
-            index_lag: Tells what an index waits for, "" if it is level with its topic.
-            clock: Tells the time.
+            jobs: Returns how jobs are.
+            index_lag: Returns what an index waits for, "" if it has caught up with its topic.
+            clock: Returns the time.
         """
         self._make_topics = make_topics
         self._drop_topics = drop_topics
@@ -73,7 +73,7 @@ class Deployed:
 
 
 def unready(job: JobRecord | None) -> str:
-    """Tell what a job that was started still waits for, "" if it is level with its inputs."""
+    """Return what a job that was started still waits for, "" if it has caught up with its inputs."""
     if job is None:
         return "the job isn't registered"
     match job.state:
@@ -89,7 +89,7 @@ def unready(job: JobRecord | None) -> str:
 
 
 def unstopped(job: JobRecord | None, now: datetime) -> str:
-    """Tell whether a job that is to end may still write; "" if it doesn't."""
+    """Return whether a job that is to end may still write; "" if it doesn't."""
     never_began = job is None or (job.state is JobState.PENDING and job.attempts == 0)
     if never_began or job is None or job.state is JobState.STOPPED:
         return ""

@@ -11,8 +11,8 @@ from caraway.engine.engine import Engine, stop_on_signals
 from caraway.engine.secrets import hand_out
 from caraway.errors import CarawayError
 from caraway.integrations.keyring import open_keyring
-from caraway.state import JobRegistry, Membership, SecretStore, connect
-from caraway.state.secret_book import SecretBook
+from caraway.state import EngineMembership, JobRegistry, SealedSecretStore, connect
+from caraway.state.secret_store import SecretStore
 
 
 def main() -> int:
@@ -32,9 +32,9 @@ def main() -> int:
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the engine needs to know the database")
         database = connect(settings.postgres.url)
-        membership = Membership(engine=database, holder=f"{socket.gethostname()}:{settings.data_dir}")
-        book = SecretBook(SecretStore(database), open_keyring(settings.key_file))
-        hand_out(book, local=settings.spark.master.startswith("local"), host=socket.gethostname())
+        membership = EngineMembership(engine=database, engine_name=f"{socket.gethostname()}:{settings.data_dir}")
+        store = SecretStore(SealedSecretStore(database), open_keyring(settings.key_file))
+        hand_out(store, local=settings.spark.master.startswith("local"), host=socket.gethostname())
         engine = Engine(settings, JobRegistry(database), membership)
         stop_on_signals(engine)
         return engine.run()

@@ -48,12 +48,12 @@ def repairing(checkpoint: Path) -> Iterator[None]:
 
 
 def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
-    """Tell whether a job failed because its checkpoint can't be read."""
+    """Return whether a job failed because its checkpoint can't be read."""
     return _SIGNS.search(error) is not None and not any(_OTHER.search(text) for text in (error, *causes))
 
 
 def put_aside(checkpoint: Path, error: str) -> str:
-    """Move a checkpoint away, so that the job begins anew, and return what to tell; the last such one is kept."""
+    """Move a checkpoint away, so that the job begins anew, and return what to report; the last such one is kept."""
     aside = checkpoint.with_name(checkpoint.name + DAMAGED)
     shutil.rmtree(aside, ignore_errors=True)
     if checkpoint.exists():

@@ -76,7 +76,7 @@ class Driver:
         return driver
 
     def has_lock(self) -> bool:
-        """Tell whether no other engine works in this data folder; take the lock if it has become free."""
+        """Return whether no other engine works in this data folder; take the lock if it has become free."""
         if self.lock is None:
             self.lock = self.channel.tryLock()
         return self.lock is not None

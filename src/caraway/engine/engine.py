@@ -12,15 +12,15 @@ from typing import Protocol
 
 from caraway.config import ConfigurationError, Settings
 from caraway.engine.driver import Driver
-from caraway.engine.fencing import LASTING, Fence, Lease, checkpoint_for, current_checkpoint, remove_gone
+from caraway.engine.fencing import LASTING, Fence, RenewableLease, checkpoint_for, current_checkpoint, remove_gone
 from caraway.engine.heartbeat import Heartbeat
+from caraway.engine.job_ownership import EngineMember, JobOwnership, Work
 from caraway.engine.jobs import Jobs, JobStatus
 from caraway.engine.link import RegistryLink
 from caraway.engine.observer import Observer
-from caraway.engine.ports import Registry
+from caraway.engine.ports import JobReports
 from caraway.engine.slots import SlotBook, processors_of
 from caraway.engine.spark_runtime import SparkRuntime, slots_offered
-from caraway.engine.tenancy import Member, Tenancy, Work
 from caraway.spark.live import LiveRows
 from caraway.topics.credentials import sign_in
 from caraway.topics.positions import TopicEnds
@@ -39,17 +39,17 @@ EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
 
-class Membership(Lease, Protocol):
-    """What makes an engine one of several (`caraway.state.Membership`)."""
+class Membership(RenewableLease, Protocol):
+    """What makes an engine one of several (`caraway.state.EngineMembership`)."""
 
-    def with_token(self, token: int) -> Member:
+    def with_token(self, token: int) -> EngineMember:
         """Return this engine as the member that has this token."""
 
 
 class Engine:
     """Runs the jobs of a registry until it is told to stop."""
 
-    def __init__(self, settings: Settings, registry: Registry, membership: Membership | None = None) -> None:
+    def __init__(self, settings: Settings, registry: JobReports, membership: Membership | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
         All members share the jobs, and there is one of a data folder. Without a membership this engine runs all jobs.
@@ -85,8 +85,8 @@ class Engine:
         started = time.monotonic()
         driver = Driver.open(self._settings)
         log.info("Spark is ready after %.1f s", time.monotonic() - started)
-        tenancy = self._join(driver)
-        self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), tenancy)
+        ownership = self._join(driver)
+        self._link.begin(lambda gone: remove_gone(self._checkpoints, gone), ownership)
         ends = TopicEnds(self._bootstrap_servers)
         observer = Observer(ends.ends, LiveRows(driver.session).look)
         observer.start()
@@ -95,7 +95,7 @@ class Engine:
             bootstrap_servers=self._bootstrap_servers,
             partitions=self._settings.kafka.partitions,
             processors=processors_of(self._settings.spark.master),
-            checkpoint_of=self._checkpoint if tenancy is None else tenancy.folder,
+            checkpoint_of=self._checkpoint if ownership is None else ownership.folder,
             checkpoint_interval_seconds=self._settings.spark.checkpoint_interval_seconds,
             observer=observer,
             slots=SlotBook(lambda: slots_offered(driver.session)),
@@ -119,7 +119,7 @@ class Engine:
             return EXIT_FENCED
         return EXIT_JVM_DIED if died else EXIT_STOPPED
 
-    def _join(self, driver: Driver) -> Tenancy | None:
+    def _join(self, driver: Driver) -> JobOwnership | None:
         """Become a member of those that share the jobs, if there are several."""
         if self._membership is None or self._fence is None:
             driver.require_lock()
@@ -128,7 +128,7 @@ class Engine:
         token = self._fence.claim(self._stopping, alone=alone)
         if token is None:
             return None
-        return Tenancy(
+        return JobOwnership(
             self._membership.with_token(token),
             lambda job, of: checkpoint_for(self._checkpoints, job, of),
             successor=alone,
@@ -143,7 +143,7 @@ class Engine:
         self._stopping.set()
 
     def _loop(self, driver: Driver, jobs: Jobs) -> bool:
-        """Go round until told to stop; tell whether it was the JVM's death that ended it."""
+        """Go round until asked to stop; return whether it was the JVM's death that ended it."""
         statuses: Mapping[str, JobStatus] = {}
         while not self._stopping.is_set():
             if driver.died:

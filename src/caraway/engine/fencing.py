@@ -34,7 +34,7 @@ _NEW = ".new"
 _SUFFIXES = ("", _NEW, DAMAGED)
 
 
-class Lease(Protocol):
+class RenewableLease(Protocol):
     """What of `caraway.state.leases.Lease` is used here."""
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
@@ -50,7 +50,7 @@ class Lease(Protocol):
 class Fence:
     """The lease of one engine: claimed once, renewed in a thread, and then held or lost for good."""
 
-    def __init__(self, lease: Lease, on_loss: Callable[[], None]) -> None:
+    def __init__(self, lease: RenewableLease, on_loss: Callable[[], None]) -> None:
         """Call `on_loss` once somebody else has claimed `lease`."""
         self._lease = lease
         self._on_loss = on_loss
@@ -117,9 +117,9 @@ def current_checkpoint(root: Path, job: str) -> Path:
 
 
 def checkpoint_for(root: Path, job: str, token: int) -> Path:
-    """Return the folder of a job's checkpoint for a token; the first time it has what the holder before left.
+    """Return the folder of a job's checkpoint for a token; the first time it has what the owner before left.
 
-    An older holder that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
+    An older owner that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
     are never changed once they have their name, so a copy shares them.
     """
     mine = root / f"{_TOKEN}{token}" / job
@@ -156,7 +156,7 @@ def remove_gone(root: Path, gone: Collection[str]) -> frozenset[str]:
 
 
 def _checkpoints(root: Path, job: str) -> Iterator[Path]:
-    """Give the folders of a job's checkpoint in which something was committed."""
+    """Return the folders of a job's checkpoint in which something was committed."""
     folders = (root / job, *root.glob(f"{_TOKEN}*/{job}"))
     return (folder for folder in folders if (folder / "commits").is_dir())
 

@@ -36,7 +36,7 @@ class JobStatus:
         mode: The mode that it runs in.
         attempts: How often it was started.
         error: Why it last failed; stays until it has recovered.
-        progress: What its query tells of itself.
+        progress: What its query reports of itself.
     """
 
     state: State

@@ -22,8 +22,8 @@ class Tide:
     """Remembers how far topics reached at what time.
 
     What came in since the look two before the last one doesn't count. A job's own count of rows comes to the driver by
-    heartbeats, and is that of the look before (`Observer.rows`): compared with newer ends a job that is level would
-    seem to be behind.
+    heartbeats, and is that of the look before (`Observer.rows`): compared with newer ends a job that has caught up
+    would seem to be behind.
     """
 
     def __init__(self, looks: int) -> None:

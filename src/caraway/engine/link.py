@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 
+from caraway.engine.job_ownership import JobOwnership, Work
 from caraway.engine.jobs import JobStatus, brief
-from caraway.engine.ports import Registry
-from caraway.engine.tenancy import Tenancy, Work
+from caraway.engine.ports import JobReports
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
 
@@ -27,18 +27,18 @@ class RegistryLink:
     that counts.
     """
 
-    def __init__(self, registry: Registry, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, registry: JobReports, clock: Callable[[], float] = time.monotonic) -> None:
         """Talk to `registry`, which no other thread may use; `clock` counts seconds."""
         self._registry = registry
         self._lock = threading.Lock()
         self._desired: Sequence[JobPlan] | None = None
-        self._tenancy: Tenancy | None = None
+        self._ownership: JobOwnership | None = None
         self._sweep: Callable[[Collection[str]], Collection[str]] | None = None
         self._clock = clock
         self._swept_at = -math.inf
         self._work = Work()
-        self._told: dict[str, JobStatus] = {}
-        self._untold: dict[str, JobStatus] = {}
+        self._reported: dict[str, JobStatus] = {}
+        self._unreported: dict[str, JobStatus] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="registry", daemon=True)
         self._reachable = True
@@ -47,31 +47,31 @@ class RegistryLink:
         """Begin to poll."""
         self._thread.start()
 
-    def begin(self, sweep: Callable[[Collection[str]], Collection[str]], tenancy: Tenancy | None) -> None:
-        """Begin to share the jobs with other engines, if there is a `tenancy`.
+    def begin(self, sweep: Callable[[Collection[str]], Collection[str]], ownership: JobOwnership | None) -> None:
+        """Begin to share the jobs with other engines, if there is an `ownership`.
 
-        `sweep` removes what is left of jobs that are gone, and tells of which something was.
+        `sweep` removes what is left of jobs that are gone, and returns those of which something was left.
         """
         with self._lock:
-            self._sweep, self._tenancy = sweep, tenancy
+            self._sweep, self._ownership = sweep, ownership
 
     @property
     def desired(self) -> tuple[int, Sequence[JobPlan] | None]:
-        """The jobs that must run here, as last heard, and which version of the holding that is.
+        """The jobs that must run here, as last heard, and which version of the owned jobs that is.
 
         None until the registry has answered once.
         """
         with self._lock:
-            if self._desired is None or self._tenancy is None:
+            if self._desired is None or self._ownership is None:
                 return 0, self._desired
-            holding = self._tenancy.holding
-            return holding.version, [job for job in self._desired if job.job_id in holding.folders]
+            owned = self._ownership.owned
+            return owned.version, [job for job in self._desired if job.job_id in owned.folders]
 
     def report(self, statuses: Mapping[str, JobStatus], work: Work) -> None:
-        """Tell how jobs are, soon; and what is under way."""
+        """Report how jobs are, soon; and what is under way."""
         with self._lock:
-            changed = {job_id: status for job_id, status in statuses.items() if self._told.get(job_id) != status}
-            self._untold.update(changed)
+            changed = {job_id: status for job_id, status in statuses.items() if self._reported.get(job_id) != status}
+            self._unreported.update(changed)
             self._work = work
 
     def close(self, timeout_seconds: float) -> None:
@@ -83,26 +83,26 @@ class RegistryLink:
         while not self._closing.wait(POLL_SECONDS):
             self._exchange()
         self._exchange()
-        if self._tenancy is not None:
+        if self._ownership is not None:
             # The end of the membership says it, too.
             with suppress(UnavailableError):
-                self._tenancy.leave()
+                self._ownership.leave()
 
     def _exchange(self) -> None:
         try:
             desired = self._registry.desired_jobs()
             with self._lock:
                 self._desired = desired
-                reports, work, tenancy = dict(self._untold), self._work, self._tenancy
+                reports, work, ownership = dict(self._unreported), self._work, self._ownership
             for job_id, status in reports.items():
-                # How a job of another engine is, that one tells.
-                if tenancy is None or tenancy.may_tell(job_id):
-                    self._tell(job_id, status)
+                # Each engine reports the jobs that it runs.
+                if ownership is None or ownership.may_report(job_id):
+                    self._report(job_id, status)
                 else:
                     self._forget(job_id)
-            if tenancy is not None and not self._closing.is_set():
+            if ownership is not None and not self._closing.is_set():
                 # After the reports: the next engine's must come later.
-                tenancy.exchange([job.job_id for job in desired], work)
+                ownership.exchange([job.job_id for job in desired], work)
             self._clear(work)
         except UnavailableError as error:
             self._note(reachable=False, text=str(error))
@@ -120,15 +120,15 @@ class RegistryLink:
         gone = self._registry.gone_jobs() - work.jobs
         if removed := self._sweep(gone):
             log.info("removed the checkpoints of jobs that are gone: %s", ", ".join(sorted(removed)))
-        if self._tenancy is not None and gone:
-            self._tenancy.forget(gone)
+        if self._ownership is not None and gone:
+            self._ownership.forget(gone)
 
     def _forget(self, job_id: str) -> None:
         with self._lock:
-            self._told.pop(job_id, None)
-            self._untold.pop(job_id, None)
+            self._reported.pop(job_id, None)
+            self._unreported.pop(job_id, None)
 
-    def _tell(self, job_id: str, status: JobStatus) -> None:
+    def _report(self, job_id: str, status: JobStatus) -> None:
         self._registry.report(
             job_id,
             state=status.state,
@@ -138,12 +138,12 @@ class RegistryLink:
             progress={**status.progress, **self._who()},
         )
         with self._lock:
-            self._told[job_id] = status
-            if self._untold.get(job_id) == status:
-                del self._untold[job_id]
+            self._reported[job_id] = status
+            if self._unreported.get(job_id) == status:
+                del self._unreported[job_id]
 
     def _who(self) -> Mapping[str, object]:
-        return {} if self._tenancy is None else {"engine": self._tenancy.name}
+        return {} if self._ownership is None else {"engine": self._ownership.name}
 
     def _note(self, *, reachable: bool, text: str) -> None:
         if reachable != self._reachable:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from caraway.engine.jobs import brief
 from caraway.engine.lag import Lag, Tide
-from caraway.spark.live import Reading
+from caraway.spark.live import RealTimeRows
 from caraway.topics.positions import Offsets
 
 log = logging.getLogger(__name__)
@@ -23,18 +23,18 @@ class Observer:
     def __init__(
         self,
         ends_of: Callable[[Iterable[str]], Offsets],
-        live_rows: Callable[[], Mapping[str, Reading]],
+        live_rows: Callable[[], Mapping[str, RealTimeRows]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look through `ends_of` and `live_rows`, which tells what queries have read, by the ids of their runs."""
+        """Look through `ends_of` and `live_rows`, which returns what queries have read, by the ids of their runs."""
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock
         self._lock = threading.Lock()
         self._topics: frozenset[str] = frozenset()
         self._tide = Tide(REMEMBERED_LOOKS)
-        self._read: Mapping[str, Reading] = {}
-        self._read_before: Mapping[str, Reading] = {}
+        self._read: Mapping[str, RealTimeRows] = {}
+        self._read_before: Mapping[str, RealTimeRows] = {}
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
@@ -80,5 +80,5 @@ class Observer:
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001
-                # A broker that is away, a JVM that is going: the jobs themselves tell of it.
+                # A broker that is away, a JVM that is going: the jobs themselves report it.
                 log.debug("no look at topics and queries: %s", brief(error))

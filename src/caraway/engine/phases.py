@@ -1,8 +1,8 @@
 """When a job reads its history in large batches, and when it goes on row by row.
 
 A job in real-time mode has a second way to run, on the same checkpoint: micro-batches up to the end of its topics.
-They cost a job start, so a short backlog isn't worth it; and they answer in seconds, so a job that is level must not
-stay in them. The lag decides, with bounds far enough apart that a job at one of them doesn't go to and fro.
+They cost a job start, so a short backlog isn't worth it; and they answer in seconds, so a job that has caught up must
+not stay in them. The lag decides, with bounds far enough apart that a job at one of them doesn't go to and fro.
 """
 
 from enum import StrEnum
@@ -25,7 +25,7 @@ class Phase(StrEnum):
 
 
 def phase_at_start(mode: JobMode, lag_records: int, *, unfinished: bool, was: Phase | None) -> Phase:
-    """Tell how to start a job.
+    """Return how to start a job.
 
     Args:
         mode: Its mode; one in micro-batch mode reads its history in large batches anyway.
@@ -40,5 +40,5 @@ def phase_at_start(mode: JobMode, lag_records: int, *, unfinished: bool, was: Ph
 
 
 def is_left_behind(mode: JobMode, phase: Phase, lag_records: int) -> bool:
-    """Tell whether a running job should stop and catch up in large batches."""
+    """Return whether a running job should stop and catch up in large batches."""
     return mode is JobMode.REAL_TIME and phase is Phase.LIVE and lag_records > LEFT_BEHIND_RECORDS

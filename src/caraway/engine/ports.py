@@ -7,7 +7,7 @@ from caraway.engine.phases import Phase
 from caraway.plan.model import JobPlan
 
 
-class Registry(Protocol):
+class JobReports(Protocol):
     """Says what must run and is told how it goes; `caraway.state.JobRegistry` is one."""
 
     def desired_jobs(self) -> Sequence[JobPlan]:
@@ -52,7 +52,7 @@ class Query(Protocol):
         """Return why it ended, None while it runs, or if it has done all that there was to do."""
 
     def is_over(self) -> bool:
-        """Tell whether this phase is over, so that the job must be started again in the next one."""
+        """Return whether this phase is over, so that the job must be started again in the next one."""
 
     def progress(self) -> Mapping[str, object]:
         """Return what is known of its progress."""

@@ -1,4 +1,4 @@
-"""Who of several engines runs which job; a pure function of what all of them see, so that nobody has to tell them."""
+"""The assignment of jobs to engines: a pure function of what all of them see, so that they needn't talk."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping

@@ -64,7 +64,7 @@ class SparkQuery:
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:
-        """Tell whether the backlog is done, or whether there is so much of it again that it needs another phase."""
+        """Return whether the backlog is done, or whether there is so much of it again that it needs another phase."""
         if self.phase is Phase.BACKFILL:
             return not self.query.isActive
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
@@ -117,7 +117,7 @@ class SparkQuery:
 
 
 def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:
-    """Return what a query tells of itself at a checkpoint.
+    """Return what a query reports of itself at a checkpoint.
 
     Args:
         told: Spark's progress.

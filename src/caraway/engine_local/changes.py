@@ -9,7 +9,7 @@ from caraway.graph.specs import DatasetSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class SourceChange:
     """An insert or a delete at an event time.
 
     `row` is in stored form (docs/records.md). An insert has all columns; `time_us` stands for its time stamp, which
@@ -31,7 +31,7 @@ def insertions(spec: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> list[
     return [Event(row, _instant(spec, row), delete=False) for row in (_complete(spec, row) for row in rows)]
 
 
-def events(spec: DatasetSpec, changes: Sequence[Change]) -> list[Event]:
+def events(spec: DatasetSpec, changes: Sequence[SourceChange]) -> list[Event]:
     """Read changes.
 
     Raises:
@@ -52,12 +52,12 @@ def table_of(spec: DatasetSpec, arrived: Sequence[Event]) -> Table:
     return Relation((), [Version(event.row, event.time_us, None) for event in arrived])
 
 
-def _insertion(spec: DatasetSpec, change: Change) -> Event:
+def _insertion(spec: DatasetSpec, change: SourceChange) -> Event:
     row = _complete(spec, {**change.row, spec.timestamp: change.time_us})
     return Event(row, change.time_us, delete=False)
 
 
-def _deletion(spec: DatasetSpec, change: Change) -> Event:
+def _deletion(spec: DatasetSpec, change: SourceChange) -> Event:
     if not spec.keys:
         raise InvalidInputError(
             f"dataset {spec.name} has no keys, so that its rows can't be deleted or updated; send inserts only"

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from graphlib import TopologicalSorter
 
-from caraway.engine_local.changes import Change, arrive, events, insertions, table_of
+from caraway.engine_local.changes import SourceChange, arrive, events, insertions, table_of
 from caraway.engine_local.erasure import Erased, erasing
 from caraway.engine_local.pipelines import Run, compile_pipeline, defaults_of
 from caraway.engine_local.tables import Event, Table, key_of
@@ -67,7 +67,7 @@ class LocalEngine:
         """
         self._add(dataset, insertions(self._source(dataset), rows))
 
-    def apply_changes(self, dataset: str, changes: Sequence[Change]) -> None:
+    def apply_changes(self, dataset: str, changes: Sequence[SourceChange]) -> None:
         """Add inserts and deletes with event times; see `append`.
 
         Raises:

@@ -16,8 +16,8 @@ class ContinuousWindow:
 class HoppingWindow:
     """Buckets of `length_us` (None: from the beginning) that end every `stride_us`, aligned to the epoch.
 
-    A tumbling window is one whose stride is its length. Buckets that end within `lookback_us` before the frontier, the
-    greatest event time seen, aren't shown yet.
+    A tumbling window is one whose stride is its length. Buckets that end within `lookback_us` before the max event
+    time, the greatest event time seen, aren't shown yet.
     """
 
     length_us: int | None

@@ -17,7 +17,7 @@ from caraway.plan.model import IndexKind, IndexPlan
 # What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
 KEPT_READERS = 1000
 
-DatasetReader = VersionReader | WindowReader | BucketReader
+KindReader = VersionReader | WindowReader | BucketReader
 
 
 class Readable(Protocol):
@@ -43,10 +43,10 @@ class IndexReader:
     """Answers lookups. Thread safe; it sees what was written before each call."""
 
     def __init__(self, store: Readable, *, elsewhere: Elsewhere | None = None) -> None:
-        """Read from `store`; if that is a part of the index, `elsewhere` tells the frontier of the others."""
+        """Read from `store`; if that is a part of the index, `elsewhere` tells the max event time of the others."""
         self._store = store
         self._elsewhere = elsewhere
-        self._readers: dict[tuple[bytes, tuple[str, ...]], DatasetReader] = {}
+        self._readers: dict[tuple[bytes, tuple[str, ...]], KindReader] = {}
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
@@ -54,7 +54,7 @@ class IndexReader:
         """Return the rows of `keys` as of `at_us`.
 
         All keys see the same state of the index. A row is found when the key has one at its time: for versions one that
-        holds, for aggregates any contribution, even if all have left the window by then. Values of a row that isn't
+        holds, for aggregates any aggregate input, even if all have left the window by then. Values of a row that isn't
         found are null, except keys, which are those asked for, and aggregates with a default.
 
         Args:
@@ -91,7 +91,7 @@ class IndexReader:
             raise UnavailableError(f"the index can't be read: {error}") from error
         return [list(column) for column in zip(*rows, strict=True)] if rows else [[] for _ in columns], found
 
-    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
+    def _reader(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
         # The asset is a hash of the dataset's definition, so it stands for the plan.
         name = plan.asset, columns
         reader = self._readers.get(name)
@@ -101,7 +101,7 @@ class IndexReader:
             reader = self._readers[name] = self._made(plan, columns)
         return reader
 
-    def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> DatasetReader:
+    def _made(self, plan: IndexPlan, columns: tuple[str, ...]) -> KindReader:
         if plan.kind is IndexKind.VERSIONS:
             return VersionReader(plan, columns)
         if plan.window is not None:

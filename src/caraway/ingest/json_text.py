@@ -52,7 +52,7 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class TextShape:
     """What a text holds: how many values at most, how many lists and objects among them, how deep they nest."""
 
     values: int
@@ -97,7 +97,7 @@ def loads(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
         raise InvalidInputError(f"isn't JSON: {position(error)}") from error
 
 
-def check(text: bytes) -> Shape:
+def check(text: bytes) -> TextShape:
     """Check that a JSON text has no more values and levels than it may have; return how many there are at most.
 
     The text may be none of JSON: then what is counted is that of its beginning, as far as a parser gets.
@@ -120,7 +120,7 @@ def check(text: bytes) -> Shape:
             raise TooLargeError(
                 f"a request may have {MAX_VALUES:,} values, this one has more; send the rows in several requests"
             )
-    return Shape(values, containers, depth)
+    return TextShape(values, containers, depth)
 
 
 def position(error: orjson.JSONDecodeError) -> str:
@@ -131,7 +131,7 @@ def position(error: orjson.JSONDecodeError) -> str:
 def _is_surely_flat(text: bytes) -> bool:
     """Return whether a text surely nests at most MAX_DEPTH levels deep; False may also mean that it is unclear.
 
-    Without backslashes each quote begins or ends a string. Taking out two neighbouring quotes leaves every other byte
+    Without backslashes each quote begins or ends a string. Taking out two adjacent quotes leaves every other byte
     inside or outside of strings as it was, so only brackets that are both inside or both outside cancel each other.
     """
     if text.count(b"[") + text.count(b"{") <= MAX_DEPTH:
@@ -146,7 +146,7 @@ def _is_surely_flat(text: bytes) -> bool:
     return False
 
 
-def _shapes(text: bytes) -> Iterator[Shape]:
+def _shapes(text: bytes) -> Iterator[TextShape]:
     """Yield what each piece of a text adds: values, lists and objects, and how deep the text nests in it."""
     depth, inside = 0, False
     for piece in _pieces(text):
@@ -164,7 +164,7 @@ def _shapes(text: bytes) -> Iterator[Shape]:
             deepest, depth = depth + int(levels.max()), depth + int(levels[-1])
         else:
             deepest, depth = depth, depth + int(steps.sum(dtype=np.int64))
-        yield Shape(opened + commas, opened, deepest)
+        yield TextShape(opened + commas, opened, deepest)
 
 
 def _pieces(text: bytes) -> Iterator[bytes]:

@@ -137,9 +137,9 @@ def _messages(consumer: Consumer, topics: Collection[str], since_ms: int) -> Ite
         for message in consumer.consume(READ_BATCH, timeout=0.2):
             if message.error() is not None:
                 raise KafkaException(message.error())
-            place = (str(message.topic()), int(message.partition() or 0))
-            if int(message.offset() or 0) + 1 >= ends.get(place, 0):
-                ends.pop(place, None)
+            position = (str(message.topic()), int(message.partition() or 0))
+            if int(message.offset() or 0) + 1 >= ends.get(position, 0):
+                ends.pop(position, None)
             yield message
 
 

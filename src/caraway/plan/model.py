@@ -40,15 +40,15 @@ class TopicKind(StrEnum):
 
     EVENTS = "events"
     VERSIONS = "versions"
-    CONTRIBUTIONS = "contributions"
+    AGGREGATE_INPUTS = "contributions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicPlan:
     """The topic of a dataset.
 
-    `revised`: its records may be revised or made void, because a join or changelog comes before; a job that reads it
-    turns a row which fails a filter into `void` instead of dropping it.
+    `revised`: its records may be revised or retracted, because a join or changelog comes before; a job that reads it
+    turns a row which fails a filter into a retraction instead of dropping it.
     """
 
     dataset: str

@@ -52,7 +52,7 @@ class _Planned:
     """A dataset with what its descendants need to know of it.
 
     Its job writes `topic`. Of an aggregate `rows` is the topic of its rows, which an index writes if anyone reads them;
-    these may be later than contributions by `reach_us`.
+    these may be later than aggregate inputs by `reach_us`.
     """
 
     spec: DatasetSpec
@@ -192,7 +192,7 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
 
 
 def _reach_us(operator: Aggregate) -> int:
-    """Return how far a row of an aggregate may lie behind the newest one, beyond how late contributions are.
+    """Return how far a row of an aggregate may lie behind the newest one, beyond how late aggregate inputs are.
 
     Rows of continuous windows are there as soon as it is known when they will leave; those of buckets wait.
     """
@@ -211,7 +211,7 @@ def _reach_us(operator: Aggregate) -> int:
 
 
 def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]) -> tuple[TopicKind, RecordSchema]:
-    """Tell what the records of a derived dataset are: contributions for an aggregate, its own rows else."""
+    """Tell what the records of a derived dataset are: aggregate inputs for an aggregate, its own rows else."""
     if isinstance(operator, Aggregate):
         before = schema_of(operator.of, specs)
         used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
@@ -219,7 +219,7 @@ def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSp
         if operator.along is not None:
             # The record's time is that of the column; the time stamp ranks rows of equal times.
             types[before.timestamp] = DATETIME
-        return TopicKind.CONTRIBUTIONS, _record_schema(spec, operator.keys, types)
+        return TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
     return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _row_schema(spec)
 
 

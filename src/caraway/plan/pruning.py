@@ -95,7 +95,7 @@ def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operato
             along = () if operator.along is None else (operator.along,)
             needed = frozenset((*operator.keys, *read, *along))
             if schema_of(operator.of, specs).keys:
-                # Versions are kept until the next one takes their contributions back.
+                # Versions are kept until the next one takes their aggregate inputs back.
                 return replace(operator, of=_narrowed(operator.of, needed, specs))
             return replace(operator, of=_giving(operator.of, needed, specs))
 

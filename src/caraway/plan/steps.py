@@ -81,7 +81,7 @@ def state_of(operator: Operator, job: JobPlan) -> str:
         case Changelog():
             return f"versions of {horizon}, and of each key the one that holds before"
         case Aggregate() if is_keyed(operator.of, job):
-            return f"versions of {horizon}, and of each key the one that holds before, to take its contribution back"
+            return f"versions of {horizon}, and of each key the one that holds before, to take its aggregate input back"
         case First():
             return "of each key the first row, for good"
         case _:

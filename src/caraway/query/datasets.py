@@ -70,12 +70,12 @@ def read_rows(
     ordered = [keys[name] for name in spec.keys]
     names = [field.name for field in wanted]
     columns, found = read_keys(reader, spec.name, ordered, at=at, fields=names, absent=catalog.absent[spec.name])
-    for place, parts in enumerate(zip(*ordered, strict=True)):
+    for position, parts in enumerate(zip(*ordered, strict=True)):
         if None in parts:
             # Nobody was asked for this key, so that its other parts aren't echoed yet.
             for name, column in zip(names, columns, strict=True):
                 if name in keys:
-                    column[place] = keys[name][place]
+                    column[position] = keys[name][position]
     return DatasetRows(wanted, columns, found)
 
 
@@ -90,7 +90,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """The answer, as it travels: names and types of the fields, a column in stored form for each, what was found."""
 
     fields: tuple[tuple[str, DataType], ...]
@@ -106,7 +106,7 @@ class Lookups(LookupProvider, Protocol):
         """Whether parts of the index may be elsewhere, so that an answer takes its time."""
         ...
 
-    def answer(self, asked: Question) -> Found:
+    def answer(self, asked: Question) -> FoundRows:
         """Look rows up."""
         ...
 
@@ -118,7 +118,7 @@ def question(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Seq
     return Question(dataset, at, {str(name): plain_values(keys[name]) for name in keys.columns}, tuple(fields))
 
 
-def frames(found: Found) -> "tuple[pd.DataFrame, pd.Series[bool]]":
+def frames(found: FoundRows) -> "tuple[pd.DataFrame, pd.Series[bool]]":
     """Show an answer to user code."""
     index = pd.RangeIndex(len(found.found))
     frame = pd.DataFrame(
@@ -167,7 +167,7 @@ class DatasetLookups:
         """Look rows up as of `ts`; see `caraway.graph.runtime.LookupProvider`."""
         return frames(self.answer(question(dataset, ts, keys, fields)))
 
-    def answer(self, asked: Question) -> Found:
+    def answer(self, asked: Question) -> FoundRows:
         """Look rows up.
 
         Raises:
@@ -191,7 +191,7 @@ class DatasetLookups:
             raise InvalidInputError(f"lookup in {dataset}: ts holds nulls; each row needs a time")
         at = _shared(asked.at)
         rows = read_rows(self._catalog, self._reader, spec, values, at=at, fields=asked.fields, past=self._past)
-        return Found(tuple((field.name, field.dtype) for field in rows.fields), rows.columns, rows.found)
+        return FoundRows(tuple((field.name, field.dtype) for field in rows.fields), rows.columns, rows.found)
 
 
 def _shared(at: list[int]) -> Instants:

@@ -27,13 +27,13 @@ from caraway.query.inputs import Table, cast_input, input_columns
 from caraway.query.lookups import compile_lookup
 from caraway.query.model import (
     AliasStep,
+    AsyncReader,
     ExpressionStep,
     Instants,
     LookupStep,
     PythonStep,
     QueryPlan,
     Reader,
-    SoonReader,
     Step,
     TypedColumn,
 )
@@ -82,7 +82,7 @@ class CompiledPlan:
             for step in self.steps:
                 step(batch)
 
-    async def compute_soon(self, batch: Batch) -> None:
+    async def compute_async(self, batch: Batch) -> None:
         """Add the columns of all steps while the event loop goes on; see `compute`."""
         for here, elsewhere in self.stages if batch.rows else ():
             for step in here:
@@ -123,10 +123,10 @@ class CompiledPlan:
         self.check(batch)
         return batch
 
-    async def evaluate_soon(self, data: Table, at: Instants | None = None) -> Batch:
+    async def evaluate_async(self, data: Table, at: Instants | None = None) -> Batch:
         """Compute all columns while the event loop goes on; see `run`."""
         batch = self.batch(data, at)
-        await self.compute_soon(batch)
+        await self.compute_async(batch)
         self.check(batch)
         return batch
 
@@ -180,7 +180,7 @@ class QueryEngine:
         self._compile_python = compile_python
         self._reader = reader
         # Whether parts of the index may be elsewhere, so that a read takes its time.
-        self.asks_others = isinstance(reader, SoonReader)
+        self.asks_others = isinstance(reader, AsyncReader)
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool, bool], CompiledPlan] = OrderedDict()
 
     def plan(

@@ -35,7 +35,7 @@ class ColumnExplained:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepExplained:
+class QueryStepExplained:
     """A step: what it is, what it reads and adds, which steps it needs (by number, from 1), how long it took."""
 
     number: int
@@ -56,7 +56,7 @@ class QueryExplained:
     """
 
     inputs: tuple[ColumnExplained, ...]
-    steps: tuple[StepExplained, ...]
+    steps: tuple[QueryStepExplained, ...]
     outputs: tuple[ColumnExplained, ...]
     rows: int | None = None
     runs: int = 0
@@ -126,7 +126,7 @@ def _explained(
     took_all: Duration | None = None,
 ) -> QueryExplained:
     made_by: dict[str, int] = {}
-    steps: list[StepExplained] = []
+    steps: list[QueryStepExplained] = []
     for number, (step, run, lap) in enumerate(zip(plan.plan.steps, plan.steps, took, strict=True), start=1):
         kind, title, details = _told(step)
         if isinstance(run, Traceable) and run.expressions:
@@ -135,7 +135,7 @@ def _explained(
         after = tuple(sorted({made_by[name] for name in reads if name in made_by}))
         made_by |= dict.fromkeys(adds, number)
         steps.append(
-            StepExplained(
+            QueryStepExplained(
                 number=number, kind=kind, title=title, details=details, reads=reads, adds=adds, after=after, took=lap
             )
         )

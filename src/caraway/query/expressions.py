@@ -82,7 +82,7 @@ def _compile_scalars(step: ExpressionStep, features: Sequence[tuple[Computed, Sc
 
     def run(batch: Batch) -> None:
         columns = [(bare, batch.columns[name]) for bare, name in inputs]
-        rows: list[Row] = [{bare: column[place] for bare, column in columns} for place in range(batch.rows)]
+        rows: list[Row] = [{bare: column[position] for bare, column in columns} for position in range(batch.rows)]
         if needs_now:
             for row, instant in zip(rows, batch.instants(), strict=True):
                 row[NOW] = instant

@@ -15,7 +15,7 @@ from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import SecretProvider, secret_provider
 from caraway.graph.wire.expressions import encode_expr
 from caraway.query.batch import Batch, Run
-from caraway.query.datasets import Found, frames, question
+from caraway.query.datasets import FoundRows, frames, question
 from caraway.query.functions import compile_function
 from caraway.query.model import Instants, PythonStep
 from caraway.query.traced import Expressions, expressions_of
@@ -88,7 +88,7 @@ def _lookups_through(channel: Channel) -> Callable[..., Looked]:
     def look_up(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Looked:
         asked = question(dataset, ts, keys, fields)
         channel.send(packed(["lookup", [asked.dataset, asked.at, asked.keys, asked.fields]]))
-        found, reason = cast("tuple[Found | None, str]", _received(channel))
+        found, reason = cast("tuple[FoundRows | None, str]", _received(channel))
         if found is None:
             raise InvalidInputError(reason)
         return frames(found)

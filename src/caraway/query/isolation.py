@@ -28,7 +28,7 @@ from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
 from caraway.query.model import Computed, PythonStep
 from caraway.query.traced import TracedExtractor
-from caraway.query.worker import TARGET, Columns, Worker
+from caraway.query.worker import TARGET, Columns, FunctionWorker
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +145,10 @@ class FunctionPool:
         """Run a function while the event loop goes on; see `call`."""
         loop = asyncio.get_running_loop()
         try:
-            idle = await self._workers.take_soon(self.seconds)
+            idle = await self._workers.take_async(self.seconds)
         except TimeoutError:
             raise self._busy(remote) from None
-        worker = idle or await self._start_soon()
+        worker = idle or await self._start_async()
         try:
             columns = await worker.call_soon(*remote.arguments(batch), self.seconds)
         except ExtractorError:
@@ -191,7 +191,7 @@ class FunctionPool:
         if found is not None:
             remote.traced = TracedExtractor(remote.step, found)
 
-    def _start(self) -> Worker:
+    def _start(self) -> FunctionWorker:
         """Start a process in the place of one that was taken."""
         try:
             return self._worker()
@@ -202,12 +202,12 @@ class FunctionPool:
             self._workers.give(None)
             raise
 
-    def _worker(self) -> Worker:
-        worker = Worker(self._memory_mb, self._secrets, self._confinement)
+    def _worker(self) -> FunctionWorker:
+        worker = FunctionWorker(self._memory_mb, self._secrets, self._confinement)
         self.report = worker.report
         return worker
 
-    async def _start_soon(self) -> Worker:
+    async def _start_async(self) -> FunctionWorker:
         starting = self._threads.submit(self._start)
         try:
             return await asyncio.shield(asyncio.wrap_future(starting))
@@ -216,7 +216,7 @@ class FunctionPool:
             starting.add_done_callback(self._keep)
             raise
 
-    def _keep(self, started: "Future[Worker]") -> None:
+    def _keep(self, started: "Future[FunctionWorker]") -> None:
         if started.exception() is None:
             self._workers.give(started.result())
 
@@ -233,7 +233,7 @@ class FunctionPool:
                 said = f"ended its process ({how})"
         return ExtractorError(f"{remote.title} {said}")
 
-    def _replace(self, worker: Worker) -> str:
+    def _replace(self, worker: FunctionWorker) -> str:
         try:
             return worker.end()
         finally:
@@ -280,10 +280,10 @@ class _Workers:
     def __init__(self, size: int) -> None:
         self._lock = threading.Lock()
         # The one that was used last is still warm.
-        self._idle: list[Worker | None] = [None] * size
-        self._waiting: deque[Future[Worker | None]] = deque()
+        self._idle: list[FunctionWorker | None] = [None] * size
+        self._waiting: deque[Future[FunctionWorker | None]] = deque()
 
-    def take(self, seconds: float) -> Worker | None:
+    def take(self, seconds: float) -> FunctionWorker | None:
         """Take one, waiting for it at most so long.
 
         Raises:
@@ -296,7 +296,7 @@ class _Workers:
             self._leave(taken)
             raise
 
-    async def take_soon(self, seconds: float) -> Worker | None:
+    async def take_async(self, seconds: float) -> FunctionWorker | None:
         """Take one while the event loop goes on; see `take`."""
         taken = self._next()
         if taken.done():
@@ -308,13 +308,13 @@ class _Workers:
             self._leave(taken)
             raise
 
-    def take_all(self) -> list[Worker | None]:
+    def take_all(self) -> list[FunctionWorker | None]:
         """Take all that do nothing now."""
         with self._lock:
             taken, self._idle = self._idle, []
             return taken
 
-    def give(self, worker: Worker | None) -> None:
+    def give(self, worker: FunctionWorker | None) -> None:
         """Give one back, to whoever has waited longest."""
         with self._lock:
             while self._waiting:
@@ -324,8 +324,8 @@ class _Workers:
                     return
             self._idle.append(worker)
 
-    def _next(self) -> "Future[Worker | None]":
-        future: Future[Worker | None] = Future()
+    def _next(self) -> "Future[FunctionWorker | None]":
+        future: Future[FunctionWorker | None] = Future()
         with self._lock:
             if self._idle:
                 future.set_result(self._idle.pop())
@@ -333,7 +333,7 @@ class _Workers:
                 self._waiting.append(future)
         return future
 
-    def _leave(self, taken: "Future[Worker | None]") -> None:
+    def _leave(self, taken: "Future[FunctionWorker | None]") -> None:
         """Wait no longer; what was given at the last moment is for others."""
         if not taken.cancel():
             self.give(taken.result())

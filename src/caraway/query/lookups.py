@@ -9,7 +9,7 @@ from caraway.dtypes.values import cast
 from caraway.errors import InvalidInputError
 from caraway.graph.specs import IndexSpec
 from caraway.query.batch import Batch, LaterRun, Run
-from caraway.query.model import Instants, KeyPart, LookupStep, Reader, SoonReader
+from caraway.query.model import AsyncReader, Instants, KeyPart, LookupStep, Reader
 
 Convert = Callable[[object], object]
 # Keys and their times, as a reader takes them; what it gives.
@@ -51,20 +51,20 @@ def _reading(
 ) -> Generator[Asked, Rows, Rows]:
     """Read as `read_keys` does; whoever runs this reads what it asks for."""
     rows = list(zip(*keys, strict=True))
-    present = [place for place, parts in enumerate(rows) if None not in parts]
+    present = [number for number, parts in enumerate(rows) if None not in parts]
     if len(present) == len(rows):
         return (yield rows, at)
-    instants = at if isinstance(at, int) else [at[place] for place in present]
+    instants = at if isinstance(at, int) else [at[number] for number in present]
     some: list[list[object]] = [[] for _ in fields]
     some_found: list[bool] = []
     if present:
-        some, some_found = yield [rows[place] for place in present], instants
+        some, some_found = yield [rows[number] for number in present], instants
     columns: list[list[object]] = [[absent.get(field)] * len(rows) for field in fields]
     found = [False] * len(rows)
-    for position, place in enumerate(present):
-        found[place] = some_found[position]
+    for position, number in enumerate(present):
+        found[number] = some_found[position]
         for column, values in zip(columns, some, strict=True):
-            column[place] = values[position]
+            column[number] = values[position]
     return columns, found
 
 
@@ -75,7 +75,7 @@ class LaterLookup:
     `reading` asks for rows and is sent them.
     """
 
-    reader: SoonReader
+    reader: AsyncReader
     dataset: str
     fields: Sequence[str]
     reading: Callable[[Batch], Generator[Asked, Rows, None]]
@@ -92,7 +92,7 @@ class LaterLookup:
         reading = self.reading(batch)
         with suppress(StopIteration):
             asked = next(reading)
-            reading.send(await self.reader.read_soon(self.dataset, *asked, self.fields))
+            reading.send(await self.reader.read_async(self.dataset, *asked, self.fields))
 
 
 def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
@@ -134,7 +134,7 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
             batch.columns[name] = [[next(rest) for _ in range(length)] for length in lengths]
 
     reading = run_each if step.each else run
-    if isinstance(reader, SoonReader):
+    if isinstance(reader, AsyncReader):
         return LaterLookup(reader, dataset, fields, reading)
 
     def add(batch: Batch) -> None:

@@ -38,10 +38,10 @@ class Reader(Protocol):
 
 
 @runtime_checkable
-class SoonReader(Reader, Protocol):
+class AsyncReader(Reader, Protocol):
     """A reader that may have to ask others, and lets the event loop go on meanwhile."""
 
-    async def read_soon(
+    async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
         """Read the rows of `keys` as of `at_us`; see `read`."""

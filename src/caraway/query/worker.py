@@ -16,7 +16,7 @@ from caraway.graph.runtime import SecretProvider
 from caraway.graph.wire.expressions import decode_expr
 from caraway.query.answers import Check, holds
 from caraway.query.batch import Batch
-from caraway.query.datasets import Found, Lookups, Question
+from caraway.query.datasets import FoundRows, Lookups, Question
 from caraway.query.model import PythonStep
 from caraway.query.traced import Expressions
 
@@ -32,7 +32,7 @@ Checks = list[tuple[str, Check]]
 Talk = Generator[object, Any, Columns]
 
 
-class Worker:
+class FunctionWorker:
     """Such a process. It runs one call after the other."""
 
     def __init__(self, memory_mb: int | None, secrets: SecretProvider, confinement: Confinement) -> None:
@@ -169,7 +169,7 @@ def _columns(checks: Checks, what: object, rows: int) -> Columns:
     return columns
 
 
-def _looked_up(lookups: Lookups, what: object) -> tuple[Found | None, str]:
+def _looked_up(lookups: Lookups, what: object) -> tuple[FoundRows | None, str]:
     match what:
         case [str(dataset), list() | None as at, dict() as keys, list() as fields]:
             question = Question(dataset, at, keys, tuple(fields))

@@ -12,7 +12,7 @@ import uvloop
 from caraway.config import ConfigurationError, ServerSettings, Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
-from caraway.server.app import App, Bounds
+from caraway.server.app import App, RequestBounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
@@ -31,9 +31,9 @@ def run(settings: Settings) -> None:
     deployment = Deployment(settings)
     server = settings.server
     port = port_of(server)
-    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(server), sites=Sites(server))
+    app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(server), sites=Sites(server))
     http = http_server(app, server.host, port, connections=server.connections)
-    _tell(settings, port)
+    _log_start(settings, port)
     try:
         uvloop.run(serve(http, deployment.start))
     finally:
@@ -55,12 +55,12 @@ def run_workers(settings: Settings) -> None:
             "run more servers instead, or leave index.shards out"
         )
     port = port_of(server)
-    _tell(settings, port)
+    _log_start(settings, port)
     arguments = ["--host", server.host, "--port", str(port), "--readers", str(server.workers)]
     os.execv(sys.executable, [sys.executable, supervisor.__file__, *arguments])  # noqa: S606 (no shell is the point)
 
 
-def _tell(settings: Settings, port: int) -> None:
+def _log_start(settings: Settings, port: int) -> None:
     server = settings.server
     LOG.info("listening", host=server.host, port=port)
     if not server.tokens:

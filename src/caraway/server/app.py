@@ -18,7 +18,7 @@ from caraway.server.http.body import read_body
 from caraway.server.http.budget import Budget, Hold
 from caraway.server.http.encoding import encoded
 from caraway.server.http.errors import CutBodyError, DeadlineError, SlowBodyError, error_response, status_of
-from caraway.server.http.messages import DECODERS, Exchange, Request, Response, Scope, json_response
+from caraway.server.http.messages import DECODERS, Exchange, HttpResponse, Request, RsgiScope, json_response
 from caraway.server.http.routes import Route, Router
 from caraway.state import Caller
 
@@ -33,7 +33,7 @@ UNBOUNDED_TARGETS = frozenset({"health"})
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class RequestBounds:
     """What requests may take: of the server's time each, of its memory all together, of the server each caller."""
 
     seconds: float = REQUEST_SECONDS
@@ -41,7 +41,7 @@ class Bounds:
     shares: Shares = field(default_factory=Shares)
 
     @classmethod
-    def of(cls, settings: ServerSettings) -> "Bounds":
+    def of(cls, settings: ServerSettings) -> "RequestBounds":
         """Make the bounds that the settings ask for."""
         return cls(
             seconds=settings.request_seconds,
@@ -53,7 +53,7 @@ class Bounds:
 class App:
     """What granian calls for each request."""
 
-    def __init__(self, router: Router, gate: Gate, bounds: Bounds | None = None, *, sites: Sites | None) -> None:
+    def __init__(self, router: Router, gate: Gate, bounds: RequestBounds | None = None, *, sites: Sites | None) -> None:
         """Answer requests through `router` that `gate` lets in.
 
         Args:
@@ -65,9 +65,9 @@ class App:
         self._router = router
         self._gate = gate
         self._sites = sites
-        self._bounds = Bounds() if bounds is None else bounds
+        self._bounds = RequestBounds() if bounds is None else bounds
 
-    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+    async def __rsgi__(self, scope: RsgiScope, exchange: Exchange) -> None:
         """Answer a request."""
         started = time.perf_counter()
         target = UNKNOWN_TARGET
@@ -104,7 +104,9 @@ class App:
         metrics.REQUESTS_OF(target, response.status).inc()
         metrics.LATENCY_OF(target).observe(time.perf_counter() - started)
 
-    async def _answer(self, scope: Scope, exchange: Exchange, route: Route, name: str, caller: Caller) -> Response:
+    async def _answer(
+        self, scope: RsgiScope, exchange: Exchange, route: Route, name: str, caller: Caller
+    ) -> HttpResponse:
         """Read the body and let the handler answer, both together in time.
 
         Raises:
@@ -134,8 +136,8 @@ class App:
             hold.release()
 
 
-def _unexpected(error: Exception, scope: Scope) -> Response:
-    """Log an error that nobody raised on purpose under a number, and tell the client that number only."""
+def _unexpected(error: Exception, scope: RsgiScope) -> HttpResponse:
+    """Log an error that nobody raised on purpose under a number, and return only that number to the client."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
     return json_response(

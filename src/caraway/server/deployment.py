@@ -22,7 +22,7 @@ from caraway.control import Control
 from caraway.errors import UnavailableError
 from caraway.graph.wire import decode_graph
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.records.hiding import HidingReader
+from caraway.index.records.erasure_filter import ErasureFilter
 from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
 from caraway.ingest import DEAD_LETTERS
@@ -34,9 +34,9 @@ from caraway.query import FunctionPool
 from caraway.server.access.gate import Gate
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import page
-from caraway.server.live import Live, live_of, make_lives
+from caraway.server.partitions.server_shards import ServerShards
 from caraway.server.partitions.sharding import is_divided
-from caraway.server.partitions.share import Share
+from caraway.server.served_graph import ServedGraph, compile_served_graphs, served_graph_of
 from caraway.server.upkeep.archive import Archive
 from caraway.server.upkeep.emitting import LEASE, EmissionRight
 from caraway.server.upkeep.erased_rows import ErasedRows
@@ -54,7 +54,7 @@ from caraway.state import (
     Needed,
     Plans,
     Replays,
-    SecretStore,
+    SealedSecretStore,
     StateReader,
     connect,
     migrate,
@@ -62,7 +62,7 @@ from caraway.state import (
 from caraway.state.blueprints import EMITS
 from caraway.state.leases import Lease
 from caraway.state.listening import Listener
-from caraway.state.secret_book import SecretBook
+from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter, ensure_topics
 from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.credentials import sign_in
@@ -70,9 +70,9 @@ from caraway.topics.credentials import sign_in
 LOG = structlog.get_logger(__name__)
 
 KAFKA_INTERVAL_S = 2.0
-# What waits for an index to be level is served this much later.
+# What waits for an index to catch up is served this much later.
 LEDGER_INTERVAL_S = 0.5
-# When nothing is due, only what nobody has told us of is found by looking.
+# When nothing is due, a look finds only changes of which no notification came.
 IDLE_INTERVAL_S = 2.0
 # An index that nobody needs any more is looked for this often.
 FORGET_INTERVAL_S = 30.0
@@ -128,14 +128,20 @@ class Deployment:
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(self.postgres_url)
         member = f"{socket.gethostname()}:{settings.data_dir}"
-        self._emission = EmissionRight(Lease(engine=self._engine, name=LEASE, holder=member), self._store)
+        self._emission = EmissionRight(Lease(engine=self._engine, name=LEASE, owner=member), self._store)
         self._emitting = False
         self.index = IndexWorker(self.bootstrap_servers, self._store, self.erased, may_emit=self._emission.may_send)
         self._rebuilding = Rebuilding(self.index, self._store)
-        self._share = self._shared_out(settings, member) if divided else None
-        self._rows = HidingReader(IndexReader(self._store), self.erased) if self._share is None else self._share.index
-        self._expiry = Expiry(self._share or self.index, lambda: {} if self._needed is None else self._needed.commits)
-        self.secrets = SecretBook(SecretStore(self._engine), self.keyring)
+        self._server_shards = self._shared_out(settings, member) if divided else None
+        self._rows = (
+            ErasureFilter(IndexReader(self._store), self.erased)
+            if self._server_shards is None
+            else self._server_shards.index
+        )
+        self._expiry = Expiry(
+            self._server_shards or self.index, lambda: {} if self._needed is None else self._needed.commits
+        )
+        self.secrets = SecretStore(SealedSecretStore(self._engine), self.keyring)
         self.functions = FunctionPool(
             settings.server.extractor_processes,
             settings.server.extractor_seconds,
@@ -160,7 +166,7 @@ class Deployment:
         self.eraser = Eraser(
             self.erasures,
             self.erased,
-            self._share or self.index,
+            self._server_shards or self.index,
             self.writer,
             archive=(erased_rows, self._objects),
             member=member,
@@ -182,21 +188,21 @@ class Deployment:
         self._ledger = Ledger(self._engine)
         self._plans = Plans(self.state)
         self._needed: Needed | None = None
-        self._lives: Mapping[str, Live] = {}
+        self._served_graphs: Mapping[str, ServedGraph] = {}
         self._reloading = threading.Lock()
         self._forgot_at = time.monotonic()
-        self._emission_tended_at = float("-inf")
+        self._emission_renewed_at = float("-inf")
         self._migrated = self._own_topics_exist = False
         self._admin = AdminClient(client_config(self.bootstrap_servers), logger=kafka_logger())
         self._watches = {
             "postgres": Watch("postgres", self.reload, settings.server.poll_seconds),
             "kafka": Watch("kafka", self._check_kafka, KAFKA_INTERVAL_S),
-            "ledger": Watch("ledger", self._tend, self._ledger_interval_s),
+            "ledger": Watch("ledger", self._reconcile, self._ledger_interval_s),
         }
         self._listener = Listener(self._engine, self._look_at_once)
 
-    def _shared_out(self, settings: Settings, member: str) -> Share:
-        return Share(
+    def _shared_out(self, settings: Settings, member: str) -> ServerShards:
+        return ServerShards(
             settings,
             self.bootstrap_servers,
             self._engine,
@@ -214,8 +220,8 @@ class Deployment:
         self.served.start()
         self.index.start()
         self._rebuilding.start()
-        if self._share is not None:
-            self._share.start()
+        if self._server_shards is not None:
+            self._server_shards.start()
         self._expiry.start()
         if self._keeper is not None:
             self._keeper.start()
@@ -240,8 +246,8 @@ class Deployment:
         self.functions.stop()
         self._rebuilding.stop(STOP_S)
         self.index.stop()
-        if self._share is not None:
-            self._share.stop()
+        if self._server_shards is not None:
+            self._server_shards.stop()
         self._let_others_emit()
         self.control.close()
         for part in background:
@@ -266,21 +272,21 @@ class Deployment:
         return Replays(self._engine)
 
     @property
-    def live(self) -> Live | None:
+    def served_graph(self) -> ServedGraph | None:
         """What main serves; None before the graph was read."""
-        return self._lives.get(MAIN)
+        return self._served_graphs.get(MAIN)
 
-    def require_live(self, branch: str = MAIN) -> Live:
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
         """Return what a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        return live_of(branch, self._lives, self._watches["postgres"].problem)
+        return served_graph_of(branch, self._served_graphs, self._watches["postgres"].problem)
 
     def problems(self) -> dict[str, str]:
-        """Tell which parts don't work, and why; empty if all do."""
+        """Return which parts don't work, and why; empty if all do."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
             # It works through both, and has no problem of its own then.
@@ -289,17 +295,17 @@ class Deployment:
             found["index"] = rebuilt
         elif not self.index.is_alive():
             found["index"] = "its worker has ended; the log tells why"
-        elif self._share is not None and (missing := self._share.problem()) is not None:
+        elif self._server_shards is not None and (missing := self._server_shards.problem()) is not None:
             found["index"] = missing
         return found
 
     def index_status(self) -> dict[str, object]:
         """Return the state of the index that is here, as plain values."""
-        return self.index.status() if self._share is None else self._share.status()
+        return self.index.status() if self._server_shards is None else self._server_shards.status()
 
     def index_positions(self) -> list[IndexStatus]:
         """Return how far each index is that is here."""
-        return self.index.positions() if self._share is None else self._share.positions()
+        return self.index.positions() if self._server_shards is None else self._server_shards.positions()
 
     def reload(self) -> None:
         """Serve what the branches serve now, if anything has changed.
@@ -319,11 +325,11 @@ class Deployment:
                 return
             # First the index, so that no query reads one that isn't being filled.
             self.index.set_plans(self._followed(needed))
-            if self._share is not None:
-                self._share.set_plans(needed.indexes)
-            self._lives = make_lives(needed, self._rows, self.functions, self._lives)
+            if self._server_shards is not None:
+                self._server_shards.set_plans(needed.indexes)
+            self._served_graphs = compile_served_graphs(needed, self._rows, self.functions, self._served_graphs)
             self._needed = needed
-            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+            LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
             keep_what_is_here()
 
     def _newest_secret(self, name: str) -> str:
@@ -338,17 +344,17 @@ class Deployment:
         self.gate.wake()
 
     def _ledger_interval_s(self) -> float:
-        return LEDGER_INTERVAL_S if self.control.site.busy else IDLE_INTERVAL_S
+        return LEDGER_INTERVAL_S if self.control.reconciler.busy else IDLE_INTERVAL_S
 
-    def _tend(self) -> None:
+    def _reconcile(self) -> None:
         """Work off the ledger, and forget the indexes that are gone."""
         if not self._migrated:
             raise UnavailableError("is waiting for the tables in Postgres")
         now = time.monotonic()
-        if now - self._emission_tended_at > EMISSION_INTERVAL_S:
-            self._emission_tended_at = now
+        if now - self._emission_renewed_at > EMISSION_INTERVAL_S:
+            self._emission_renewed_at = now
             self._tend_emission()
-        self.control.site.tend()
+        self.control.reconciler.reconcile()
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._forget_indexes()
@@ -356,7 +362,7 @@ class Deployment:
     def _tend_emission(self) -> None:
         """Keep or take the right to write rows of aggregates, and follow their topics only while it is ours."""
         try:
-            self._emission.tend()
+            self._emission.claim_or_renew()
         finally:
             emitting = self._emission.may_send()
             with self._reloading:
@@ -367,7 +373,9 @@ class Deployment:
 
     def _followed(self, needed: Needed) -> list[IndexPlan]:
         """Return the indexes that are whole here: those whose rows are written for jobs only if this server does it."""
-        plans = needed.indexes if self._share is None else [plan for plan in needed.indexes if not is_divided(plan)]
+        plans = (
+            needed.indexes if self._server_shards is None else [plan for plan in needed.indexes if not is_divided(plan)]
+        )
         return [plan for plan in plans if plan.emits is None or self._emitting]
 
     def _forget_indexes(self) -> None:
@@ -378,22 +386,24 @@ class Deployment:
         for asset in (self._store.assets() & gone) - followed:
             self._store.drop(asset)
             LOG.info("forgot an index", asset=asset.hex())
-        if self._share is not None:
-            self._share.forget(gone)
+        if self._server_shards is not None:
+            self._server_shards.forget(gone)
             if needed is not None:
                 # What was here before the index was divided.
                 for asset in self._store.assets() - {plan.asset for plan in needed.indexes if not is_divided(plan)}:
                     self._store.drop(asset)
 
     def _index_lag(self, asset: str) -> str:
-        """Tell what an index waits for, "" if it is level with its topic."""
+        """Return what an index waits for, "" if it has caught up with its topic."""
         name, emits, _ = asset.partition(EMITS)
-        if self._share is not None and not emits and self._share.has(name):
-            return self._share.lag(name)
+        if self._server_shards is not None and not emits and self._server_shards.has(name):
+            return self._server_shards.lag(name)
         for status in self.index.positions():
             if status.asset == name:
-                level = status.following and status.lag == 0
-                return "" if level else f"the index is {status.lag if status.lag is not None else '?'} records behind"
+                caught_up = status.following and status.lag == 0
+                return (
+                    "" if caught_up else f"the index is {status.lag if status.lag is not None else '?'} records behind"
+                )
         return "the index isn't followed yet"
 
     def _check_kafka(self) -> None:

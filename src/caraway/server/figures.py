@@ -39,7 +39,7 @@ class AllFigures(Collector):
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
-        """Give all of them, labelled by process."""
+        """Return all of them, labelled by process."""
         found = {family.name: _labelled(family, "writer") for family in REGISTRY.collect()}
         for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
             # The process may be ending.

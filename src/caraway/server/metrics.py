@@ -102,7 +102,7 @@ class FeatureCounts(Collector):
         return totals
 
     def collect(self) -> Iterable[Metric]:
-        """Give the counts per feature."""
+        """Return the counts per feature."""
         family = CounterMetricFamily(
             "caraway_extract_features_counter",
             "Extractions per feature.",
@@ -114,12 +114,12 @@ class FeatureCounts(Collector):
         return [family]
 
     def describe(self) -> Sequence[Metric]:
-        """Give the names without counting."""
+        """Return the metric without counting."""
         return [CounterMetricFamily("caraway_extract_features_counter", "Extractions per feature.")]
 
 
 def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
-    """Tell how many records of each dataset wait for their index, by the source or pipeline that they come from."""
+    """Set how many records of each dataset wait for their index, by the source or pipeline that they come from."""
     SOURCES.clear()
     PIPELINES.clear()
     lags = {position.dataset: position.lag for position in positions if position.lag is not None}
@@ -132,7 +132,7 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:
-    """Tell how the jobs that must run are, as their engine last said."""
+    """Set how the jobs that must run are, as their engine last said."""
     JOBS.clear()
     for job in jobs:
         if job.desired is not DesiredState.RUNNING:

@@ -27,7 +27,7 @@ class Index(Protocol):
 class PartlyRemote(Index, Protocol):
     """What holds some of the rows, and asks others for the rest (`caraway.server.partitions`)."""
 
-    async def read_soon(
+    async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`."""
@@ -53,14 +53,14 @@ class DatasetReader:
 
 
 class PartlyRemoteReader(DatasetReader):
-    """Reads the datasets of one graph from an index that is divided; a `SoonReader` of `caraway.query`."""
+    """Reads the datasets of one graph from an index that is divided; a `AsyncReader` of `caraway.query`."""
 
     def __init__(self, index: PartlyRemote, plans: Iterable[IndexPlan]) -> None:
         """Read from `index` the datasets that `plans` are for."""
         super().__init__(index, plans)
         self._remote = index
 
-    async def read_soon(
+    async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`."""
@@ -68,23 +68,23 @@ class PartlyRemoteReader(DatasetReader):
         encoded = [encode(key) for key in keys]
         distinct = _distinct(encoded, at_us)
         if distinct is None:
-            return await self._remote.read_soon(plan, encoded, at_us, columns)
-        return _each(encoded, distinct, await self._remote.read_soon(plan, list(distinct), at_us, columns))
+            return await self._remote.read_async(plan, encoded, at_us, columns)
+        return _each(encoded, distinct, await self._remote.read_async(plan, list(distinct), at_us, columns))
 
 
 def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:
     """Return the place of each key among those that differ; None if that saves nothing."""
     if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
         return None
-    places = {key: place for place, key in enumerate(dict.fromkeys(encoded))}
-    return None if len(places) == len(encoded) else places
+    positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
+    return None if len(positions) == len(encoded) else positions
 
 
-def _each(encoded: Sequence[bytes], places: dict[bytes, int], read: Rows) -> Rows:
+def _each(encoded: Sequence[bytes], positions: dict[bytes, int], read: Rows) -> Rows:
     """Give each key what was read for it."""
     values, found = read
-    order = [places[key] for key in encoded]
-    return [[column[place] for place in order] for column in values], [found[place] for place in order]
+    order = [positions[key] for key in encoded]
+    return [[column[position] for position in order] for column in values], [found[position] for position in order]
 
 
 def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:

@@ -1,15 +1,15 @@
 """The REST surface: which handler answers which method and path."""
 
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.admin import Admin
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.branches import BranchRoutes
 from caraway.server.handlers.dead_letters import DeadLetterRoutes
-from caraway.server.handlers.definitions import Definitions
+from caraway.server.handlers.definitions import DefinitionRoutes
 from caraway.server.handlers.erase import EraseRoutes
 from caraway.server.handlers.explanations import Explanations
-from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.feast import FeastEndpoint
 from caraway.server.handlers.openapi import docs, openapi
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
@@ -22,7 +22,7 @@ from caraway.server.http.routes import API, JSON, PROTOBUF, Route
 def routes(deployment: Deployment) -> tuple[Route, ...]:
     """Return all routes."""
     queries = Queries()
-    limits = Limits(deployment)
+    limits = AccessLimits(deployment)
     branches = BranchRoutes(deployment, limits)
     api, admin = Api(deployment, limits), Admin(deployment)
     secrets = SecretRoutes(deployment.secrets)
@@ -34,8 +34,8 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         keyring=deployment.keyring,
         needed=lambda: deployment.needed,
     )
-    reads, feast = Reads(limits, queries, deployment.served.keep), FeastDoor(limits, queries)
-    letters = DeadLetterRoutes(
+    reads, feast = Reads(limits, queries, deployment.served.keep), FeastEndpoint(limits, queries)
+    dead_letters = DeadLetterRoutes(
         deployment,
         limits,
         api.ingest,
@@ -43,7 +43,7 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         erased=deployment.erased,
         replays=deployment.replays,
     )
-    definitions = Definitions(deployment, deployment.index_positions)
+    definitions = DefinitionRoutes(deployment, deployment.index_positions)
     return (
         Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
         Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
@@ -65,9 +65,9 @@ def routes(deployment: Deployment) -> tuple[Route, ...]:
         Route("GET", f"{API}/branch/log", branches.history, "branch_log"),
         Route("GET", f"{API}/branch/diff", branches.diff, "branch_diff"),
         Route("POST", f"{API}/branch/rollback", branches.roll_back, "roll_back"),
-        Route("GET", f"{API}/dead_letters", letters.list, "dead_letters"),
-        Route("GET", f"{API}/dead_letters/{{name}}", letters.show, "dead_letter"),
-        Route("POST", f"{API}/dead_letters/{{name}}/replay", letters.replay, "replay"),
+        Route("GET", f"{API}/dead_letters", dead_letters.list, "dead_letters"),
+        Route("GET", f"{API}/dead_letters/{{name}}", dead_letters.show, "dead_letter"),
+        Route("POST", f"{API}/dead_letters/{{name}}/replay", dead_letters.replay, "replay"),
         Route("GET", f"{API}/datasets", definitions.datasets, "list_datasets"),
         Route("GET", f"{API}/definition/{{name}}", definitions.definition, "describe"),
         Route("GET", f"{API}/ledger", branches.ledger, "ledger"),

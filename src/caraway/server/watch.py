@@ -11,7 +11,7 @@ from caraway.recurring import Recurring
 LOG = structlog.get_logger(__name__)
 
 # A check may take its time once; a part that gave no sign of life for so long is away.
-PATIENCE_S = 5.0
+TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 
 
@@ -49,11 +49,11 @@ class Watch:
         self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
-        """Tell what is wrong, None if nothing is."""
+        """Return what is wrong, None if nothing is."""
         if self._failure or self._succeeded_at is None:
             return self._failure
         silent_for = self._clock() - self._succeeded_at
-        return f"has not answered for {silent_for:.0f} s" if silent_for > PATIENCE_S + self._interval_s() else None
+        return f"has not answered for {silent_for:.0f} s" if silent_for > TIMEOUT_S + self._interval_s() else None
 
     def _look(self) -> None:
         try:

@@ -76,7 +76,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CallBatch:
     """A request: the arguments of `run`, and whether the function may ask for secrets."""
 
     packed: bytes
@@ -85,7 +85,7 @@ class Batch:
     columns: tuple[pa.Array, ...]
     has_secrets: bool
 
-    def part(self, low: int, high: int) -> "Batch":
+    def part(self, low: int, high: int) -> "CallBatch":
         """Return the rows from one position to another."""
         if high - low == len(self.called):
             return self

@@ -14,16 +14,16 @@ from caraway.spark.types import row_type
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
-# What a passenger has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
+# What a pass-through row has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
-PASSENGER = (SIDE, KEY, PACKED)
+PASS_THROUGH = (SIDE, KEY, PACKED)
 
 # Sides: rows that the steps are about, and rows at which a step failed (`caraway.spark.letters`), on their way out.
 OWN, DEAD = 0, -1
 # The side of markers (`caraway.topics.markers`). Sides of unions (`caraway.spark.inputs`) count down from -3.
 MARKER = -(2**31)
 
-PUT, VOID, DELETE = 1, 0, -1
+PUT, RETRACT, DELETE = 1, 0, -1
 
 
 def name(column: str) -> Column:
@@ -41,7 +41,8 @@ class Codec:
     def decode_records(self, kafka: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn Kafka's columns into the record's: meta columns, and the row's columns under their names.
 
-        A row that is null (of a void or delete) gives null columns. Reading a record of another schema fails the query.
+        A row that is null (of a retraction or delete) gives null columns. Reading a record of another schema fails the
+        query.
         """
         record = self.record(schema).alias("r")
         parts = ("op", "time", "ingested", "id", "rev")
@@ -52,7 +53,7 @@ class Codec:
         )
 
     def columns(self, record: str, key: Column, schema: RecordSchema) -> list[Column]:
-        """Return the columns of the row in column `record`; a void or delete may have none: its key is Kafka's then."""
+        """Return the columns of the row in column `record`; a retraction or delete may have none, only Kafka's key."""
         columns = {column.name: F.col(f"{record}.row.`{column.name}`") for column in schema.columns}
         if schema.keys:
             keys = _key_row(schema)

@@ -13,7 +13,7 @@ from caraway.confinement.values import packed
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import SecretProvider, secret_provider
-from caraway.spark.calls import Batch, ExhaustedError, run
+from caraway.spark.calls import CallBatch, ExhaustedError, run
 
 
 def serve(channel: Channel) -> None:
@@ -23,7 +23,7 @@ def serve(channel: Channel) -> None:
     while True:
         request = _received(channel)
         try:
-            batch = cast("Batch", request)
+            batch = cast("CallBatch", request)
             secret_provider.set(provider if batch.has_secrets else None)
             answer = ["answer", _stream(run(batch.packed, batch.type_, batch.called, batch.columns))]
         except (ExhaustedError, MemoryError):

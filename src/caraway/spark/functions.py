@@ -21,7 +21,7 @@ from caraway.spark.calls import UserCall, UserStep
 from caraway.spark.codec import TIME, name
 from caraway.spark.isolation import limits_of
 from caraway.spark.letters import Reason, evaluate
-from caraway.spark.secret_port import door_of_functions
+from caraway.spark.secret_port import secret_address
 from caraway.spark.stream import Stream
 from caraway.spark.types import spark_type
 from caraway.spark.workers import run_apart
@@ -48,9 +48,10 @@ def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping
 
 
 def _has_row(before: Stream) -> Column:
-    """Tell whether there is a row to compute from: of a void or delete it may be missing, its keys aside.
+    """Tell whether there is a row to compute from: of a retraction or delete it may be missing, its keys aside.
 
-    The rows of voids and deletes are needed further on: an aggregate finds the group by them, explode the elements.
+    The rows of retractions and deletes are needed further on: an aggregate finds the group by them, explode the
+    elements.
     """
     required = [
         name(column).isNotNull()
@@ -67,11 +68,11 @@ def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], call
     reasons = [spark.StructField(field, spark.StringType()) for field in ("message", "traceback")]
     dtype = spark.StructType([*fields, *reasons])
     packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
-    arrow, limits, door = to_arrow_type(dtype), limits_of(before.frame.sparkSession), door_of_functions()
+    arrow, limits, address = to_arrow_type(dtype), limits_of(before.frame.sparkSession), secret_address()
 
     # PySpark takes the kind of a function from its signature.
     def call(*columns: pa.Array) -> pa.Array:
-        return run_apart(packed, arrow, columns[0], columns[1:], limits, door=door)
+        return run_apart(packed, arrow, columns[0], columns[1:], limits, address=address)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
     # Else Spark would call it once for each column that is taken out of its result.

@@ -1,9 +1,9 @@
 """What the leaves of an operator tree read: one stream of all topics of a job.
 
 In real-time mode Spark takes no union behind a stateful operator. So the rows of all inputs are in the stream from the
-start, as passengers: rows of another *side*, encoded, which each step lets pass until it is their turn. Inputs are
-numbered in the order in which the steps take them in; the number is the side. The rows of the first one are the steps'
-own from the beginning.
+start, as pass-through rows: rows of another *side*, encoded, which each step lets pass until it is their turn. Inputs
+are numbered in the order in which the steps take them in; the number is the side. The rows of the first one are the
+steps' own from the beginning.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from caraway.spark.codec import (
     OP,
     OWN,
     PACKED,
-    PASSENGER,
+    PASS_THROUGH,
     SIDE,
     TIME,
     Codec,
@@ -36,7 +36,7 @@ from caraway.spark.codec import (
 )
 from caraway.spark.marking import is_marker, read_marker
 from caraway.spark.regrouping import regrouping_joins
-from caraway.spark.stream import Stream, Waiting
+from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import row_type
 
 # How long a time must have been reached before what lies a horizon behind it is forgotten: while a backlog is read, one
@@ -47,7 +47,7 @@ SETTLE_MS = 600_000
 NUMBERS = (OP, TIME, INGESTED)
 
 # Sides of rows that wait for the other branch of a union; each has one of its own.
-_PARKED = -2
+_SET_ASIDE = -2
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class Leaf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LostRun:
+class FailedAttempt:
     """What a job may have done since its checkpoint, before it was started again.
 
     Attributes:
@@ -71,7 +71,7 @@ class LostRun:
     before_us: int
 
 
-NOTHING_LOST = LostRun(batch=-1, before_us=0)
+NO_FAILED_ATTEMPT = FailedAttempt(batch=-1, before_us=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,14 +82,15 @@ class Inputs:
         session: The Spark session.
         kafka: Kafka's columns of all topics of the job.
         plan: The job.
-        lost: What a run may have read of which the checkpoint tells nothing; None if the job never ran before.
+        failed: What a failed attempt may have read of which the checkpoint tells nothing; None if the job never ran
+            before.
         marked: Whether there are markers among Kafka's records, which the steps are to let pass.
     """
 
     session: SparkSession
     kafka: DataFrame
     plan: JobPlan
-    lost: LostRun | None = None
+    failed: FailedAttempt | None = None
     marked: bool = False
 
     @property
@@ -102,9 +103,9 @@ class Inputs:
         """How long ago a time must have been reached before it counts for the horizon."""
         return SETTLE_MS
 
-    def lost_by(self, join: Join) -> LostRun:
-        """Return what a join must say again, because a lost run may have said it otherwise."""
-        return self.lost if self.lost is not None and join in regrouping_joins(self.plan) else NOTHING_LOST
+    def failed_before(self, join: Join) -> FailedAttempt:
+        """Return what a join must say again, because a failed attempt may have said it otherwise."""
+        return self.failed if self.failed is not None and join in regrouping_joins(self.plan) else NO_FAILED_ATTEMPT
 
     @property
     def topics(self) -> Mapping[str, TopicPlan]:
@@ -123,12 +124,12 @@ class Inputs:
         """
         return f"{self.plan.job_id}/{uuid4()}"
 
-    def read(self) -> Waiting:
-        """Return the rows of all inputs: those of the first one decoded, the others waiting."""
+    def read(self) -> JobRows:
+        """Return the rows of all inputs: those of the first one decoded, the others as pass-through rows."""
         codec, leaves, topics = Codec(self.session), self.leaves, self.topics
         first = topics[leaves[0].dataset]
         if len(leaves) == 1 and not self.marked:
-            return Waiting(codec.decode_records(self.kafka, first.schema), 0)
+            return JobRows(codec.decode_records(self.kafka, first.schema), 0)
         kafka = self.kafka.select("*", self._side().alias(SIDE))
         records = [
             # Only the record's own side may decode it.
@@ -154,7 +155,7 @@ class Inputs:
         key = F.coalesce(name(KEY), _whichever(len(leaves), "id")).alias(KEY)
         own = codec.columns("r0", name(KEY), first.schema)
         rows = parts.select(*meta, name(SIDE), key, packed.alias(PACKED), *own)
-        return Waiting(rows, 0, copies=1 if self.marked else 0)
+        return JobRows(rows, 0, copies=1 if self.marked else 0)
 
     def _side(self) -> Column:
         """Return the side of each of Kafka's records; one that several inputs read becomes several rows."""
@@ -166,12 +167,12 @@ class Inputs:
         sides = _by_topic(of_topic)
         return F.explode(F.when(is_marker(), F.array(F.lit(MARKER))).otherwise(sides) if self.marked else sides)
 
-    def take_in(self, waiting: Waiting) -> Stream:
+    def take_in(self, job_rows: JobRows) -> Stream:
         """Return the stream of the input that is next: its rows are those that the steps are about from here on."""
-        topic = self.topics[self.leaves[waiting.leaf].dataset]
-        frame = waiting.frame
-        if waiting.leaf > 0:
-            taken = name(SIDE) == waiting.leaf
+        topic = self.topics[self.leaves[job_rows.leaf].dataset]
+        frame = job_rows.frame
+        if job_rows.leaf > 0:
+            taken = name(SIDE) == job_rows.leaf
             row = Codec(self.session).decode_row(F.when(taken, name(PACKED)), _row_of(topic))
             frame = frame.select(
                 *(name(column) for column in META),
@@ -180,7 +181,7 @@ class Inputs:
                 F.when(~taken, name(PACKED)).alias(PACKED),
                 row.alias("r"),
             ).select(
-                *(name(column) for column in (*META, *PASSENGER)),
+                *(name(column) for column in (*META, *PASS_THROUGH)),
                 *(F.col(f"r.`{column.name}`").alias(column.name) for column in topic.schema.columns),
             )
         return Stream(
@@ -189,35 +190,35 @@ class Inputs:
             columns={column.name: column.dtype for column in topic.schema.columns},
             timestamp=topic.schema.timestamp,
             revised=topic.revised,
-            passengers=len(self.leaves) > 1 or self.marked,
-            leaves=waiting.leaf + 1,
-            copies=waiting.copies,
+            passes_through=len(self.leaves) > 1 or self.marked,
+            leaves=job_rows.leaf + 1,
+            copies=job_rows.copies,
         )
 
     def unite(self, left: Stream, right: Stream) -> Stream:
-        """Return the rows of both sides of a union; `right` was made of `parked(left)`.
+        """Return the rows of both sides of a union; `right` was made of `set_aside(left)`.
 
         Ids begin with the side: so they stay apart, in `x + x` too, and of equal times the left ones come first.
         """
-        parked = name(SIDE) == _parked_side(left)
-        row = Codec(self.session).decode_row(F.when(parked, name(PACKED)), row_type(left.columns.items()))
-        side = F.when(parked, F.lit(b"\x00")).when(name(SIDE) == OWN, F.lit(b"\x01"))
+        set_aside = name(SIDE) == _set_aside_side(left)
+        row = Codec(self.session).decode_row(F.when(set_aside, name(PACKED)), row_type(left.columns.items()))
+        side = F.when(set_aside, F.lit(b"\x00")).when(name(SIDE) == OWN, F.lit(b"\x01"))
         meta = [F.coalesce(F.concat(side, name(ID)), name(ID)).alias(ID) if m == ID else name(m) for m in META]
         columns = [name(column) for column in left.columns]
-        parts = right.frame.select(*meta, *(name(column) for column in PASSENGER), *columns, row.alias("$left"))
+        parts = right.frame.select(*meta, *(name(column) for column in PASS_THROUGH), *columns, row.alias("$left"))
         frame = parts.select(
             *(name(column) for column in META),
-            F.when(parked, F.lit(OWN)).otherwise(name(SIDE)).alias(SIDE),
+            F.when(set_aside, F.lit(OWN)).otherwise(name(SIDE)).alias(SIDE),
             name(KEY),
-            F.when(~parked, name(PACKED)).alias(PACKED),
+            F.when(~set_aside, name(PACKED)).alias(PACKED),
             *(
-                F.when(parked, F.col(f"`$left`.`{column}`")).otherwise(name(column)).alias(column)
+                F.when(set_aside, F.col(f"`$left`.`{column}`")).otherwise(name(column)).alias(column)
                 for column in left.columns
             ),
         )
         return replace(right, frame=frame, columns=left.columns, revised=left.revised or right.revised)
 
-    def parked(self, stream: Stream) -> Waiting:
+    def set_aside(self, stream: Stream) -> JobRows:
         """Let the rows of a stream wait, while the other branch of a union is made."""
         row = Codec(self.session).encode_row(
             row_type(stream.columns.items()), [name(column) for column in stream.columns]
@@ -225,11 +226,11 @@ class Inputs:
         own = stream.own()
         frame = stream.frame.select(
             *(name(column) for column in META),
-            F.when(own, F.lit(_parked_side(stream))).otherwise(name(SIDE)).alias(SIDE),
+            F.when(own, F.lit(_set_aside_side(stream))).otherwise(name(SIDE)).alias(SIDE),
             F.when(own, name(ID)).otherwise(name(KEY)).alias(KEY),
             F.when(own, row).otherwise(name(PACKED)).alias(PACKED),
         )
-        return Waiting(frame, stream.leaves, copies=stream.copies)
+        return JobRows(frame, stream.leaves, copies=stream.copies)
 
 
 def leaves_of(step: Operator) -> tuple[Leaf, ...]:
@@ -250,9 +251,9 @@ def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:
     return {field: types[field] for field in join.fields}
 
 
-def _parked_side(left: Stream) -> int:
+def _set_aside_side(left: Stream) -> int:
     # The first input of the right branch tells unions apart.
-    return _PARKED - left.leaves
+    return _SET_ASIDE - left.leaves
 
 
 def _row_of(topic: TopicPlan) -> spark.StructType:

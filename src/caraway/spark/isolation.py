@@ -22,8 +22,8 @@ from pyspark.sql import SparkSession
 from caraway.confinement import ConfinedProcess, Confinement
 from caraway.confinement.values import unpacked
 from caraway.errors import CarawayError, UnavailableError
-from caraway.spark.calls import Batch
-from caraway.spark.secret_port import Door, provider_of
+from caraway.spark.calls import CallBatch
+from caraway.spark.secret_port import SecretAddress, provider_of
 
 Answer = TypeVar("Answer")
 
@@ -84,7 +84,7 @@ class UselessError(Exception):
     """A function fails in this way for so many rows that its job had better stop."""
 
 
-class Child:
+class FunctionChild:
     """A process that works on batches, one after the other; it is started when it is needed."""
 
     def __init__(self, memory_mb: int, confinement: Confinement, target: str = TARGET) -> None:
@@ -96,8 +96,8 @@ class Child:
         #: Whether the next request is the first one of a process.
         self.fresh = True
 
-    def ask(self, batch: Batch, seconds: float, door: Door | None = None) -> pa.StructArray:
-        """Pass on a batch and wait for the answer; the function gets secrets of `door`.
+    def ask(self, batch: CallBatch, seconds: float, address: SecretAddress | None = None) -> pa.StructArray:
+        """Pass on a batch and wait for the answer; the function gets secrets of `address`.
 
         Raises:
             EndedError: There was none in time, or the process has ended.
@@ -112,8 +112,8 @@ class Child:
                 process.channel.send(pickle.dumps(message, pickle.HIGHEST_PROTOCOL), deadline)
                 answer = unpacked(process.channel.receive(deadline))
                 match answer:
-                    case ["secret", str(name)] if door is not None:
-                        message = _secret(door, name)
+                    case ["secret", str(name)] if address is not None:
+                        message = _secret(address, name)
                     case _:
                         return self._taken(answer, batch)
         except TimeoutError as error:
@@ -122,7 +122,7 @@ class Child:
         except (EOFError, ConnectionError) as error:
             raise EndedError(f"ended its process ({self.end()})") from error
 
-    def _taken(self, answer: object, batch: Batch) -> pa.StructArray:
+    def _taken(self, answer: object, batch: CallBatch) -> pa.StructArray:
         match answer:
             case ["answer", bytes(content)]:
                 return _array(content, batch.type_, len(batch.called))
@@ -148,10 +148,10 @@ class Child:
         return self._process
 
 
-def _secret(door: Door, name: str) -> tuple[str | None, str, bool]:
+def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
     """Return a secret, or why there is none, and whether that is so because nobody answers."""
     try:
-        return provider_of(door)(name), "", False
+        return provider_of(address)(name), "", False
     except CarawayError as error:
         return None, str(error), isinstance(error, UnavailableError)
 
@@ -181,13 +181,13 @@ class Halving(Generic[Answer]):
     Attributes:
         ask: Asks for the rows from one position to another, within so many seconds.
         fresh: Tells whether the next call is the first one of its process.
-        lost: Makes the answer for one row that there is none for.
+        fallback: Makes the answer for one row that there is none for.
         limits: What the function may take.
     """
 
     ask: Callable[[int, int, float], Answer]
     fresh: Callable[[], bool]
-    lost: Callable[[str], Answer]
+    fallback: Callable[[str], Answer]
     limits: Limits
     _spent: float = field(default=0.0, init=False)
     _ends: int = field(default=0, init=False)
@@ -210,7 +210,7 @@ class Halving(Generic[Answer]):
             middle = (low + high) // 2
             return [*self.answers(low, middle, smaller), *self.answers(middle, high, smaller)]
         if fresh:
-            return [self.lost(reason)]
+            return [self.fallback(reason)]
         # What earlier calls have left behind may be to blame.
         return self.answers(low, high, share)
 

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from caraway.plan.model import JobMode, JobPlan
 from caraway.spark.checkpoints import forget_unfinished, next_batch
 from caraway.spark.codec import DEAD, MARKER, PACKED, SIDE, Codec, name
-from caraway.spark.inputs import Inputs, LostRun
+from caraway.spark.inputs import FailedAttempt, Inputs
 from caraway.spark.letters import LetterCount
 from caraway.spark.marking import arrival, partitions_of
 from caraway.spark.sizes import within_bounds
@@ -49,7 +49,7 @@ def compile_job(
     letters: LetterCount | None = None,
     trigger: Trigger | None = None,
     *,
-    lost: LostRun | None = None,
+    failed: FailedAttempt | None = None,
     partitions: int = 1,
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`, `partition`) that it writes.
@@ -58,11 +58,11 @@ def compile_job(
     """
     trigger = trigger or trigger_of(plan.mode)
     kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers)
-    inputs = Inputs(session=session, kafka=kafka, plan=plan, lost=lost, marked=trigger is Trigger.REAL_TIME)
+    inputs = Inputs(session=session, kafka=kafka, plan=plan, failed=failed, marked=trigger is Trigger.REAL_TIME)
     codec = Codec(session)
     result = within_bounds(compile_step(plan.operator, inputs, inputs.read()), codec, plan)
     key, value = codec.encoded(plan.output.schema)
-    if not result.passengers:
+    if not result.passes_through:
         return result.frame.select(F.lit(plan.output.name).alias("topic"), key.alias("key"), value.alias("value"))
     letter = name(PACKED) if letters is None else letters.counted(name(PACKED))
     own, dead = result.own(), name(SIDE) == DEAD
@@ -105,13 +105,13 @@ def start_job(
     restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
-    lost = LostRun(batch=next_batch(checkpoint), before_us=before_us) if restarted else None
+    failed = FailedAttempt(batch=next_batch(checkpoint), before_us=before_us) if restarted else None
     trigger = trigger or trigger_of(plan.mode)
     session = session if tasks is None else _dividing(session, tasks)
     output = plan.output.name
     partitions = len(TopicEnds(bootstrap_servers).ends([output]).get(output, {0: 0}))
     writer = (
-        compile_job(session, plan, bootstrap_servers, letters, trigger, lost=lost, partitions=partitions)
+        compile_job(session, plan, bootstrap_servers, letters, trigger, failed=failed, partitions=partitions)
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .options(**spark_options(bootstrap_servers))

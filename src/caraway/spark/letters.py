@@ -1,8 +1,8 @@
 """Rows at which a step fails: dead letters, and a job that goes on.
 
-A query has one sink, but Kafka's takes the topic of each row. So such a row becomes a passenger of the side `DEAD`
-(`caraway.spark.inputs`), whose payload is the letter, and leaves the job beside its records. For the steps behind it is
-as if the record had never come: where an earlier revision may have gone out, it becomes void.
+A query has one sink, but Kafka's takes the topic of each row. So such a row becomes a pass-through row of the side
+`DEAD` (`caraway.spark.inputs`), whose payload is the letter, and leaves the job beside its records. For the steps
+behind it is as if the record had never come: where an earlier revision may have gone out, it becomes retracted.
 """
 
 import json
@@ -16,7 +16,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
 
 from caraway.plan.model import JobPlan
-from caraway.spark.codec import DEAD, ID, INGESTED, KEY, META, OP, OWN, PACKED, REV, SIDE, TIME, VOID, name
+from caraway.spark.codec import DEAD, ID, INGESTED, KEY, META, OP, OWN, PACKED, RETRACT, REV, SIDE, TIME, name
 from caraway.spark.java import call_java, jvm_of
 from caraway.spark.stream import Stream
 from caraway.topics import MAX_PAYLOAD
@@ -77,16 +77,16 @@ def evaluate(
     new = [column.alias(column_name) for column_name, column in computed.items()]
     if not reasons:
         return replace(before, frame=before.frame.select("*", *new))
-    before = before.taking_passengers()
+    before = before.with_pass_through()
     failed = reduce(operators.or_, (F.coalesce(reason.failed, F.lit(False)) for reason in reasons))  # noqa: FBT003 (a value)
     letter = F.when(before.puts() & failed, _letter(before, reasons, operator, plan))
     frame = before.frame.select("*", *new, letter.alias(_LETTER))
     dead, side, op = name(_LETTER).isNotNull(), name(SIDE), name(OP)
     if before.revised:
-        # Two rows: the letter, and the void of what an earlier revision may have been.
+        # Two rows: the letter, and the retraction of what an earlier revision may have been.
         sides = F.when(dead, F.array(F.lit(OWN), F.lit(DEAD))).otherwise(F.array(side))
         frame = frame.select("*", F.explode(sides).alias(_AS))
-        side, op = name(_AS), F.when(dead, F.lit(VOID)).otherwise(op)
+        side, op = name(_AS), F.when(dead, F.lit(RETRACT)).otherwise(op)
     else:
         side = F.when(dead, F.lit(DEAD)).otherwise(side)
     frame = frame.select(

@@ -23,7 +23,7 @@ _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class RealTimeRows:
     """What a query has read.
 
     Attributes:
@@ -51,7 +51,7 @@ class LiveRows:
         # Of each batch that runs, by the number of its execution; None if it isn't one of real-time mode.
         self._scans: dict[int, _Scan | None] = {}
 
-    def look(self) -> Mapping[str, Reading]:
+    def look(self) -> Mapping[str, RealTimeRows]:
         """Look once."""
         store = java_session(self._session).sharedState().statusStore()
         executions = store.executionsList()
@@ -61,7 +61,7 @@ class LiveRows:
         known = self._scans
         self._scans = {number: known[number] if number in known else _scan(store, e) for number, e in running.items()}
         return {
-            scan.run: Reading(batch=scan.batch, rows=_rows(store, number, scan))
+            scan.run: RealTimeRows(batch=scan.batch, rows=_rows(store, number, scan))
             for number, scan in self._scans.items()
             if scan is not None
         }

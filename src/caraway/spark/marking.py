@@ -1,8 +1,8 @@
 """Markers on their way through a job (`caraway.topics.markers`).
 
-A marker is a passenger (`caraway.spark.inputs`), which every step lets pass. A step that keeps rows is several tasks;
-each task before it sends a copy of the marker to each of them, behind the rows that it has sent there. So when all
-copies have come out at the end, all rows before the marker have.
+A marker is a pass-through row (`caraway.spark.inputs`), which every step lets pass. A step that keeps rows is several
+tasks; each task before it sends a copy of the marker to each of them, behind the rows that it has sent there. So when
+all copies have come out at the end, all rows before the marker have.
 
 Only jobs in real-time mode take markers along: their rows go from task to task one by one and in order. A micro-batch
 is sorted by key on the way, and a marker could overtake rows.

@@ -30,12 +30,12 @@ _Names = frozenset[str] | None
 def regrouping_joins(plan: JobPlan) -> frozenset[Join]:
     """Return the joins whose columns may name a group of rows that are looked at together, or a key of the output.
 
-    Of contributions only indexes are readers. One that is divided hears of some keys only, so it can't find a row by
+    Of aggregate inputs only indexes are readers. One that is divided hears of some keys only, so it can't find a row by
     its identity wherever a join has put it.
     """
     keyed = {topic.dataset for topic in plan.inputs if topic.schema.keys}
     step = plan.operator
-    if isinstance(step, Aggregate) and plan.output.kind is TopicKind.CONTRIBUTIONS:
+    if isinstance(step, Aggregate) and plan.output.kind is TopicKind.AGGREGATE_INPUTS:
         return frozenset(_joins(step.of, keyed, frozenset(step.keys)))
     return frozenset(_joins(step, keyed, None))
 

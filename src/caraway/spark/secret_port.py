@@ -26,7 +26,7 @@ _FOUND, _MISSING, _AWAY = "found", "missing", "away"
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class SecretAddress:
     """Where a function asks for secrets."""
 
     host: str
@@ -42,7 +42,7 @@ class SecretPort:
         self._get = get
         password = secrets.token_bytes(PASSWORD_BYTES)
         self._listener = Listener((host, 0), family="AF_INET", authkey=password)
-        self.door = Door(host, self._listener.address[1], password)
+        self.address = SecretAddress(host, self._listener.address[1], password)
         self._closing = threading.Event()
         threading.Thread(target=self._accept, name="secret-port", daemon=True).start()
 
@@ -83,22 +83,22 @@ def open_port(get: SecretProvider, host: str = "127.0.0.1") -> SecretPort:
     return _ports[0]
 
 
-def door_of_functions() -> Door | None:
+def secret_address() -> SecretAddress | None:
     """Return what is to travel with functions; None if this process has no secrets for them."""
-    return _ports[0].door if _ports else None
+    return _ports[0].address if _ports else None
 
 
 @lru_cache(maxsize=8)
-def provider_of(door: Door) -> SecretProvider:
+def provider_of(address: SecretAddress) -> SecretProvider:
     """Return what asks for secrets at a door."""
-    return _Asking(door, time.monotonic).get
+    return _Asking(address, time.monotonic).get
 
 
 class _Asking:
     """Asks for secrets, and keeps them for a while."""
 
-    def __init__(self, door: Door, clock: Callable[[], float]) -> None:
-        self._door = door
+    def __init__(self, address: SecretAddress, clock: Callable[[], float]) -> None:
+        self._address = address
         self._clock = clock
         self._known: dict[str, tuple[float, str]] = {}
         self._connection: Connection | None = None
@@ -122,7 +122,7 @@ class _Asking:
     def _ask(self, name: str) -> tuple[str, str]:
         try:
             if self._connection is None:
-                self._connection = Client((self._door.host, self._door.port), authkey=self._door.password)
+                self._connection = Client((self._address.host, self._address.port), authkey=self._address.password)
             self._connection.send_bytes(name.encode())
             answer: tuple[str, str] = self._connection.recv()
         except (OSError, EOFError, AuthenticationError) as error:

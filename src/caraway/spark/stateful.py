@@ -15,7 +15,7 @@ from caraway.dtypes.types import BOOL, DataType, FloatType, ListType, base_type,
 from caraway.graph.operators import Changelog, Dedup, Join, JoinKind
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.plan.model import TopicPlan
-from caraway.spark.codec import KEY, META, OWN, PACKED, PASSENGER, SIDE, Codec, name
+from caraway.spark.codec import KEY, META, OWN, PACKED, PASS_THROUGH, SIDE, Codec, name
 from caraway.spark.inputs import Inputs, added_columns
 from caraway.spark.java import from_java, jvm_of, to_java
 from caraway.spark.marking import scattered
@@ -24,9 +24,9 @@ from caraway.spark.types import row_type
 
 _FOREVER = -1
 # Which record of those that are made of one version: that of its begin, and what join keys are to know of it.
-_BEGIN, _NEWS = 0, 2
+_BEGIN, _FAN_OUT = 0, 2
 # Columns for a moment; no user's column has such a name.
-_TO, _IS_NEWS = "$to", "$news"
+_TO, _IS_FAN_OUT = "$to", "$fan_out"
 
 
 def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
@@ -35,8 +35,8 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
     If `left` is keyed, it is joined at every time.
 
     Args:
-        left: Stream with the versions of `right` as passengers. They come straight from their topic, where all versions
-            of a key are in one partition.
+        left: Stream with the versions of `right` as pass-through rows. They come straight from their topic, where all
+            versions of a key are in one partition.
         right: The topic of the right-hand dataset.
         join: What to join on, how, and which columns of the right side to add.
         inputs: The job's inputs.
@@ -57,11 +57,11 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         name(SIDE),
         F.when(own, key).otherwise(name(KEY)),
         F.when(own, _row(codec, rows, left_row)).otherwise(name(PACKED)),
-        *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_NEWS)] if rows.keys else []),
+        *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_FAN_OUT)] if rows.keys else []),
     )
     # A table is joined as of its own time, whatever the window.
     low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
-    lost = inputs.lost_by(join)
+    failed = inputs.failed_before(join)
     java = jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
         to_java(packed),
         inputs.new_operator(),
@@ -72,20 +72,20 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         join.how is JoinKind.INNER,
         bool(rows.keys),
         followed,
-        lost.batch,
-        lost.before_us,
+        failed.batch,
+        failed.before_us,
         inputs.settle_ms,
     )
     meta = [name(column) for column in META]
     parts = from_java(java, inputs.session).select(
         *meta,
-        *_riding(own),
+        *_pass_through(own),
         codec.decode_row(F.when(own, F.col("row")), left_row).alias("l"),
         codec.decode_row(F.col("right"), right_row).alias("r"),
     )
     frame = parts.select(
         *meta,
-        *(name(column) for column in PASSENGER),
+        *(name(column) for column in PASS_THROUGH),
         *(F.col(f"l.`{column}`").alias(column) for column in left.columns),
         *(F.col(f"r.`{column}`").alias(column) for column in added),
     )
@@ -120,22 +120,22 @@ def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
             instead of ends.
         inputs: The job's inputs.
     """
-    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
-    news = (F.col("which") == _NEWS).alias(_IS_NEWS)
-    frame = changed.select(*_own_meta(), *columns, F.col("to").alias(_TO), news)
-    return replace(keyed, frame=frame, revised=True, passengers=True, copies=copies)
+    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
+    is_fan_out = (F.col("which") == _FAN_OUT).alias(_IS_FAN_OUT)
+    frame = changed.select(*_own_meta(), *columns, F.col("to").alias(_TO), is_fan_out)
+    return replace(keyed, frame=frame, revised=True, passes_through=True, copies=copies)
 
 
-def contributions(keyed: Stream, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into contributions: each counts from its time until the next version's."""
-    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "CONTRIBUTIONS", 0, inputs)
+def aggregate_inputs(keyed: Stream, inputs: Inputs) -> Stream:
+    """Turn the versions of a keyed stream into aggregate inputs: each counts from its time until the next version's."""
+    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "AGGREGATE_INPUTS", 0, inputs)
     frame = changed.select(*_own_meta(), *columns)
-    return replace(keyed, frame=frame, keys=(), revised=True, passengers=True, copies=copies)
+    return replace(keyed, frame=frame, keys=(), revised=True, passes_through=True, copies=copies)
 
 
 def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
     """Turn the versions of a keyed stream into events: one where a version begins, another one where it ends."""
-    changed, columns, copies = _with_neighbours(keyed, keyed.keys, "CHANGES", 0, inputs)
+    changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "CHANGES", 0, inputs)
     begins = F.col("which") == _BEGIN
     flag = (begins if step.marks_inserts else ~begins).alias(step.column)
     return replace(
@@ -144,16 +144,16 @@ def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
         keys=(),
         columns={**keyed.columns, step.column: BOOL},
         revised=True,
-        passengers=True,
+        passes_through=True,
         copies=copies,
     )
 
 
 def first(rows: Stream, keys: Sequence[str], inputs: Inputs) -> Stream:
     """Keep the oldest row of each group, as the one version of its key."""
-    changed, columns, copies = _with_neighbours(rows, keys, "FIRST", 0, inputs)
+    changed, columns, copies = _with_adjacent_rows(rows, keys, "FIRST", 0, inputs)
     frame = changed.select(*_own_meta(), *columns)
-    return replace(rows, frame=frame, keys=tuple(keys), revised=True, passengers=True, copies=copies)
+    return replace(rows, frame=frame, keys=tuple(keys), revised=True, passes_through=True, copies=copies)
 
 
 def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
@@ -165,21 +165,21 @@ def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
             kind, window_us = "TUMBLING", stride_us
         case SessionWindow(gap_us=gap_us):
             kind, window_us = "SESSION", gap_us
-    changed, columns, copies = _with_neighbours(rows, step.by, kind, window_us, inputs)
+    changed, columns, copies = _with_adjacent_rows(rows, step.by, kind, window_us, inputs)
     frame = changed.select(*_own_meta(), *columns)
-    return replace(rows, frame=frame, revised=True, passengers=True, copies=copies)
+    return replace(rows, frame=frame, revised=True, passes_through=True, copies=copies)
 
 
-def _with_neighbours(
+def _with_adjacent_rows(
     rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs, *, joined_at: Column | None = None
 ) -> tuple[DataFrame, list[Column], int]:
-    """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.Neighbours`).
+    """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.AdjacentRows`).
 
-    Returns its output, with the row decoded and the columns of passengers, the columns of the row in it, and how many
-    copies of each marker there are.
+    Returns its output, with the row decoded and the columns of pass-through rows, the columns of the row in it, and how
+    many copies of each marker there are.
     """
     codec = Codec(inputs.session)
-    rows = scattered(rows.taking_passengers(), inputs.session)
+    rows = scattered(rows.with_pass_through(), inputs.session)
     row = row_type(rows.columns.items())
     key = _group_key(codec, rows, by)
     own = name(SIDE) == OWN
@@ -190,8 +190,8 @@ def _with_neighbours(
         F.when(own, _row(codec, rows, row)).otherwise(name(PACKED)),
         *([F.when(own, joined_at).alias("joined")] if joined_at is not None else []),
     )
-    neighbours = jvm_of(inputs.session).io.caraway.Neighbours
-    java = neighbours.apply(
+    adjacent_rows = jvm_of(inputs.session).io.caraway.AdjacentRows
+    java = adjacent_rows.apply(
         to_java(packed),
         inputs.new_operator(),
         kind,
@@ -202,7 +202,7 @@ def _with_neighbours(
     )
     parts = from_java(java, inputs.session).select(
         *(name(column) for column in META),
-        *_riding(own),
+        *_pass_through(own),
         F.col("which"),
         F.col("to"),
         codec.decode_row(F.when(own, F.col("row")), row).alias("r"),
@@ -217,7 +217,7 @@ def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:
 
 
 def _own_meta() -> list[Column]:
-    return [name(column) for column in (*META, *PASSENGER)]
+    return [name(column) for column in (*META, *PASS_THROUGH)]
 
 
 def _as_key(column: Column, dtype: DataType) -> Column:
@@ -231,8 +231,8 @@ def _as_key(column: Column, dtype: DataType) -> Column:
             return column
 
 
-def _riding(own: Column) -> list[Column]:
-    """Return the columns of passengers out of what an operator gave: the row of a passenger is its packed one."""
+def _pass_through(own: Column) -> list[Column]:
+    """Return the pass-through columns out of what an operator gave: the row of a pass-through row is its packed one."""
     return [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)]
 
 

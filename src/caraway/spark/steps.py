@@ -33,13 +33,13 @@ from caraway.graph.operators import (
     Union,
 )
 from caraway.plan.failing import can_fail
-from caraway.spark.codec import DELETE, ID, META, OP, TIME, VOID, name
+from caraway.spark.codec import DELETE, ID, META, OP, RETRACT, TIME, name
 from caraway.spark.expressions import compile_as, compile_with_failure
 from caraway.spark.functions import assigned, transformed, verdict
 from caraway.spark.inputs import Inputs
 from caraway.spark.letters import Reason, evaluate
-from caraway.spark.stateful import changelog, contributions, deduplicated, first, joined
-from caraway.spark.stream import Stream, Waiting
+from caraway.spark.stateful import aggregate_inputs, changelog, deduplicated, first, joined
+from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import spark_type
 
 # Columns for a moment; no user's column has such a name.
@@ -47,25 +47,25 @@ _PASSES, _NUMBER, _ELEMENT = "$passes", "$number", "$element"
 
 
 @singledispatch
-def compile_step(step: object, inputs: Inputs, waiting: Waiting) -> Stream:  # noqa: ARG001 (the same signature for all)
+def compile_step(step: object, inputs: Inputs, job_rows: JobRows) -> Stream:  # noqa: ARG001 (the same signature for all)
     """Compile an operator tree, which has been validated, to the stream of its output.
 
     Args:
         step: The tree.
         inputs: The inputs of the job.
-        waiting: All rows of the job, before the first input of this tree is taken in.
+        job_rows: All rows of the job, before the first input of this tree is taken in.
     """
     raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.plan.job_id}")
 
 
 @compile_step.register
-def _(step: Input, inputs: Inputs, waiting: Waiting) -> Stream:  # noqa: ARG001 (the same signature for all)
-    return inputs.take_in(waiting)
+def _(step: Input, inputs: Inputs, job_rows: JobRows) -> Stream:  # noqa: ARG001 (the same signature for all)
+    return inputs.take_in(job_rows)
 
 
 @compile_step.register
-def _(step: Filter, inputs: Inputs, waiting: Waiting) -> Stream:
-    return _kept(compile_step(step.of, inputs, waiting), step.predicate, inputs)
+def _(step: Filter, inputs: Inputs, job_rows: JobRows) -> Stream:
+    return _kept(compile_step(step.of, inputs, job_rows), step.predicate, inputs)
 
 
 def _kept(before: Stream, predicate: Node, inputs: Inputs) -> Stream:
@@ -74,36 +74,36 @@ def _kept(before: Stream, predicate: Node, inputs: Inputs) -> Stream:
 
 
 @compile_step.register
-def _(step: FilterFunction, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: FilterFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     if step.traced is not None:
         return _kept(before, step.traced, inputs)
     return _filtered(verdict(step, before, inputs.plan, _PASSES))
 
 
 @compile_step.register
-def _(step: DropNull, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: DropNull, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     full = reduce(lambda a, b: a & b, (name(column).isNotNull() for column in step.columns))
     kept = _filtered(replace(before, frame=before.frame.select("*", full.alias(_PASSES))))
     return replace(kept, columns={c: strip_optional(t) if c in step.columns else t for c, t in kept.columns.items()})
 
 
 def _filtered(before: Stream) -> Stream:
-    """Let the rows pass for which column `$passes` is true; those of voids and deletes may be null, and pass anyway."""
+    """Let the rows pass for which column `$passes` is true; those of retractions and deletes may be null, and pass."""
     passes = F.coalesce(name(_PASSES), F.lit(False))  # noqa: FBT003 (a value)
     columns = [name(column) for column in before.columns]
     if not before.keys and not before.revised:
         return replace(before, frame=before.frame.filter(passes | ~before.own()).select(*before.meta(), *columns))
-    failed = DELETE if before.keys else VOID
+    failed = DELETE if before.keys else RETRACT
     op = F.when(before.puts() & ~passes, F.lit(failed)).otherwise(name(OP)).alias(OP)
-    meta = [op if part == OP else name(part) for part in (*META, *before.riding)]
+    meta = [op if part == OP else name(part) for part in (*META, *before.pass_through)]
     return replace(before, frame=before.frame.select(*meta, *columns))
 
 
 @compile_step.register
-def _(step: Assign, inputs: Inputs, waiting: Waiting) -> Stream:
-    return _assigned(compile_step(step.of, inputs, waiting), step.columns, inputs)
+def _(step: Assign, inputs: Inputs, job_rows: JobRows) -> Stream:
+    return _assigned(compile_step(step.of, inputs, job_rows), step.columns, inputs)
 
 
 def _assigned(before: Stream, columns: Sequence[AssignedColumn], inputs: Inputs) -> Stream:
@@ -117,8 +117,8 @@ def _assigned(before: Stream, columns: Sequence[AssignedColumn], inputs: Inputs)
 
 
 @compile_step.register
-def _(step: AssignFunction, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: AssignFunction, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     if step.traced is not None:
         return _assigned(before, [AssignedColumn(name=step.column, dtype=step.dtype, expr=step.traced)], inputs)
     computed = assigned(step, before, inputs.plan, f"${step.column}")
@@ -126,8 +126,8 @@ def _(step: AssignFunction, inputs: Inputs, waiting: Waiting) -> Stream:
 
 
 @compile_step.register
-def _(step: Transform, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Transform, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     types = before.columns if step.columns is None else dict(step.columns)
     new = {c: t for c, t in types.items() if c not in before.keys and c != before.timestamp}
     computed = transformed(step, before, inputs.plan, new)
@@ -162,8 +162,8 @@ def _replaced(computed: Stream, types: Mapping[str, DataType]) -> Stream:
 
 
 @compile_step.register
-def _(step: Explode, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Explode, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     sizes = [F.coalesce(F.size(name(column)), F.lit(0)) for column in step.columns]
     uneven = reduce(lambda a, b: a | b, (size != sizes[0] for size in sizes[1:]), F.lit(False))  # noqa: FBT003 (a value)
     lengths = [F.concat(F.lit(f"{c} has "), size) for c, size in zip(step.columns, sizes, strict=True)]
@@ -176,7 +176,7 @@ def _(step: Explode, inputs: Inputs, waiting: Waiting) -> Stream:
 
 
 def _exploded(before: Stream, columns: Sequence[str]) -> Stream:
-    """Make a row of each element, whose id ends in the element's number; a void takes all elements of its row back."""
+    """Make a row of each element, whose id ends in the element's number; a retraction retracts all elements."""
     types = {column: _element_type(before.columns[column]) for column in columns}
     element = spark.StructType([spark.StructField(column, spark_type(dtype)) for column, dtype in types.items()])
     elements = F.arrays_zip(*(name(column) for column in columns)).cast(spark.ArrayType(element))
@@ -185,7 +185,7 @@ def _exploded(before: Stream, columns: Sequence[str]) -> Stream:
     kept = [name(column) for column in before.columns if column not in types]
     number = F.when(before.own(), name(_NUMBER).cast("binary")).otherwise(F.lit(b""))
     frame = before.frame.select(*before.meta(), *kept, F.posexplode(items).alias(_NUMBER, _ELEMENT))
-    meta = [F.concat(name(ID), number).alias(ID) if c == ID else name(c) for c in (*META, *before.riding)]
+    meta = [F.concat(name(ID), number).alias(ID) if c == ID else name(c) for c in (*META, *before.pass_through)]
     new = [F.col(f"`{_ELEMENT}`.`{column}`").alias(column) for column in types]
     order = {**before.columns, **types}
     return replace(before, frame=frame.select(*meta, *kept, *new), columns=order)
@@ -199,26 +199,26 @@ def _element_type(dtype: DataType) -> DataType:
 
 
 @compile_step.register
-def _(step: Union, inputs: Inputs, waiting: Waiting) -> Stream:
-    left = compile_step(step.left, inputs, waiting)
-    return inputs.unite(left, compile_step(step.right, inputs, inputs.parked(left)))
+def _(step: Union, inputs: Inputs, job_rows: JobRows) -> Stream:
+    left = compile_step(step.left, inputs, job_rows)
+    return inputs.unite(left, compile_step(step.right, inputs, inputs.set_aside(left)))
 
 
 @compile_step.register
-def _(step: Select, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Select, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     return _keep(before, {*before.keys, *step.columns})
 
 
 @compile_step.register
-def _(step: Drop, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Drop, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     return _keep(before, {*before.columns} - {*step.columns})
 
 
 @compile_step.register
-def _(step: Rename, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Rename, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     new = {column: column for column in (*before.columns, before.timestamp)}
     for old, renamed in step.pairs:
         # Pairs hold one after the other, so a later one sees the names that an earlier one gave.
@@ -234,37 +234,37 @@ def _(step: Rename, inputs: Inputs, waiting: Waiting) -> Stream:
 
 
 @compile_step.register
-def _(step: Join, inputs: Inputs, waiting: Waiting) -> Stream:
-    left = compile_step(step.left, inputs, waiting)
+def _(step: Join, inputs: Inputs, job_rows: JobRows) -> Stream:
+    left = compile_step(step.left, inputs, job_rows)
     return joined(left, inputs.topics[step.right], step, inputs)
 
 
 @compile_step.register
-def _(step: Changelog, inputs: Inputs, waiting: Waiting) -> Stream:
-    return changelog(compile_step(step.of, inputs, waiting), step, inputs)
+def _(step: Changelog, inputs: Inputs, job_rows: JobRows) -> Stream:
+    return changelog(compile_step(step.of, inputs, job_rows), step, inputs)
 
 
 @compile_step.register
-def _(step: Dedup, inputs: Inputs, waiting: Waiting) -> Stream:
-    return deduplicated(compile_step(step.of, inputs, waiting), step, inputs)
+def _(step: Dedup, inputs: Inputs, job_rows: JobRows) -> Stream:
+    return deduplicated(compile_step(step.of, inputs, job_rows), step, inputs)
 
 
 @compile_step.register
-def _(step: First, inputs: Inputs, waiting: Waiting) -> Stream:
-    return first(compile_step(step.of, inputs, waiting), step.keys, inputs)
+def _(step: First, inputs: Inputs, job_rows: JobRows) -> Stream:
+    return first(compile_step(step.of, inputs, job_rows), step.keys, inputs)
 
 
 @compile_step.register
-def _(step: Latest, inputs: Inputs, waiting: Waiting) -> Stream:
+def _(step: Latest, inputs: Inputs, job_rows: JobRows) -> Stream:
     # Each row is a version of its group from its time on, and the newest version of a key is what a reader finds.
-    return replace(compile_step(step.of, inputs, waiting), keys=step.keys)
+    return replace(compile_step(step.of, inputs, job_rows), keys=step.keys)
 
 
 @compile_step.register
-def _(step: Aggregate, inputs: Inputs, waiting: Waiting) -> Stream:
-    before = compile_step(step.of, inputs, waiting)
+def _(step: Aggregate, inputs: Inputs, job_rows: JobRows) -> Stream:
+    before = compile_step(step.of, inputs, job_rows)
     if before.keys:
-        before = contributions(before, inputs)
+        before = aggregate_inputs(before, inputs)
     used = {a.of for a in step.aggregates if a.of is not None}
     if step.along is not None:
         before = _placed(before, step.along)

@@ -8,13 +8,13 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 
 from caraway.dtypes.types import DATETIME, DataType
 from caraway.graph.schemas import Schema
-from caraway.spark.codec import KEY, META, OP, OWN, PACKED, PASSENGER, PUT, SIDE, TIME, name
-from caraway.spark.expressions import Scope
+from caraway.spark.codec import KEY, META, OP, OWN, PACKED, PASS_THROUGH, PUT, SIDE, TIME, name
+from caraway.spark.expressions import SparkScope
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
-    """All rows of a job before an input is taken in: meta columns and those of passengers.
+class JobRows:
+    """All rows of a job before an input is taken in: meta columns and those of pass-through rows.
 
     Attributes:
         frame: The rows.
@@ -36,8 +36,9 @@ class Stream:
         keys: Names of the key columns; empty for a keyless stream.
         columns: Names and types of all columns but the time stamp.
         timestamp: Name of the time stamp column.
-        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be void.
-        passengers: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
+        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be
+            retracted.
+        passes_through: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
         leaves: How many inputs have been taken in.
         copies: How many copies there are of each marker (`caraway.spark.marking`); 0 if there are no markers.
     """
@@ -47,7 +48,7 @@ class Stream:
     columns: Mapping[str, DataType]
     timestamp: str
     revised: bool
-    passengers: bool = False
+    passes_through: bool = False
     leaves: int = 1
     copies: int = 0
 
@@ -65,37 +66,37 @@ class Stream:
             timestamp=self.timestamp,
         )
 
-    def scope(self) -> Scope:
+    def scope(self) -> SparkScope:
         """Return what expressions over this stream can see."""
-        return Scope(
+        return SparkScope(
             types=self.types,
             columns={**{column: name(column) for column in self.columns}, self.timestamp: name(TIME)},
         )
 
     def meta(self) -> list[Column]:
-        """Return the meta columns, and those of passengers, to be selected along."""
-        return [name(column) for column in (*META, *self.riding)]
+        """Return the meta columns, and those of pass-through rows, to be selected along."""
+        return [name(column) for column in (*META, *self.pass_through)]
 
     @property
-    def riding(self) -> tuple[str, ...]:
-        """The columns of passengers, if there may be any."""
-        return PASSENGER if self.passengers else ()
+    def pass_through(self) -> tuple[str, ...]:
+        """The columns of pass-through rows; none if there can be no such rows."""
+        return PASS_THROUGH if self.passes_through else ()
 
     def own(self) -> Column:
         """Tell of a row whether the steps are about it."""
-        return name(SIDE) == OWN if self.passengers else F.lit(True)  # noqa: FBT003 (a value)
+        return name(SIDE) == OWN if self.passes_through else F.lit(True)  # noqa: FBT003 (a value)
 
     def puts(self) -> Column:
         """Tell of a row whether the steps are about it, and it holds."""
         return self.own() & (name(OP) == PUT)
 
-    def taking_passengers(self) -> "Stream":
-        """Return the stream with the columns of passengers."""
-        if self.passengers:
+    def with_pass_through(self) -> "Stream":
+        """Return the stream with its pass-through columns."""
+        if self.passes_through:
             return self
         nobody = [
             F.lit(OWN).alias(SIDE),
             F.lit(None).cast("binary").alias(KEY),
             F.lit(None).cast("binary").alias(PACKED),
         ]
-        return replace(self, frame=self.frame.select("*", *nobody), passengers=True)
+        return replace(self, frame=self.frame.select("*", *nobody), passes_through=True)

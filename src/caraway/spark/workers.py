@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from caraway.spark.calls import Batch, struct_array, unpacked_call
-from caraway.spark.isolation import Child, Halving, Limits, UselessError
-from caraway.spark.secret_port import Door
+from caraway.spark.calls import CallBatch, struct_array, unpacked_call
+from caraway.spark.isolation import FunctionChild, Halving, Limits, UselessError
+from caraway.spark.secret_port import SecretAddress
 
 
 def run_apart(
@@ -21,25 +21,25 @@ def run_apart(
     columns: Sequence[pa.Array],
     limits: Limits,
     *,
-    door: Door | None = None,
+    address: SecretAddress | None = None,
 ) -> pa.StructArray:
     """Do what `caraway.spark.calls.run` does in a process of its own, whatever the function does to that.
 
-    The function gets secrets of `door` through this process.
+    The function gets secrets of `address` through this process.
 
     Raises:
         RuntimeError: The function can't be run at all, or ends the process for too many rows.
     """
     child = _child(limits)
-    batch = Batch(packed, type_, called, tuple(columns), has_secrets=door is not None)
+    batch = CallBatch(packed, type_, called, tuple(columns), has_secrets=address is not None)
 
-    def lost(reason: str) -> pa.StructArray:
+    def fallback(reason: str) -> pa.StructArray:
         return struct_array([{"message": f"{_title(packed)} {reason}", "traceback": None}], type_)
 
     halving = Halving(
-        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds, door),
+        ask=lambda low, high, seconds: child.ask(batch.part(low, high), seconds, address),
         fresh=lambda: child.fresh,
-        lost=lost,
+        fallback=fallback,
         limits=limits,
     )
     try:
@@ -55,14 +55,14 @@ def _title(packed: bytes) -> str:
     return unpacked_call(packed).title
 
 
-_children: dict[Limits, Child] = {}
+_children: dict[Limits, FunctionChild] = {}
 
 
-def _child(limits: Limits) -> Child:
+def _child(limits: Limits) -> FunctionChild:
     """Return the child of this worker, which runs one task at a time."""
     if limits not in _children:
         _end_children()
-        _children[limits] = Child(limits.memory_mb, limits.confinement)
+        _children[limits] = FunctionChild(limits.memory_mb, limits.confinement)
     return _children[limits]
 
 

@@ -40,7 +40,7 @@ class DataFolder:
         self._lock: IO[str] | None = None
 
     def log(self, part: str) -> Path:
-        """Give the log file of a part."""
+        """Return the log file of a part."""
         return self.logs / f"{part}.log"
 
     def claim(self) -> None:
@@ -59,10 +59,10 @@ class DataFolder:
         lock = open(self.path / LOCK, "a+", opener=opener)  # noqa: SIM115 (held open; a Path takes no opener)
         if not _locked(lock):
             lock.seek(0)
-            holder = lock.read().strip() or "unknown"
+            process = lock.read().strip() or "unknown"
             lock.close()
             raise AlreadyRunningError(
-                f"Caraway runs already in {self.path} (process {holder}).\n"
+                f"Caraway runs already in {self.path} (process {process}).\n"
                 "See `caraway status`, end it with `caraway down`, or choose another folder with --data."
             )
         make_private(self.path)

@@ -57,7 +57,7 @@ PROPERTIES = {
 
 
 def kafka_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
-    """Name the archive of the classes of a broker with these jars."""
+    """Return the archive of the classes of a broker with these jars."""
     return ClassArchive.of(cache_dir, "kafka", jars)
 
 
@@ -148,7 +148,7 @@ class EmbeddedKafka:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
-        """Tell why it doesn't answer, or None."""
+        """Return why it doesn't answer, or None."""
         return check_kafka(self.bootstrap_servers)
 
     @property

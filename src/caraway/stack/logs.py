@@ -8,7 +8,7 @@ LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
-    """Move what is in a log to `<name>.1` once it is larger than `limit`; tell whether that was done.
+    """Move what is in a log to `<name>.1` once it is larger than `limit`; return whether that was done.
 
     The file is copied and emptied, since the part has it open (for appending, so it goes on at the new end).
     """
@@ -23,7 +23,7 @@ def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
 
 
 def last_lines(path: Path, count: int = 12) -> list[str]:
-    """Give the last lines of a log that aren't blank, or none if there is no log."""
+    """Return the last lines of a log that aren't blank, or none if there is no log."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 64 * 1024))
@@ -34,6 +34,6 @@ def last_lines(path: Path, count: int = 12) -> list[str]:
 
 
 def quote(path: Path, count: int = 12) -> str:
-    """Give the last lines for use in a message, indented, with the place of the rest."""
+    """Return the last lines for use in a message, indented, with the place of the rest."""
     lines = last_lines(path, count) or ["(nothing was written)"]
     return "\n".join([*(f"  {line}" for line in lines), f"All of it: {path}"])

@@ -1,4 +1,4 @@
-"""What the supervisor knows about a part: how to start it, and how to tell that it works."""
+"""What the supervisor knows about a part: how to start it, and how to check that it works."""
 
 import signal
 from collections.abc import Mapping
@@ -72,10 +72,10 @@ class Part(Protocol):
         """Make what it needs before it can start; called before each start, hence quick when all is there."""
 
     def launch(self) -> Launch:
-        """Tell how to start it."""
+        """Return how to start it."""
 
     def check(self, pid: int) -> str | None:
-        """Tell why it isn't ready, or None if it is. `pid` is its process."""
+        """Return why it isn't ready, or None if it is. `pid` is its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

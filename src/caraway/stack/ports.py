@@ -14,7 +14,7 @@ NEXT_PORTS = 200
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Tell whether we could listen on a port now."""
+    """Return whether we could listen on a port now."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
         # As servers do: connections of a predecessor that linger in TIME_WAIT don't count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -26,7 +26,7 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
-    """Give a free port.
+    """Return a free port.
 
     Raises:
         PortInUseError: After a hundred attempts there was none.

@@ -95,7 +95,7 @@ class EmbeddedPostgres:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (a server of another pid could not have our password)
-        """Tell why it doesn't answer, or None."""
+        """Return why it doesn't answer, or None."""
         return check_postgres(self.url)
 
     def _initdb(self, cluster: Path, user: str | None) -> None:
@@ -154,7 +154,7 @@ def _serves(pid: int, cluster: Path) -> bool:
 
 
 def _binaries(cluster: Path) -> Path:
-    """Give the programs of the version that made the cluster, or of the newest for a new one."""
+    """Return the programs of the version that made the cluster, or of the newest for a new one."""
     installed = _installed_versions()
     version = cluster / "PG_VERSION"
     number = int(version.read_text()) if version.is_file() else max(installed)
@@ -180,7 +180,7 @@ def _installed_versions() -> dict[int, Path]:
 
 
 def _unprivileged_user() -> str | None:
-    """Give whom to become if we are root, as which Postgres refuses to run."""
+    """Return whom to become if we are root, as which Postgres refuses to run."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -191,5 +191,5 @@ def _unprivileged_user() -> str | None:
 
 
 def _is_open(path: Path) -> bool:
-    """Tell whether everybody may enter the folders above a path."""
+    """Return whether everybody may enter the folders above a path."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)

@@ -46,7 +46,7 @@ def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess
 
 
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds: float) -> bool:
-    """End a process and what is left of its group; tell whether it went by itself within that time."""
+    """End a process and what is left of its group; return whether it went by itself within that time."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(stop_signal)
     try:
@@ -67,7 +67,7 @@ def kill_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def created_at(pid: int) -> float | None:
-    """Give the creation time of a process, or None if there is none of that number."""
+    """Return the creation time of a process, or None if there is none of that number."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -75,7 +75,7 @@ def created_at(pid: int) -> float | None:
 
 
 def is_alive(pid: int | None, process_created_at: float | None) -> bool:
-    """Tell whether that very process lives; its number alone might belong to another one by now."""
+    """Return whether that very process lives; its number alone might belong to another one by now."""
     if pid is None or process_created_at is None:
         return False
     try:
@@ -108,7 +108,7 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
 
 
 def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
-    """Give the resident memory of a process and of all below it; shared pages are counted once where that is known."""
+    """Return the resident memory of a process and of all below it; shared pages count once where that is known."""
     if pid is None:
         return None
     try:
@@ -126,7 +126,7 @@ def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
 
 
 def wait_until_gone(pid: int, process_created_at: float, seconds: float) -> bool:
-    """Wait for a process that isn't our child; tell whether it ended in time."""
+    """Wait for a process that isn't our child; return whether it ended in time."""
     deadline = time.monotonic() + seconds
     while is_alive(pid, process_created_at):
         if time.monotonic() > deadline:

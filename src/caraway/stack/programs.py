@@ -34,7 +34,7 @@ class EngineProgram:
         return _python("caraway.engine", self._folder, self._settings)
 
     def check(self, pid: int) -> str | None:
-        """Tell why it isn't ready, or None."""
+        """Return why it isn't ready, or None."""
         return check_engine(self._heartbeat, pid)
 
 
@@ -61,7 +61,7 @@ class ServerProgram:
         return _python("caraway.server", self._folder, self._settings)
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the server's alone)
-        """Tell why it isn't ready, or None."""
+        """Return why it isn't ready, or None."""
         return check_http(self._url)
 
 

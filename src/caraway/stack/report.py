@@ -120,7 +120,7 @@ def report_stack(folder: DataFolder) -> StackReport:
 
 
 def report_job(name: str, told: Mapping[str, Any]) -> JobReport:
-    """Read what an engine tells of a job, in its own file or through a server.
+    """Read what an engine reports of a job, in its own file or through a server.
 
     Raises:
         KeyError, TypeError, AttributeError, msgspec.ValidationError: It is something else.
@@ -158,7 +158,7 @@ def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
 def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
     try:
         jobs: dict[str, Any] = msgspec.json.decode(folder.heartbeat.read_bytes())["jobs"]
-        # What the engine tells beyond this is for its own log.
+        # What the engine reports beyond this is for its own log.
         return tuple(report_job(name, job) for name, job in sorted(jobs.items()))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
         return ()

@@ -90,7 +90,7 @@ class Runner:
         self._change(state=PartState.STOPPED, message="", pid=None, process_created_at=None, ready_at=None)
 
     def _live(self) -> str | None:
-        """Go through one life of the part; tell why it ended, or None if it was asked to."""
+        """Go through one life of the part; return why it ended, or None if it was asked to."""
         self._change(state=PartState.PREPARING, message="")
         try:
             rotate(self.log)
@@ -111,7 +111,7 @@ class Runner:
         return reason
 
     def _watch(self, process: Popen[bytes]) -> str | None:
-        """Look after a process; tell why it ended, or None if it is to be stopped."""
+        """Look after a process; return why it ended, or None if it is to be stopped."""
         deadline = time.monotonic() + self.part.start_seconds
         ready, failures, next_check = False, 0, 0.0
         while not self._stopping.is_set():
@@ -143,7 +143,7 @@ class Runner:
         return None
 
     def _pause(self, deaths: int, reason: str) -> bool:
-        """Wait before the next start; tell whether we were asked to stop meanwhile."""
+        """Wait before the next start; return whether we were asked to stop meanwhile."""
         wait = BACKOFF_SECONDS[min(deaths, len(BACKOFF_SECONDS)) - 1]
         state, message = PartState.RESTARTING, reason
         if deaths >= REPEATED_DEATHS:

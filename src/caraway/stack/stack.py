@@ -129,12 +129,12 @@ class Stack:
                     os.killpg(part.pid, signal.SIGKILL)
 
     def report_to(self, on_progress: Progress | None) -> None:
-        """Tell somebody else what happens from now on, or nobody."""
+        """Report progress to another function from now on, or to none."""
         with self._lock:
             self._on_progress = on_progress or _silent
 
     def status(self) -> tuple[PartStatus, ...]:
-        """Tell how the parts are."""
+        """Return how the parts are."""
         with self._lock:
             return tuple(runner.status for runner in self._runners.values())
 
@@ -151,7 +151,7 @@ class Stack:
             ports=former.ports,
         )
         if ended:
-            self._tell(f"Ended {len(ended)} processes that an earlier stack had left behind")
+            self._report(f"Ended {len(ended)} processes that an earlier stack had left behind")
 
     def _assemble(self) -> list[Part | ExternalService]:
         """Decide on addresses, fill them into the settings, and make the parts."""
@@ -165,8 +165,10 @@ class Stack:
         else:
             url = postgres.url
             parts.append(ExternalService("postgres", lambda: check_postgres(url), on_change=self._changed_part))
-        self._tell("Looking for the Java libraries")
-        jars = ensure_jars(settings, lambda done, wanted, what: self._tell(f"Java libraries: {what} ({done}/{wanted})"))
+        self._report("Looking for the Java libraries")
+        jars = ensure_jars(
+            settings, lambda done, wanted, what: self._report(f"Java libraries: {what} ({done}/{wanted})")
+        )
         if kafka.bootstrap_servers is None:
             embedded_kafka = EmbeddedKafka(
                 path / "kafka",
@@ -208,14 +210,14 @@ class Stack:
         return [EngineProgram(path / "engine", self.settings, self._folder.heartbeat), server]
 
     def _port(self, use: str, host: str = "127.0.0.1") -> int:
-        """Give the port of the last time, or another one if that is taken."""
+        """Return the port of the last time, or another one if that is taken."""
         former = self._record.ports.get(use)
         others = {port for name, port in self._record.ports.items() if name != use}
         if former is not None and former not in others and ports.is_free(former, host):
             return former
         port = ports.choose(host, avoid=others)
         if former is not None:
-            self._tell(f"Port {former} of {use} is taken by another program; from now on it is {port}")
+            self._report(f"Port {former} of {use} is taken by another program; from now on it is {port}")
         self._remember(use, port)
         return port
 
@@ -235,7 +237,7 @@ class Stack:
                 ) from None
             taken = port
             port, self._reserved = ports.reserve_from(DEFAULT_PORT, host, avoid=others)
-            self._tell(f"Port {taken} of server is taken by another program; from now on it is {port}")
+            self._report(f"Port {taken} of server is taken by another program; from now on it is {port}")
         self._remember("server", port)
         return port
 
@@ -279,7 +281,9 @@ class Stack:
         try:
             announce(self._folder.path, self.url)
         except OSError as error:
-            self._tell(f"Clients in other folders must be given the URL: the list of stacks can't be written: {error}")
+            self._report(
+                f"Clients in other folders must be given the URL: the list of stacks can't be written: {error}"
+            )
 
     def _unready(self) -> str:
         late = [status for status in self.status() if status.state is not PartState.RUNNING]
@@ -313,7 +317,7 @@ class Stack:
             self._publish(f"{text} ({status.message})" if status.message else text)
             self._changed.notify_all()
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         with self._lock:
             self._on_progress(text, self.status())
 

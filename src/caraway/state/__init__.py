@@ -4,21 +4,23 @@
 version.
 """
 
-from caraway.state.access import Access, AccessList, Holder, TokenRecord
+from caraway.state.access import Access, AccessList, TokenOwner, TokenRecord
+from caraway.state.allocation import Action, Asset, AssetState
 from caraway.state.audit import Act, AuditLog, AuditRecord
-from caraway.state.bank import Asset, AssetState, Deed
-from caraway.state.blueprints import AssetKind, blueprints, incarnate
+from caraway.state.blueprints import AssetKind, apply_generations, blueprints
 from caraway.state.branches import Branches
 from caraway.state.clock import KEEP, wall_clock
 from caraway.state.database import connect
 from caraway.state.erasures import ErasedKey, ErasureLog, ErasureRecord
 from caraway.state.index_owners import IndexOwners
+from caraway.state.job_owners import EngineMembership
 from caraway.state.leases import Lease
-from caraway.state.ledger import Claim, Ledger, Outcome
+from caraway.state.ledger import ActionOutcome, Claim, Ledger
 from caraway.state.migrate import is_migrated, migrate, wait_until_migrated
 from caraway.state.model import (
     MAIN,
-    Branch,
+    BranchHeads,
+    BranchRecord,
     CommitRecord,
     DesiredState,
     Head,
@@ -27,15 +29,13 @@ from caraway.state.model import (
     LedgerEntry,
     NewCommit,
     Role,
-    Standing,
 )
 from caraway.state.permissions import ANYBODY, Caller, Grant, Mode
 from caraway.state.plans import Needed, Planned, Plans
 from caraway.state.reader import StateReader
 from caraway.state.registry import JobRegistry
 from caraway.state.replays import ReplayClaim, Replays
-from caraway.state.secrets import SealedSecret, SecretStore
-from caraway.state.tenures import Membership
+from caraway.state.sealed_secrets import SealedSecret, SealedSecretStore
 from caraway.state.writer import StateWriter
 
 __all__ = [
@@ -45,24 +45,26 @@ __all__ = [
     "Access",
     "AccessList",
     "Act",
+    "Action",
+    "ActionOutcome",
     "Asset",
     "AssetKind",
     "AssetState",
     "AuditLog",
     "AuditRecord",
-    "Branch",
+    "BranchHeads",
+    "BranchRecord",
     "Branches",
     "Caller",
     "Claim",
     "CommitRecord",
-    "Deed",
     "DesiredState",
+    "EngineMembership",
     "ErasedKey",
     "ErasureLog",
     "ErasureRecord",
     "Grant",
     "Head",
-    "Holder",
     "IndexOwners",
     "JobRecord",
     "JobRegistry",
@@ -70,25 +72,23 @@ __all__ = [
     "Lease",
     "Ledger",
     "LedgerEntry",
-    "Membership",
     "Mode",
     "Needed",
     "NewCommit",
-    "Outcome",
     "Planned",
     "Plans",
     "ReplayClaim",
     "Replays",
     "Role",
     "SealedSecret",
-    "SecretStore",
-    "Standing",
+    "SealedSecretStore",
     "StateReader",
     "StateWriter",
+    "TokenOwner",
     "TokenRecord",
+    "apply_generations",
     "blueprints",
     "connect",
-    "incarnate",
     "is_migrated",
     "migrate",
     "wait_until_migrated",

@@ -14,7 +14,7 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
 from caraway.state.access_tables import access_changes, account_roles, accounts, roles, tokens
 from caraway.state.audit import Act, write_act
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.permissions import Caller, Grant, Mode
 
 # The beginning lets programs that look for secrets in code find it.
@@ -42,7 +42,7 @@ class TokenRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class TokenOwner:
     """Who may use a token, and until when."""
 
     caller: Caller
@@ -51,10 +51,10 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class AccessList:
-    """All tokens that are valid, by their hash; `number` tells one state of the list from another."""
+    """All tokens that are valid, by their hash; `number` grows with each change of the list."""
 
     number: int
-    holders: Mapping[bytes, Holder]
+    owners: Mapping[bytes, TokenOwner]
 
 
 def digest_of(token: str) -> bytes:
@@ -65,11 +65,11 @@ def digest_of(token: str) -> bytes:
 class Access:
     """Changes and reads who may do what; each change is one transaction, with its line of the audit log."""
 
-    def __init__(self, engine: sa.Engine, *, by: str, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(self, engine: sa.Engine, *, by: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         """Work through `engine` (`caraway.state.connect`) on behalf of `by`, whom the audit log is to name."""
         self._engine = engine
         self._by = by
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def create_token(
         self,
@@ -160,10 +160,10 @@ class Access:
         """
 
         def write(connection: sa.Connection) -> None:
-            holders = connection.execute(
+            owners = connection.execute(
                 sa.select(account_roles.c.account).where(account_roles.c.role == name).order_by(account_roles.c.account)
             ).scalars()
-            if found := list(holders):
+            if found := list(owners):
                 raise ConflictError(f"role {name!r} can't be removed: {', '.join(found)} have it; take it from them")
             if not connection.execute(sa.delete(roles).where(roles.c.name == name)).rowcount:
                 raise UnknownEntityError(f"there is no role {name!r}")
@@ -246,13 +246,13 @@ class Access:
             valid = sa.select(tokens.c.id, tokens.c.account, tokens.c.digest, tokens.c.expires_at).where(
                 tokens.c.revoked_at.is_(None)
             )
-            holders = {
-                bytes(row.digest): Holder(
+            owners = {
+                bytes(row.digest): TokenOwner(
                     Caller(account=row.account, token_id=row.id, grants=tuple(of.get(row.account, ()))), row.expires_at
                 )
                 for row in connection.execute(valid)
             }
-            return AccessList(number, holders)
+            return AccessList(number, owners)
 
         return self._read(read)
 
@@ -266,7 +266,7 @@ class Access:
                 write(connection)
                 write_act(connection, act, DONE)
 
-        patiently(change, what=action, patience_seconds=self._patience_seconds)
+        retry_outages(change, what=action, timeout_seconds=self._timeout_seconds)
 
     def _read(self, read: Callable[[sa.Connection], T]) -> T:
         def once() -> T:
@@ -275,7 +275,7 @@ class Access:
             with self._engine.connect().execution_options(**options) as connection:
                 return read(connection)
 
-        return patiently(once, what="read who may do what", patience_seconds=self._patience_seconds)
+        return retry_outages(once, what="read who may do what", timeout_seconds=self._timeout_seconds)
 
 
 def _check_name(name: str, what: str) -> None:

@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 from caraway.errors import UnavailableError
 from caraway.state.access_tables import audit
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 
 # What was begun and has no outcome yet; it stays so if the server dies in the middle.
 BEGUN = "begun"
 # What was done isn't kept from whoever waits for it.
-END_PATIENCE_SECONDS = 2.0
+END_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ def write_act(connection: sa.Connection, act: Act, outcome: str, times: int = 1)
 class AuditLog:
     """Writes and reads the log. Thread safe."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Write through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def begin(self, act: Act) -> int:
         """Write down what is about to be done, and return its number. A retry may leave a second row that is begun.
@@ -68,7 +68,7 @@ class AuditLog:
                 return write_act(connection, act, BEGUN)
 
         try:
-            return patiently(write, what="write the audit log", patience_seconds=self._patience_seconds)
+            return retry_outages(write, what="write the audit log", timeout_seconds=self._timeout_seconds)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError("could not write the audit log: the tables are being set up") from error
 
@@ -84,7 +84,7 @@ class AuditLog:
             with self._engine.begin() as connection:
                 connection.execute(statement)
 
-        patiently(write, what="write the audit log", patience_seconds=END_PATIENCE_SECONDS)
+        retry_outages(write, what="write the audit log", timeout_seconds=END_TIMEOUT_SECONDS)
 
     def refusals(self, counts: Mapping[tuple[Act, str], int]) -> None:
         """Write down what was refused, and how often since the last call.
@@ -98,7 +98,7 @@ class AuditLog:
                 for (act, outcome), times in counts.items():
                     write_act(connection, act, outcome, times)
 
-        patiently(write, what="write the audit log", patience_seconds=self._patience_seconds)
+        retry_outages(write, what="write the audit log", timeout_seconds=self._timeout_seconds)
 
     def newest(self, limit: int) -> Sequence[AuditRecord]:
         """Return the newest acts, newest first.
@@ -112,7 +112,7 @@ class AuditLog:
                 rows = connection.execute(sa.select(audit).order_by(audit.c.id.desc()).limit(limit)).mappings().all()
             return [_record(row) for row in rows]
 
-        return patiently(read, what="read the audit log", patience_seconds=self._patience_seconds)
+        return retry_outages(read, what="read the audit log", timeout_seconds=self._timeout_seconds)
 
 
 def _record(row: sa.RowMapping) -> AuditRecord:

@@ -95,8 +95,8 @@ def id_of(kind: AssetKind, name: str, generation: int) -> str:
     return f"{kind}:{name}.{generation}"
 
 
-def incarnate(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
-    """Give the pieces of a plan the names of their generations: the first, if `generations` says nothing else."""
+def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
+    """Return a plan whose pieces have the names of their generations: the first, if `generations` says nothing else."""
     if not generations:
         return plan
 
@@ -136,7 +136,7 @@ def _further(asset: bytes, generation: int) -> bytes:
 
 
 def _topics(plan: GraphPlan) -> Iterable[TopicPlan]:
-    """Give all topics of a plan, those within a dataset too."""
+    """Yield all topics of a plan, those within a dataset too."""
     yield from plan.topics
     for job in plan.jobs:
         yield from (*job.inputs, job.output)
@@ -171,6 +171,6 @@ def _index(index: IndexPlan, writers: Mapping[str, str]) -> Blueprint:
 
 
 def _with_writers(topics: Sequence[str], writers: Mapping[str, str]) -> tuple[str, ...]:
-    """Topics, each with what fills it: who reads a topic is level only when its writer is."""
+    """Topics, each with what fills it: who reads a topic has caught up only when its writer has."""
     found = [f"{AssetKind.TOPIC}:{name}" for name in topics]
     return tuple(dict.fromkeys([*found, *(writers[name] for name in topics if name in writers)]))

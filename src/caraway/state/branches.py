@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from caraway.errors import ConflictError, InvalidInputError, UnknownEntityError
-from caraway.state.accounts import Moment, balance, copy_references, lock_bank
+from caraway.state.asset_store import Moment, balance, copy_references, lock_asset_store
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import MAIN, Role
 from caraway.state.tables import asset_references, branches
 
@@ -20,13 +20,13 @@ class Branches:
         self,
         engine: sa.Engine,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
         """Write through `engine` (`caraway.state.connect`); what no branch needs any more is kept for `keep`."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._keep = keep
 
@@ -37,7 +37,7 @@ class Branches:
             ConflictError: There is one of this name.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._patiently(lambda: self._create(name), what=f"make branch {name}")
+        self._retry_outages(lambda: self._create(name), what=f"make branch {name}")
 
     def clone(self, name: str, source: str) -> None:
         """Make a branch that stands where another one stands, with all of its data.
@@ -47,7 +47,7 @@ class Branches:
             UnknownEntityError: There is no branch `source`.
             UnavailableError: Postgres doesn't answer; whether the branch was made is then unknown.
         """
-        self._patiently(lambda: self._clone(name, source), what=f"clone branch {source}")
+        self._retry_outages(lambda: self._clone(name, source), what=f"clone branch {source}")
 
     def delete(self, name: str) -> None:
         """Delete a branch. Its commits are kept; what no other branch needs goes after a while.
@@ -59,20 +59,20 @@ class Branches:
         """
         if name == MAIN:
             raise InvalidInputError(f"branch {MAIN!r} can't be deleted; commit what it shall hold instead")
-        self._patiently(lambda: self._delete(name), what=f"delete branch {name}")
+        self._retry_outages(lambda: self._delete(name), what=f"delete branch {name}")
 
-    def _patiently(self, operation: Callable[[], None], *, what: str) -> None:
-        patiently(operation, what=what, patience_seconds=self._patience_seconds)
+    def _retry_outages(self, operation: Callable[[], None], *, what: str) -> None:
+        retry_outages(operation, what=what, timeout_seconds=self._timeout_seconds)
 
     def _create(self, name: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             _require_new(connection, name)
             connection.execute(sa.insert(branches).values(name=name, created_at=self._clock()))
 
     def _clone(self, name: str, source: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             _require_new(connection, name)
             row = connection.execute(
                 sa.select(branches.c.head, branches.c.serving).where(branches.c.name == source)
@@ -87,7 +87,7 @@ class Branches:
 
     def _delete(self, name: str) -> None:
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             connection.execute(sa.delete(asset_references).where(asset_references.c.branch == name))
             if connection.execute(sa.delete(branches).where(branches.c.name == name)).rowcount == 0:
                 raise UnknownEntityError(f"there is no branch {name!r}")

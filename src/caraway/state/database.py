@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 from caraway.errors import UnavailableError
 
 # An embedded Postgres is back some 2 s after it was killed, a local one after a restart within ten.
-PATIENCE_SECONDS = 20.0
+TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
 # A server that is gone without a word (a cable, a fail-over) is noticed within half a minute, also by who only listens.
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
@@ -34,7 +34,7 @@ def connect(url: str) -> sa.Engine:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Tell whether an error means that Postgres is away, so that the same call may succeed later."""
+    """Return whether an error means that Postgres is away, so that the same call may succeed later."""
     if isinstance(error, OperationalError | InterfaceError):
         return True
     if not isinstance(error, DBAPIError):
@@ -43,13 +43,13 @@ def is_outage(error: BaseException) -> bool:
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
 
 
-def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float) -> T:
+def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: float) -> T:
     """Run an idempotent operation again and again while Postgres is away.
 
     Args:
         operation: Must be safe to run again when an earlier run may have succeeded unnoticed.
         what: What is being done, for the error.
-        patience_seconds: How long to go on trying.
+        timeout_seconds: How long to go on trying.
 
     Raises:
         UnavailableError: Postgres was away for too long.
@@ -57,7 +57,7 @@ def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float)
     retrying = Retrying(
         retry=retry_if_exception(is_outage),
         wait=wait_exponential(multiplier=0.05, max=1.0),
-        stop=stop_after_delay(patience_seconds),
+        stop=stop_after_delay(timeout_seconds),
         reraise=True,
     )
     try:
@@ -67,5 +67,5 @@ def patiently(operation: Callable[[], T], *, what: str, patience_seconds: float)
             raise
         reason = str(error.orig).strip()
         raise UnavailableError(
-            f"could not {what}: Postgres has not answered for {patience_seconds:g} s ({reason})"
+            f"could not {what}: Postgres has not answered for {timeout_seconds:g} s ({reason})"
         ) from error

@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.privacy_tables import erasure_places, erasures
 
 # Any number that nothing else locks by: erasures get their numbers in the order in which they are committed, so that
@@ -46,10 +46,10 @@ class ErasureRecord:
 class ErasureLog:
     """Writes and reads them. Thread safe; every operation can be done twice."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
         """Write down what is to be erased; return how many of the keys weren't before.
@@ -132,7 +132,7 @@ class ErasureLog:
                 number: int = write(connection)
                 return number
 
-        return patiently(run, what=what, patience_seconds=self._patience_seconds)
+        return retry_outages(run, what=what, timeout_seconds=self._timeout_seconds)
 
     def _read(self, query: sa.Select[Any], *, places: bool = False) -> list[ErasureRecord]:
         def run() -> list[ErasureRecord]:
@@ -146,7 +146,7 @@ class ErasureLog:
                         done.setdefault(row["erasure_id"], []).append((row["place"], row["done_at"]))
             return [_record(row, tuple(done.get(row["id"], ()))) for row in rows]
 
-        return patiently(run, what="read what is erased", patience_seconds=self._patience_seconds)
+        return retry_outages(run, what="read what is erased", timeout_seconds=self._timeout_seconds)
 
 
 _FIELDS = ("request", "branch", "dataset", "topic", "key_id", "digest", "account", "token_id")

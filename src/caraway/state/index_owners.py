@@ -14,8 +14,8 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import UnavailableError
-from caraway.state.database import patiently
-from caraway.state.leases import PATIENCE_SECONDS, Lease, leases
+from caraway.state.database import retry_outages
+from caraway.state.leases import TIMEOUT_SECONDS, Lease, leases
 from caraway.state.tables import metadata
 
 T = TypeVar("T")
@@ -45,16 +45,16 @@ index_standings = sa.Table(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ShardProgress:
     """How far an index is in one shard.
 
     Attributes:
-        level: Whether it has been as far as its topic since its owner began.
-        frontier_us: The greatest event time of its contributions; None without any, or if nothing depends on it.
+        caught_up: Whether it has been as far as its topic since its owner began.
+        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if unused.
     """
 
-    level: bool
-    frontier_us: int | None
+    caught_up: bool
+    max_event_time_us: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,15 +72,15 @@ class Division:
     Attributes:
         addresses: Of each member that is alive, where it is reached. A member's name is its server's, `#`, a token.
         owners: Of each shard that ever had one.
-        standings: By shard and asset (as text), as its last owner has told.
+        progress: By shard and asset (as text), as its last owner has reported.
     """
 
     addresses: Mapping[str, str]
     owners: Mapping[int, Owned]
-    standings: Mapping[int, Mapping[str, Standing]]
+    progress: Mapping[int, Mapping[str, ShardProgress]]
 
 
-NOTHING = Division(addresses={}, owners={}, standings={})
+NOTHING = Division(addresses={}, owners={}, progress={})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +108,7 @@ class IndexOwners:
         told = insert(index_servers).values(server=self.server, address=address)
         self._do(
             told.on_conflict_do_update(index_elements=[index_servers.c.server], set_={"address": address}),
-            what="tell where this server is",
+            what="write where this server is",
         )
         return self._lease.claim(lasting, succeeds=True)
 
@@ -151,9 +151,9 @@ class IndexOwners:
                         told_of.shards == self.shards
                     )
                 ).all()
-            standings: dict[int, dict[str, Standing]] = {}
-            for shard, asset, level, frontier_us in told:
-                standings.setdefault(shard, {})[asset] = Standing(level=level, frontier_us=frontier_us)
+            progress: dict[int, dict[str, ShardProgress]] = {}
+            for shard, asset, caught_up, time_us in told:
+                progress.setdefault(shard, {})[asset] = ShardProgress(caught_up=caught_up, max_event_time_us=time_us)
             return Division(
                 addresses={
                     member_name(name.removeprefix(of_server), token): address
@@ -161,14 +161,14 @@ class IndexOwners:
                     if is_alive and address is not None and name.startswith(of_server)
                 },
                 owners={
-                    int(name.removeprefix(of_shard)): Owned(member=holder, token=token)
-                    for name, token, holder, _, _ in rows
-                    if name.startswith(of_shard) and holder != _NOBODY
+                    int(name.removeprefix(of_shard)): Owned(member=owner, token=token)
+                    for name, token, owner, _, _ in rows
+                    if name.startswith(of_shard) and owner != _NOBODY
                 },
-                standings=standings,
+                progress=progress,
             )
 
-        return self._patiently(look, what="look who owns the index")
+        return self._retry_outages(look, what="look who owns the index")
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
         """Own a shard, and return its token; None if somebody else has taken it since its token was `seen`.
@@ -181,7 +181,7 @@ class IndexOwners:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        name, holder = f"{self._shard}{shard}", member_name(self.server, member)
+        name, owner = f"{self._shard}{shard}", member_name(self.server, member)
         new = {"name": name, "token": 0, "holder": _NOBODY, "expires_at": _NEVER}
         is_member = sa.select(leases.c.name).where(
             leases.c.name == self._server + self.server,
@@ -191,7 +191,7 @@ class IndexOwners:
         taken = (
             sa.update(leases)
             .where(leases.c.name == name, leases.c.token == seen, sa.exists(is_member))
-            .values(token=leases.c.token + 1, holder=holder)
+            .values(token=leases.c.token + 1, holder=owner)
             .returning(leases.c.token)
         )
 
@@ -201,10 +201,10 @@ class IndexOwners:
                 token: int | None = connection.execute(taken).scalar()
             return token
 
-        return self._patiently(take, what=f"take shard {shard} of the index")
+        return self._retry_outages(take, what=f"take shard {shard} of the index")
 
-    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
-        """Tell how far a shard is; what an earlier owner has to say is passed over.
+    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
+        """Write how far a shard is; what an earlier owner reports is ignored.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -215,10 +215,10 @@ class IndexOwners:
                 "shard": shard,
                 "asset": asset,
                 "token": token,
-                "level": standing.level,
-                "frontier_us": standing.frontier_us,
+                "level": reached.caught_up,
+                "frontier_us": reached.max_event_time_us,
             }
-            for asset, standing in sorted(standings.items())
+            for asset, reached in sorted(progress.items())
         ]
         if rows:
             told = insert(index_standings).values(rows)
@@ -227,10 +227,10 @@ class IndexOwners:
                 set_={name: told.excluded[name] for name in ("token", "level", "frontier_us")},
                 where=index_standings.c.token <= told.excluded.token,
             )
-            self._do(newest, what=f"tell how far shard {shard} of the index is")
+            self._do(newest, what=f"write how far shard {shard} of the index is")
 
     def forget(self, assets: set[str]) -> None:
-        """Forget what was told of indexes that are gone.
+        """Forget what was reported of indexes that are gone.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -248,19 +248,19 @@ class IndexOwners:
 
     @property
     def _lease(self) -> Lease:
-        return Lease(engine=self.engine, name=self._server + self.server, holder=self.server)
+        return Lease(engine=self.engine, name=self._server + self.server, owner=self.server)
 
     def _do(self, statement: sa.Executable, *, what: str) -> None:
         def do() -> None:
             with self.engine.begin() as connection:
                 connection.execute(statement)
 
-        self._patiently(do, what=what)
+        self._retry_outages(do, what=what)
 
-    def _patiently(self, operation: Callable[[], T], *, what: str) -> T:
+    def _retry_outages(self, operation: Callable[[], T], *, what: str) -> T:
         try:
-            # Whoever asks does so again and again. What has succeeded unnoticed is seen at the next look.
-            return patiently(operation, what=what, patience_seconds=PATIENCE_SECONDS)
+            # Callers poll: a change whose confirmation was lost is seen at the next look.
+            return retry_outages(operation, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error
 

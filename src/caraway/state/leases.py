@@ -1,4 +1,4 @@
-"""Leases: who may do a thing now, and a token by which what earlier holders do is told apart.
+"""Leases: the right of one owner at a time to do a thing, with a fencing token that refuses what earlier owners do.
 
 Time is Postgres's alone: clocks of machines that compete needn't agree.
 """
@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import UnavailableError
-from caraway.state.database import patiently
+from caraway.state.database import retry_outages
 from caraway.state.tables import metadata
 
-# Whoever asks does so again and again.
-PATIENCE_SECONDS = 2.0
+# Callers poll, so an attempt on a lease gives up after 2 s instead of queueing.
+TIMEOUT_SECONDS = 2.0
 
 leases = sa.Table(
     "leases",
@@ -28,24 +28,24 @@ leases = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right of one holder at a time to something.
+    """The right of one owner at a time to something.
 
     Attributes:
         engine: The database (`caraway.state.connect`).
         name: What it is about.
-        holder: Who asks, in words for people.
+        owner: Who asks, in words for people.
     """
 
     engine: sa.Engine
     name: str
-    holder: str
+    owner: str
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        """Take the lease if nobody holds it, and return its token, which no holder before had; None if somebody does.
+        """Take the lease if nobody holds it, and return its token, which no owner before had; None if somebody does.
 
         Args:
             lasting: How long it lasts without being renewed.
-            succeeds: Whether the last holder, if it was this one, is known to be gone: then its time isn't waited for.
+            succeeds: Whether the last owner, if it was this one, is known to be gone: then its time isn't waited for.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -53,13 +53,13 @@ class Lease:
         until = sa.func.clock_timestamp() + lasting
         free = leases.c.expires_at < sa.func.clock_timestamp()
         if succeeds:
-            free = free | (leases.c.holder == self.holder)
+            free = free | (leases.c.holder == self.owner)
         take = (
             insert(leases)
-            .values(name=self.name, token=1, holder=self.holder, expires_at=until)
+            .values(name=self.name, token=1, holder=self.owner, expires_at=until)
             .on_conflict_do_update(
                 index_elements=[leases.c.name],
-                set_={"token": leases.c.token + 1, "holder": self.holder, "expires_at": until},
+                set_={"token": leases.c.token + 1, "holder": self.owner, "expires_at": until},
                 where=free,
             )
             .returning(leases.c.token)
@@ -102,6 +102,6 @@ class Lease:
 
         try:
             # A claim that has succeeded unnoticed is in its own way until it runs out.
-            return patiently(change, what=what, patience_seconds=PATIENCE_SECONDS)
+            return retry_outages(change, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error

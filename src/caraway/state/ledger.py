@@ -1,7 +1,7 @@
 """Working off the ledger: claim an entry, do it, say how it went.
 
 A claim is a lease with a token that grows. Whoever lost it (a crash, a pause) can't report on it any more, and what it
-may still do is harmless: each deed can be done twice, and a name that was destroyed is never used again.
+may still do is harmless: each action can be done twice, and a name that was destroyed is never used again.
 """
 
 from collections.abc import Callable
@@ -11,15 +11,15 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 
-from caraway.state.accounts import Moment, balance, lock_bank, serve, set_state
-from caraway.state.bank import AssetState, Deed
+from caraway.state.allocation import Action, AssetState
+from caraway.state.asset_store import Moment, balance, lock_asset_store, serve, set_state
 from caraway.state.blueprints import AssetKind
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# Longer than any deed takes; a worker that has died is replaced after this time.
+# Longer than any action takes; a worker that has died is replaced after this time.
 LEASE = timedelta(seconds=30)
 # What only waits for an engine or an index is looked at so often.
 PAUSE = timedelta(milliseconds=250)
@@ -29,8 +29,8 @@ LAST_BACKOFF = timedelta(seconds=60)
 BEHIND = branches.c.head.is_distinct_from(branches.c.serving)
 
 
-class Outcome(StrEnum):
-    """How it went with a deed."""
+class ActionOutcome(StrEnum):
+    """The outcome of an attempt at an action."""
 
     DONE = "done"
     WAITING = "waiting"
@@ -43,7 +43,7 @@ class Claim:
 
     entry: int
     token: int
-    deed: Deed
+    action: Action
     asset_id: str
     kind: AssetKind
     attempts: int
@@ -65,23 +65,23 @@ class Ledger:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
         lease: timedelta = LEASE,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         """Work through `engine` (`caraway.state.connect`), by `clock`."""
         self._engine = engine
         self._clock = clock
         self._keep = keep
         self._lease = lease
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     def expects(self, within: timedelta) -> bool:
-        """Tell whether there is anything to do now or within some time: an entry, or a branch that may serve its head.
+        """Return whether there is anything to do now or within some time: an entry, or a branch behind its head.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(
-            lambda: self._expects(within), what="look into the ledger", patience_seconds=self._patience_seconds
+        return retry_outages(
+            lambda: self._expects(within), what="look into the ledger", timeout_seconds=self._timeout_seconds
         )
 
     def claim(self) -> Claim | None:
@@ -90,18 +90,18 @@ class Ledger:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(self._claim, what="look into the ledger", patience_seconds=self._patience_seconds)
+        return retry_outages(self._claim, what="look into the ledger", timeout_seconds=self._timeout_seconds)
 
-    def close(self, claim: Claim, outcome: Outcome, reason: str = "") -> bool:
+    def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
         """Say how it went; False (and nothing changes) if the claim was lost meanwhile.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(
+        return retry_outages(
             lambda: self._close(claim, outcome, reason),
             what="write into the ledger",
-            patience_seconds=self._patience_seconds,
+            timeout_seconds=self._timeout_seconds,
         )
 
     def promote(self) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ class Ledger:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        return patiently(self._promote, what="promote branches", patience_seconds=self._patience_seconds)
+        return retry_outages(self._promote, what="promote branches", timeout_seconds=self._timeout_seconds)
 
     def gone(self, kind: AssetKind) -> frozenset[str]:
         """Return the names of assets that are gone: whatever is found of them may be removed, again if need be.
@@ -124,7 +124,7 @@ class Ledger:
             with self._engine.connect() as connection:
                 return frozenset(name.partition(":")[2] for name in connection.execute(query).scalars())
 
-        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def _expects(self, within: timedelta) -> bool:
         due = sa.exists().where(ledger.c.state == "open", ledger.c.due_at <= self._clock() + within)
@@ -146,8 +146,8 @@ class Ledger:
                 ledger.c.due_at <= at.now,
                 sa.or_(ledger.c.leased_until.is_(None), ledger.c.leased_until <= at.now),
                 sa.or_(
-                    sa.and_(ledger.c.deed == Deed.CREATE, ~below.exists()),
-                    sa.and_(ledger.c.deed == Deed.DESTROY, ~above.exists()),
+                    sa.and_(ledger.c.deed == Action.CREATE, ~below.exists()),
+                    sa.and_(ledger.c.deed == Action.DESTROY, ~above.exists()),
                 ),
             )
             .order_by(ledger.c.due_at, ledger.c.id)
@@ -158,7 +158,7 @@ class Ledger:
             if connection.execute(query).first() is None:
                 return None
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             row = connection.execute(query).first()
             if row is None:
                 return None
@@ -166,7 +166,7 @@ class Ledger:
             connection.execute(
                 sa.update(ledger).where(ledger.c.id == row.id).values(token=row.token + 1, leased_until=until)
             )
-            if row.deed == Deed.DESTROY:
+            if row.deed == Action.DESTROY:
                 set_state(connection, [row.asset_id], AssetState.DESTROYING, at)
             else:
                 connection.execute(
@@ -177,35 +177,35 @@ class Ledger:
             return Claim(
                 entry=row.id,
                 token=row.token + 1,
-                deed=Deed(row.deed),
+                action=Action(row.deed),
                 asset_id=row.asset_id,
                 kind=AssetKind(row.kind),
                 attempts=row.attempts,
                 until=until,
             )
 
-    def _close(self, claim: Claim, outcome: Outcome, reason: str) -> bool:
+    def _close(self, claim: Claim, outcome: ActionOutcome, reason: str) -> bool:
         at = self._moment()
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             held = sa.and_(ledger.c.id == claim.entry, ledger.c.token == claim.token, ledger.c.state == "open")
             row = connection.execute(sa.select(ledger.c.leased_until).where(held)).first()
             if row is None or row.leased_until is None:
                 return False
             match outcome:
-                case Outcome.DONE:
+                case ActionOutcome.DONE:
                     values: dict[str, object] = {"state": "done", "reason": "", "closed_at": at.now}
-                    state = AssetState.READY if claim.deed is Deed.CREATE else AssetState.GONE
-                case Outcome.WAITING:
+                    state = AssetState.READY if claim.action is Action.CREATE else AssetState.GONE
+                case ActionOutcome.WAITING:
                     values = {"due_at": at.now + PAUSE, "reason": reason}
-                    state = AssetState.BACKFILLING if claim.deed is Deed.CREATE else AssetState.DESTROYING
-                case Outcome.FAILED:
+                    state = AssetState.BACKFILLING if claim.action is Action.CREATE else AssetState.DESTROYING
+                case ActionOutcome.FAILED:
                     values = {
                         "due_at": at.now + backoff(claim.attempts),
                         "reason": reason,
                         "attempts": claim.attempts + 1,
                     }
-                    state = AssetState.FAILING if claim.deed is Deed.CREATE else AssetState.DESTROYING
+                    state = AssetState.FAILING if claim.action is Action.CREATE else AssetState.DESTROYING
             connection.execute(sa.update(ledger).where(held).values(leased_until=None, **values))
             set_state(connection, [claim.asset_id], state, at)
             return True
@@ -227,7 +227,7 @@ class Ledger:
                 return ()
         at = self._moment()
         with self._engine.begin() as connection:
-            lock_bank(connection)
+            lock_asset_store(connection)
             ready = connection.execute(query).all()
             for name, head in ready:
                 serve(connection, name, head)

@@ -1,7 +1,7 @@
 """Hearing from Postgres that something was committed, at once and not at the next look.
 
-Triggers on the tables tell it, so whoever changes them need not think of it; Postgres passes it on when the change is
-committed. It may get lost with the connection, or not come through a pooler: whoever listens looks by itself, too.
+Triggers on the tables notify, so code that changes them need not think of it; Postgres passes the notice on when the
+change is committed. It may get lost with the connection, or not come through a pooler, so every listener also polls.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class Listener:
     def __init__(self, engine: sa.Engine, on_change: Callable[[], None]) -> None:
         """Listen through `engine` (`caraway.state.connect`), by a connection that is kept open.
 
-        `on_change` is also called whenever it begins to listen, as nobody has told what was changed before. It must
+        `on_change` is also called whenever it begins to listen, as no notice tells what was changed before. It must
         return at once.
         """
         self._engine = engine

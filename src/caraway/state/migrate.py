@@ -10,7 +10,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from caraway.errors import UnavailableError
-from caraway.state.database import PATIENCE_SECONDS, connect, is_outage, patiently
+from caraway.state.database import TIMEOUT_SECONDS, connect, is_outage, retry_outages
 
 # Any constant that no other program uses in this database; these are the bytes of "caraway".
 LOCK_KEY = int.from_bytes(b"caraway")
@@ -25,13 +25,13 @@ def migrate(url: str) -> None:
     """
     engine = connect(url)
     try:
-        patiently(lambda: _upgrade(engine), what="set up the tables", patience_seconds=PATIENCE_SECONDS)
+        retry_outages(lambda: _upgrade(engine), what="set up the tables", timeout_seconds=TIMEOUT_SECONDS)
     finally:
         engine.dispose()
 
 
 def is_migrated(engine: sa.Engine) -> bool:
-    """Tell whether the schema is that of this version."""
+    """Return whether the schema is that of this version."""
     with as_file(files("caraway.state") / "migrations") as folder, engine.connect() as connection:
         newest = ScriptDirectory.from_config(_config(str(folder))).get_current_head()
         return MigrationContext.configure(connection).get_current_revision() == newest

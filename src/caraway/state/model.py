@@ -75,7 +75,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job in the registry. `progress` is what the engine tells of it, `attempts` how often it was started."""
+    """A job in the registry. `progress` is what the engine reports of it, `attempts` how often it was started."""
 
     job_id: str
     commit_id: str
@@ -92,7 +92,7 @@ class JobRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Branch:
+class BranchRecord:
     """A branch: its newest commit and the one that it serves, None before the first."""
 
     name: str
@@ -102,10 +102,10 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class BranchHeads:
     """All branches at one moment; `generations` are those of contents that aren't in their first one."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchRecord, ...]
     generations: Mapping[str, int]
 
     @property
@@ -117,13 +117,13 @@ class Standing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """Something to be done, or that was done, for an asset. `reason` tells why it isn't done yet."""
+    """Something to be done, or that was done, for an asset. `reason` says why it isn't done yet."""
 
     id: int
     asset_id: str
     asset_state: str
     dataset: str
-    deed: str
+    action: str
     state: str
     reason: str
     attempts: int

@@ -31,11 +31,11 @@ class Grant:
     branches: frozenset[str] | None = None
 
     def reaches(self, mode: Mode, branch: str) -> bool:
-        """Tell whether it is about a mode on a branch at all."""
+        """Return whether it is about a mode on a branch at all."""
         return mode in self.modes and (self.branches is None or branch in self.branches)
 
     def covers(self, tags: Collection[str]) -> bool:
-        """Tell whether it is about an entity with these tags."""
+        """Return whether it is about an entity with these tags."""
         return (self.tags is None or not self.tags.isdisjoint(tags)) and self.without.isdisjoint(tags)
 
     @property
@@ -56,15 +56,15 @@ class Caller:
     grants: tuple[Grant, ...]
 
     def may(self, mode: Mode, branch: str) -> bool:
-        """Tell whether something at least may be done in this way on a branch."""
+        """Return whether something at least may be done in this way on a branch."""
         return any(grant.reaches(mode, branch) for grant in self.grants)
 
     def may_all(self, mode: Mode, branch: str) -> bool:
-        """Tell whether it may be done on all entities of a branch, whatever their tags."""
+        """Return whether it may be done on all entities of a branch, whatever their tags."""
         return any(grant.of_all and grant.reaches(mode, branch) for grant in self.grants)
 
     def refused(self, mode: Mode, branch: str, entities: Iterable[tuple[str, Collection[str]]]) -> list[str]:
-        """Name the entities, given with their tags, on which it may not be done."""
+        """Return the names of the entities, given with their tags, on which it may not be done."""
         grants = [grant for grant in self.grants if grant.reaches(mode, branch)]
         return [name for name, tags in entities if not any(grant.covers(tags) for grant in grants)]
 

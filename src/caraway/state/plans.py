@@ -8,20 +8,20 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire import decode_graph
 from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan
 from caraway.plan.planner import plan_graph
-from caraway.state.blueprints import content_of, incarnate
-from caraway.state.model import Standing
+from caraway.state.blueprints import apply_generations, content_of
+from caraway.state.model import BranchHeads
 
 T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
 
 
-class Source(Protocol):
+class GraphSource(Protocol):
     """Where branches and graphs are read (`caraway.state.StateReader`)."""
 
-    def standing(self) -> Standing:
-        """Give all branches."""
+    def branch_heads(self) -> BranchHeads:
+        """Return all branches."""
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit."""
+        """Return the graph of a commit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Planned:
 class Needed:
     """All that the branches need at one moment; what several of them share is there once."""
 
-    standing: Standing
+    heads: BranchHeads
     commits: Mapping[str, Planned]
     jobs: tuple[JobPlan, ...] = ()
     indexes: tuple[IndexPlan, ...] = ()
@@ -46,7 +46,7 @@ class Needed:
 class Plans:
     """Keeps the plans of the commits in use. Not thread safe."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: GraphSource) -> None:
         """Read from `source`; nothing is read yet."""
         self._source = source
         self._needed: Needed | None = None
@@ -57,17 +57,17 @@ class Plans:
         Raises:
             UnavailableError: Postgres doesn't answer.
         """
-        standing = self._source.standing()
-        if self._needed is None or standing != self._needed.standing:
-            self._needed = self._plan(standing, self._needed)
+        heads = self._source.branch_heads()
+        if self._needed is None or heads != self._needed.heads:
+            self._needed = self._plan(heads, self._needed)
         return self._needed
 
-    def _plan(self, standing: Standing, last: Needed | None) -> Needed:
-        known = {} if last is None or last.standing.generations != standing.generations else last.commits
-        commits = {name: known.get(name) or self._planned(name, standing.generations) for name in standing.commits}
+    def _plan(self, heads: BranchHeads, last: Needed | None) -> Needed:
+        known = {} if last is None or last.heads.generations != heads.generations else last.commits
+        commits = {name: known.get(name) or self._planned(name, heads.generations) for name in heads.commits}
         plans = [planned.plan for planned in commits.values()]
         return Needed(
-            standing=standing,
+            heads=heads,
             commits=commits,
             jobs=_once(job for plan in plans for job in plan.jobs),
             indexes=_once(index for plan in plans for index in plan.indexes),
@@ -76,7 +76,7 @@ class Plans:
 
     def _planned(self, commit_id: str, generations: Mapping[str, int]) -> Planned:
         graph = decode_graph(self._source.graph(commit_id))
-        return Planned(graph=graph, plan=incarnate(plan_graph(graph), generations))
+        return Planned(graph=graph, plan=apply_generations(plan_graph(graph), generations))
 
 
 def _once(pieces: Iterable[T]) -> tuple[T, ...]:

@@ -6,20 +6,20 @@ from typing import Any
 import sqlalchemy as sa
 
 from caraway.errors import UnknownEntityError
-from caraway.state.accounts import read_bank
-from caraway.state.bank import ENDING, Asset
+from caraway.state.allocation import ENDING, Asset
+from caraway.state.asset_store import read_asset_store
 from caraway.state.blueprints import FIRST_GENERATION
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import (
     MAIN,
-    Branch,
+    BranchHeads,
+    BranchRecord,
     CommitRecord,
     DesiredState,
     Head,
     JobRecord,
     JobState,
     LedgerEntry,
-    Standing,
 )
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
@@ -29,13 +29,13 @@ COMMIT_COLUMNS = [column for column in commits.c if column is not commits.c.grap
 class StateReader:
     """The read side. Every transaction is read-only in Postgres too."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Read through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
-        self._patience_seconds = patience_seconds
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Read through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        self._timeout_seconds = timeout_seconds
         self._engine = engine.execution_options(postgresql_readonly=True)
 
     def head_id(self, branch: str = MAIN) -> str | None:
-        """Give the id of a branch's newest commit, None before the first: cheap enough to be polled.
+        """Return the id of a branch's newest commit, None before the first: cheap enough to be polled.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -47,7 +47,7 @@ class StateReader:
         return head
 
     def head(self, branch: str = MAIN) -> Head:
-        """Give a branch's newest commit and its graph.
+        """Return a branch's newest commit and its graph.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -63,7 +63,7 @@ class StateReader:
         return Head(branch=branch, commit_id=rows[0]["head"], graph=rows[0]["graph"] or b"")
 
     def commit(self, commit_id: str) -> CommitRecord:
-        """Give a commit.
+        """Return a commit.
 
         Raises:
             UnknownEntityError: There is no such commit.
@@ -74,7 +74,7 @@ class StateReader:
         return _commit_record(rows[0])
 
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
-        """Give a branch's newest commits, newest first; of a clone also those that it began with.
+        """Return a branch's newest commits, newest first; of a clone also those that it began with.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -91,7 +91,7 @@ class StateReader:
         return tuple(_commit_record(row) for row in self._rows(query, what="read the history"))
 
     def graph(self, commit_id: str) -> bytes:
-        """Give the graph of a commit, as protobuf.
+        """Return the graph of a commit, as protobuf.
 
         Raises:
             UnknownEntityError: There is no such commit.
@@ -102,8 +102,8 @@ class StateReader:
         graph: bytes = rows[0]["graph"]
         return graph
 
-    def standing(self) -> Standing:
-        """Give all branches, and which contents are in a further generation: cheap enough to be polled."""
+    def branch_heads(self) -> BranchHeads:
+        """Return all branches, and which contents are in a further generation: cheap enough to be polled."""
         further = (
             sa.select(
                 sa.func.coalesce(sa.func.jsonb_object_agg(assets.c.content, assets.c.generation), sa.text("'{}'"))
@@ -115,25 +115,25 @@ class StateReader:
         rows = self._rows(
             sa.select(branches, further.label("generations")).order_by(branches.c.name), what="read the branches"
         )
-        return Standing(
+        return BranchHeads(
             branches=tuple(
-                Branch(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
+                BranchRecord(name=row["name"], head=row["head"], serving=row["serving"], created_at=row["created_at"])
                 for row in rows
             ),
             generations=rows[0]["generations"] or {},
         )
 
     def assets(self) -> tuple[Asset, ...]:
-        """Give all assets that there ever were, by id."""
+        """Return all assets that there ever were, by id."""
 
         def read() -> tuple[Asset, ...]:
             with self._engine.connect() as connection:
-                return read_bank(connection)
+                return read_asset_store(connection)
 
-        return patiently(read, what="read the assets", patience_seconds=self._patience_seconds)
+        return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def references(self) -> Mapping[str, frozenset[str]]:
-        """Give for each asset that is needed the branches that refer to it."""
+        """Return for each asset that is needed the branches that refer to it."""
         query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
         found: dict[str, set[str]] = {}
         for row in self._rows(query, what="read the references"):
@@ -141,13 +141,13 @@ class StateReader:
         return {asset_id: frozenset(names) for asset_id, names in found.items()}
 
     def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
-        """Give the open entries of the ledger, those due first, and so many of the last ones that were closed."""
+        """Return the open entries of the ledger, those due first, and so many of the last ones that were closed."""
         columns = [
             ledger.c.id,
             ledger.c.asset_id,
             assets.c.state.label("asset_state"),
             assets.c.dataset,
-            ledger.c.deed,
+            ledger.c.deed.label("action"),
             ledger.c.state,
             ledger.c.reason,
             ledger.c.attempts,
@@ -164,7 +164,7 @@ class StateReader:
         return tuple(LedgerEntry(**row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Give all jobs that there ever were, by id."""
+        """Return all jobs that there ever were, by id."""
         query = sa.select(jobs).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, what="read the jobs"))
 
@@ -173,7 +173,7 @@ class StateReader:
             with self._engine.connect() as connection:
                 return [dict(row) for row in connection.execute(query).mappings()]
 
-        return patiently(read, what=what, patience_seconds=self._patience_seconds)
+        return retry_outages(read, what=what, timeout_seconds=self._timeout_seconds)
 
 
 def _commit_record(row: Mapping[str, Any]) -> CommitRecord:

@@ -14,7 +14,7 @@ from caraway.state.writer import StateWriter
 
 
 class JobRegistry:
-    """What must run, and where engines tell how it goes.
+    """What must run, and where engines report how it goes.
 
     Jobs aren't stored but planned anew from the graphs of the branches, by the same pure function that the commits
     used; a plan is kept as long as a branch needs it.
@@ -27,7 +27,7 @@ class JobRegistry:
         self._ledger = Ledger(engine)
 
     def desired_jobs(self) -> tuple[JobPlan, ...]:
-        """Give the jobs that must run now, of all branches; cheap when nothing was committed since the last call.
+        """Return the jobs that must run now, of all branches; cheap when nothing was committed since the last call.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -35,7 +35,7 @@ class JobRegistry:
         return self._plans.refresh().jobs
 
     def gone_jobs(self) -> frozenset[str]:
-        """Give the jobs that were destroyed: what an engine has kept of them is of no use to anybody.
+        """Return the jobs that were destroyed: what an engine has kept of them is of no use to anybody.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import insert
 
 from caraway.errors import ConflictError
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.tables import metadata
 
 NOW = sa.func.clock_timestamp()
@@ -43,12 +43,12 @@ class ReplayClaim:
 class Replays:
     """Reads and writes which dead letters were sent again. Thread safe."""
 
-    def __init__(self, engine: sa.Engine, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed."""
+    def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
         self._engine = engine
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
-    def claim(self, letter: str, account: str) -> ReplayClaim:
+    def claim(self, dead_letter: str, account: str) -> ReplayClaim:
         """Claim a dead letter before it is sent again.
 
         Raises:
@@ -59,7 +59,7 @@ class Replays:
         def run() -> ReplayClaim:
             table = dead_letter_replays
             with self._engine.begin() as connection:
-                first = insert(table).values(letter=letter, account=account).on_conflict_do_nothing()
+                first = insert(table).values(letter=dead_letter, account=account).on_conflict_do_nothing()
                 # Not `rowcount`, which is -1 here whether or not there was a row already.
                 if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
                     return ReplayClaim(elapsed=None, done_at=None)
@@ -69,21 +69,21 @@ class Replays:
                         (NOW - table.c.begun_at).label("elapsed"),
                         (NOW - table.c.tried_at).label("tried"),
                     )
-                    .where(table.c.letter == letter)
+                    .where(table.c.letter == dead_letter)
                     .with_for_update()
                 ).one()
                 if known.done_at is None:
                     if known.tried < ATTEMPT:
                         raise ConflictError(
-                            f"dead letter {letter} is being sent again since {known.tried.total_seconds():.0f} s; "
+                            f"dead letter {dead_letter} is being sent again since {known.tried.total_seconds():.0f} s; "
                             f"ask again {ATTEMPT.total_seconds():.0f} s after that"
                         )
-                    connection.execute(sa.update(table).where(table.c.letter == letter).values(tried_at=NOW))
+                    connection.execute(sa.update(table).where(table.c.letter == dead_letter).values(tried_at=NOW))
                 return ReplayClaim(elapsed=known.elapsed, done_at=known.done_at)
 
-        return patiently(run, what="note that a dead letter is sent again", patience_seconds=self._patience_seconds)
+        return retry_outages(run, what="note that a dead letter is sent again", timeout_seconds=self._timeout_seconds)
 
-    def done(self, letter: str) -> None:
+    def done(self, dead_letter: str) -> None:
         """Note that the row of a dead letter is durable.
 
         Raises:
@@ -93,11 +93,11 @@ class Replays:
 
         def run() -> None:
             with self._engine.begin() as connection:
-                connection.execute(sa.update(table).where(table.c.letter == letter).values(done_at=NOW))
+                connection.execute(sa.update(table).where(table.c.letter == dead_letter).values(done_at=NOW))
 
-        patiently(run, what="note that a dead letter was sent again", patience_seconds=self._patience_seconds)
+        retry_outages(run, what="note that a dead letter was sent again", timeout_seconds=self._timeout_seconds)
 
-    def of(self, letters: Collection[str]) -> Mapping[str, datetime]:
+    def of(self, dead_letters: Collection[str]) -> Mapping[str, datetime]:
         """Return when those of the dead letters that were sent again were durable.
 
         Raises:
@@ -108,7 +108,7 @@ class Replays:
         def run() -> Mapping[str, datetime]:
             with self._engine.connect() as connection:
                 query = sa.select(table.c.letter, table.c.done_at)
-                rows = connection.execute(query.where(table.c.letter.in_(letters), table.c.done_at.is_not(None)))
+                rows = connection.execute(query.where(table.c.letter.in_(dead_letters), table.c.done_at.is_not(None)))
                 return {row.letter: row.done_at for row in rows}
 
-        return patiently(run, what="read which dead letters were sent again", patience_seconds=self._patience_seconds)
+        return retry_outages(run, what="read which dead letters were sent again", timeout_seconds=self._timeout_seconds)

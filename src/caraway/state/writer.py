@@ -6,11 +6,21 @@ from datetime import datetime, timedelta
 import sqlalchemy as sa
 
 from caraway.errors import ConflictError, UnknownEntityError
-from caraway.state.accounts import Moment, balance, enter, lock_bank, read_bank, refer, serve, waits, want_jobs
-from caraway.state.bank import allot
-from caraway.state.blueprints import blueprints, incarnate
+from caraway.state.allocation import allocate
+from caraway.state.asset_store import (
+    Moment,
+    balance,
+    enter,
+    lock_asset_store,
+    read_asset_store,
+    refer,
+    serve,
+    waits,
+    want_jobs,
+)
+from caraway.state.blueprints import apply_generations, blueprints
 from caraway.state.clock import KEEP, wall_clock
-from caraway.state.database import PATIENCE_SECONDS, patiently
+from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import JobState, NewCommit, Role
 from caraway.state.tables import branches, commits, jobs
 
@@ -22,15 +32,15 @@ class StateWriter:
         self,
         engine: sa.Engine,
         *,
-        patience_seconds: float = PATIENCE_SECONDS,
+        timeout_seconds: float = TIMEOUT_SECONDS,
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `patience_seconds` goes unnoticed.
+        """Write through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed.
 
         What no branch needs any more is kept for `keep`, counted by `clock`.
         """
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._keep = keep
         self._engine = engine
@@ -43,9 +53,9 @@ class StateWriter:
         Raises:
             ConflictError: The branch has moved on from `commit.parent`.
             UnknownEntityError: There is no such branch.
-            UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown, the history tells.
+            UnavailableError: Postgres doesn't answer; whether the commit was made is then unknown; the history shows.
         """
-        patiently(lambda: self._publish(commit), what="write the commit", patience_seconds=self._patience_seconds)
+        retry_outages(lambda: self._publish(commit), what="write the commit", timeout_seconds=self._timeout_seconds)
 
     def report(
         self, job_id: str, *, state: JobState, mode: str, attempts: int, error: str, progress: Mapping[str, object]
@@ -72,13 +82,13 @@ class StateWriter:
             with self._engine.begin() as connection:
                 connection.execute(statement)
 
-        patiently(write, what=f"report on job {job_id}", patience_seconds=self._patience_seconds)
+        retry_outages(write, what=f"report on job {job_id}", timeout_seconds=self._timeout_seconds)
 
     def _publish(self, commit: NewCommit) -> None:
         at = Moment(self._clock(), self._keep)
         with self._engine.begin() as connection:
             # Held to the end, it makes compare-and-set of the head one step: a second commit waits here for the first.
-            lock_bank(connection)
+            lock_asset_store(connection)
             heads = connection.execute(sa.select(branches.c.head).where(branches.c.name == commit.branch)).all()
             if not heads:
                 raise UnknownEntityError(f"there is no branch {commit.branch!r}")
@@ -106,12 +116,12 @@ class StateWriter:
 
 def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
     """Refer to all that a commit needs, and put into the ledger what is missing and what nobody needs any more."""
-    allotment = allot(blueprints(commit.plan), read_bank(connection))
-    enter(connection, commit.id, allotment, at)
-    refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allotment.assets])
-    if not waits(connection, commit.branch, allotment.assets):
+    allocation = allocate(blueprints(commit.plan), read_asset_store(connection))
+    enter(connection, commit.id, allocation, at)
+    refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allocation.assets])
+    if not waits(connection, commit.branch, allocation.assets):
         serve(connection, commit.branch, commit.id)
-    want_jobs(connection, commit.id, incarnate(commit.plan, allotment.generations).jobs)
+    want_jobs(connection, commit.id, apply_generations(commit.plan, allocation.generations).jobs)
     balance(connection, at)
 
 

@@ -118,7 +118,7 @@ class MockClient(Client):
         timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
         progress: bool | None = None,  # noqa: ARG002 (all is served at once)
     ) -> LogResult:
-        """Give rows to every dataset, of any branch, that has this endpoint; derived datasets follow at once.
+        """Add rows to every dataset, of any branch, that has this endpoint; derived datasets follow at once.
 
         Raises:
             UnknownEntityError: No dataset has the endpoint.

@@ -21,7 +21,7 @@ CODE = ("source_code", "pickled")
 
 
 def almost_equal(a: float, b: float, epsilon: float = 1e-6) -> bool:
-    """Tell whether two numbers differ by less than `epsilon`; NaN equals NaN."""
+    """Return whether two numbers differ by less than `epsilon`; NaN equals NaN."""
     return (math.isnan(a) and math.isnan(b)) or abs(a - b) < epsilon
 
 

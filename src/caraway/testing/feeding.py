@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 
 import pandas as pd
 
-from caraway.engine_local import Change, LocalEngine
+from caraway.engine_local import LocalEngine, SourceChange
 from caraway.errors import InvalidInputError, UnknownEntityError
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.envs import is_selected
@@ -47,7 +47,7 @@ def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, fra
 def _step(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> Step:
     if source.cdc is Cdc.DEBEZIUM:
         changes = [
-            Change(time_us=change.at_us, row=change.row, delete=change.kind is ChangeKind.DELETE)
+            SourceChange(time_us=change.at_us, row=change.row, delete=change.kind is ChangeKind.DELETE)
             for change in typed_changes(dataset, source, frame)
         ]
         return lambda engine: engine.apply_changes(dataset.name, changes)

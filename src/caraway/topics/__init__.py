@@ -1,7 +1,7 @@
 """The Kafka topics of the datasets: the records on them, making topics, writing to them (docs/records.md)."""
 
 from caraway.topics.admin import ensure_topics
-from caraway.topics.codec import DELETE, FORMAT, PUT, VOID, Record, RecordCodec
+from caraway.topics.codec import DELETE, FORMAT, PUT, RETRACT, Record, RecordCodec
 from caraway.topics.dead_letters import DEAD_LETTERS, MAX_PAYLOAD
 from caraway.topics.erasure import (
     ERASURE_KEY,
@@ -26,7 +26,7 @@ __all__ = [
     "MARKER_KEY",
     "MAX_PAYLOAD",
     "PUT",
-    "VOID",
+    "RETRACT",
     "Arrival",
     "ErasedKeys",
     "Erasure",

@@ -37,7 +37,7 @@ MAX_RECORD_BYTES = 900_000
 
 PUT = 1
 DELETE = -1
-VOID = 0
+RETRACT = 0
 
 Int64 = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Normaliser = Callable[[object], object]
@@ -148,8 +148,8 @@ class RecordCodec:
             )
         row = record.row
         if row is None:
-            if record.op != VOID:
-                raise InvalidInputError("the record has no row, which only a void may lack")
+            if record.op != RETRACT:
+                raise InvalidInputError("the record has no row, which only a retraction may lack")
         elif len(row) != self._row_columns:
             raise InvalidInputError(f"the record's row has {len(row)} columns, the schema {self._row_columns}")
         return record

@@ -161,8 +161,8 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
     if not set(columns) <= set(names):
         # It was asked for on a dataset of the same name with other keys.
         return lambda _: False
-    places = [names.index(name) for name in columns]
-    encode, decode = _codec([keys[place] for place in places]).encode_key, _codec(keys).decode_key
+    positions = [names.index(name) for name in columns]
+    encode, decode = _codec([keys[position] for position in positions]).encode_key, _codec(keys).decode_key
 
     def part(key: bytes) -> bool:
         try:
@@ -170,7 +170,7 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
         except InvalidInputError:
             return False
         digest = begun.copy()
-        digest.update(encode([values[place] for place in places]) or b"")
+        digest.update(encode([values[position] for position in positions]) or b"")
         return digest.digest() in digests
 
     return part

@@ -69,8 +69,8 @@ class TopicEnds:
         asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
         found: dict[str, dict[int, int]] = {}
         if asked:
-            for place, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
-                found.setdefault(place.topic, {})[place.partition] = future.result().offset
+            for position, future in self._admin.list_offsets(asked, request_timeout=ANSWER_TIMEOUT_S).items():
+                found.setdefault(position.topic, {})[position.partition] = future.result().offset
         return found
 
 

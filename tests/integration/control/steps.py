@@ -13,8 +13,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from caraway.control.reconciler import LedgerReconciler
 from caraway.control.service import CommitService
-from caraway.control.site import Site
 from caraway.control.world import Deployed
 from caraway.graph.wire import CommitRequest
 from caraway.state import Ledger, StateReader, StateWriter, connect
@@ -65,8 +65,10 @@ class Plant:
         world = Deployed(
             make_topics=self._make, drop_topics=self._drop, jobs=self.reader, index_lag=lambda _: "", clock=clock
         )
-        self.site = Site(self.ledger, world, check=lambda: None, list_topics=self.topics, drop=self._drop)
-        self.commits = CommitService(self.reader, self.writer, self.site)
+        self.reconciler = LedgerReconciler(
+            self.ledger, world, check=lambda: None, list_topics=self.topics, drop=self._drop
+        )
+        self.commits = CommitService(self.reader, self.writer, self.reconciler)
 
     def topics(self) -> list[str]:
         return [path.name for path in self._folder.iterdir()]

@@ -69,7 +69,7 @@ def test_who_comes_second_learns_who_won(service: CommitService, postgres: str, 
     def overtake() -> None:
         service.commit(CommitRequest(message="the quick one", graph=FIRST), author="quick@example.com")
 
-    slow.site.check = overtake
+    slow.reconciler.check = overtake
     with pytest.raises(ConflictError, match=r"'the quick one' by quick@example\.com"):
         slow.commits.commit(CommitRequest(message="the slow one", graph=Graph(datasets=(users(),))))
     slow.close()

@@ -24,21 +24,21 @@ from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state import (
     MAIN,
+    Action,
+    ActionOutcome,
     Asset,
     AssetKind,
     AssetState,
     Branches,
     Claim,
-    Deed,
     Ledger,
     NewCommit,
-    Outcome,
     StateReader,
     StateWriter,
     blueprints,
     migrate,
 )
-from caraway.state.bank import ENDING, Settlement, settle
+from caraway.state.allocation import ENDING, Settlement, settle
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 from tests.effort import examples, patience
 from tests.integration.control.crashing import CrashError, Crashes
@@ -79,7 +79,7 @@ names = st.sampled_from(["a", "b", "c/d"])
 
 @dataclass
 class World:
-    """What exists. Some deeds fail, some must be asked for several times before they are done."""
+    """What exists. Some actions fail, some must be asked for several times before they are done."""
 
     there: set[str] = field(default_factory=set)
     made: Counter[str] = field(default_factory=Counter)
@@ -121,7 +121,7 @@ class Hand:
     """What a worker has in hand: a claim, and how it went with it once it has done it."""
 
     claim: Claim
-    outcome: Outcome | None = None
+    outcome: ActionOutcome | None = None
 
 
 class Simulation(RuleBasedStateMachine):
@@ -152,10 +152,10 @@ class Simulation(RuleBasedStateMachine):
     def _name(self, data: st.DataObject) -> str:
         return data.draw(st.sampled_from(sorted(self.lines)))
 
-    def _crashing(self, after: int | None, deed: Callable[[], None]) -> None:
+    def _crashing(self, after: int | None, action: Callable[[], None]) -> None:
         """Do something in a process that may die over it, and be told nothing if it does."""
         with suppress(CrashError), CRASHES[self.engine].after(after):
-            deed()
+            action()
 
     # What users do
 
@@ -273,15 +273,15 @@ class Simulation(RuleBasedStateMachine):
     @invariant()
     def the_laws_hold(self) -> None:
         # Each look costs a round trip, and they are most of what a step costs.
-        bank, references = self.reader.assets(), self.reader.references()
+        existing, references = self.reader.assets(), self.reader.references()
         self._branches_stand_where_their_last_commits_left_them()
-        self._assets_are_those_that_branches_need({asset.id: asset for asset in bank}, references)
-        entries = {entry.asset_id: Deed(entry.deed) for entry in self.reader.ledger()}
-        assert settle(bank, references.keys(), entries) == NOTHING, "the ledger asks for what is missing"
+        self._assets_are_those_that_branches_need({asset.id: asset for asset in existing}, references)
+        entries = {entry.asset_id: Action(entry.action) for entry in self.reader.ledger()}
+        assert settle(existing, references.keys(), entries) == NOTHING, "the ledger asks for what is missing"
 
     def _branches_stand_where_their_last_commits_left_them(self) -> None:
-        standing = self.reader.standing()
-        assert {branch.name: branch.head for branch in standing.branches} == {
+        heads = self.reader.branch_heads()
+        assert {branch.name: branch.head for branch in heads.branches} == {
             name: line.head for name, line in self.lines.items()
         }
 
@@ -323,7 +323,7 @@ class Simulation(RuleBasedStateMachine):
         assert self.world.topics == topics
         assert live <= self.world.there
         assert {self.world.made[name] for name in live} <= {1}, "the effect of a step is there once"
-        assert all(branch.serving == branch.head for branch in self.reader.standing().branches)
+        assert all(branch.serving == branch.head for branch in self.reader.branch_heads().branches)
 
     def _drop(self, names: object) -> None:
         assert isinstance(names, frozenset)
@@ -331,7 +331,7 @@ class Simulation(RuleBasedStateMachine):
             self.world.destroy(AssetKind.TOPIC, name)
 
     def _exists(self, name: str) -> bool:
-        return name in {branch.name for branch in self.reader.standing().branches}
+        return name in {branch.name for branch in self.reader.branch_heads().branches}
 
     def _new(self, branch: str, parent: str | None, graph: Graph) -> NewCommit:
         return NewCommit(

@@ -51,12 +51,12 @@ def _featureset(number: int) -> FeaturesetSpec:
     return replace(plain, name=f"Shopper{number}", extractors=())
 
 
-def least_seconds(deed: Callable[[int], object]) -> float:
+def least_seconds(action: Callable[[int], object]) -> float:
     """Do something three times, and tell what the quickest time took: others are at work on the machine, too."""
     took = []
     for number in range(3):
         started = time.perf_counter()
-        deed(number)
+        action(number)
         took.append(time.perf_counter() - started)
     return min(took)
 

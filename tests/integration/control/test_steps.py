@@ -68,7 +68,7 @@ def settle(deployment: Deployment, plant: Plant) -> None:
             plant.writer.report(
                 job.job_id, state=state, mode=job.mode, attempts=1, error="", progress={"lag_records": 0}
             )
-        plant.site.converge()
+        plant.reconciler.converge()
         if not plant.reader.ledger():
             return
     raise AssertionError(plant.reader.ledger())
@@ -86,7 +86,7 @@ def check_whole(reader: StateReader, before: Head, wanted: Graph) -> None:
 
 def check_rest(plant: Plant, wanted: Graph) -> None:
     """Check that what there is, is what the branch needs, and that it serves it."""
-    (main,) = plant.reader.standing().branches
+    (main,) = plant.reader.branch_heads().branches
     assert main.serving == main.head
     live = [asset for asset in plant.reader.assets() if asset.state is not AssetState.GONE]
     assert {asset.state for asset in live} == {AssetState.READY}
@@ -96,7 +96,7 @@ def check_rest(plant: Plant, wanted: Graph) -> None:
 
 def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deployment: Deployment) -> None:
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["caraway.control.site", commit_and_die.__module__])
+    context.set_forkserver_preload(["caraway.control.reconciler", commit_and_die.__module__])
     version, at, outcomes = 1, 0, list[bool]()
     while True:
         wanted = graph(version + 1)

@@ -143,8 +143,8 @@ def test_a_postgres_that_takes_nothing_refuses_the_commit_whole(
     request = CommitRequest(message="changed", graph=replace(graph, datasets=later, featuresets=()), incremental=True)
     with psycopg.connect(postgres, autocommit=True) as operator:
         trouble(operator, table, condition)
-        writer = StateWriter(plant.engine, patience_seconds=0.2, keep=timedelta())
-        impatient = CommitService(plant.reader, writer, plant.site)
+        writer = StateWriter(plant.engine, timeout_seconds=0.2, keep=timedelta())
+        impatient = CommitService(plant.reader, writer, plant.reconciler)
         with pytest.raises(UnavailableError, match=TROUBLES[condition]):
             impatient.commit(request)
         operator.execute("DROP FUNCTION trouble CASCADE")

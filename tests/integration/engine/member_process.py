@@ -6,7 +6,7 @@ from pathlib import Path
 
 from caraway.config import load_settings
 from caraway.engine.engine import Engine, stop_on_signals
-from caraway.state import Membership, connect
+from caraway.state import EngineMembership, connect
 from tests.integration.engine.engine_process import FolderRegistry
 
 if __name__ == "__main__":
@@ -14,7 +14,7 @@ if __name__ == "__main__":
     logging.getLogger("py4j").setLevel(logging.ERROR)
     settings, shared = load_settings(), Path(sys.argv[1])
     assert settings.postgres.url is not None
-    membership = Membership(engine=connect(settings.postgres.url), holder=settings.data_dir.name)
+    membership = EngineMembership(engine=connect(settings.postgres.url), engine_name=settings.data_dir.name)
     engine = Engine(settings, FolderRegistry(shared), membership)
     stop_on_signals(engine)
     sys.exit(engine.run())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from caraway.state import Membership, connect, migrate
+from caraway.state import EngineMembership, connect, migrate
 from tests.integration.engine import member_process
 from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
@@ -57,7 +57,7 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     names = {job.job_id for job in jobs}
     broker.create(shop.orders, shop.prices, *(job.output for job in jobs))
     database = connect(postgres)
-    observer = Membership(engine=database, holder="observer")
+    observer = EngineMembership(engine=database, engine_name="observer")
 
     def send(part: int) -> None:
         for topic, sent in ((shop.orders, orders), (shop.prices, prices)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStatus, IndexWorker
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import PUT, VOID, TopicWriter, position_id
+from caraway.topics import PUT, RETRACT, TopicWriter, position_id
 from tests.patience import deadline_in
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
@@ -43,14 +43,14 @@ class Flow:
         self.ids = 0
 
     def make(self, count: int) -> list[Sent]:
-        """Make records: most of new ids, some of them void, some revisions of earlier ones for the same key."""
+        """Make records: most of new ids, some of them retracted, some revisions of earlier ones for the same key."""
         made: list[Sent] = []
         for _ in range(count):
             known = self.random.random() < 0.1 and bool(self.ids)
             number = self.random.randrange(self.ids) if known else self.ids
             self.ids = max(self.ids, number + 1)
             rev = len(self.sent) + len(made)
-            op = VOID if self.random.random() < 0.05 else PUT
+            op = RETRACT if self.random.random() < 0.05 else PUT
             row = (self.random.randrange(1000), self.random.gauss(0, 9), None) if op == PUT else None
             time_us = number * SECOND // 10 + self.random.randrange(60 * SECOND)
             made.append(Sent(KEYS[number % len(KEYS)], position_id(number, 0), rev.to_bytes(4), op, time_us, row))

@@ -34,7 +34,7 @@ def emitting(name: str, label: str) -> IndexPlan:
 
 @dataclass
 class Events:
-    """Events that come, move and go, as contributions on a topic."""
+    """Events that come, move and go, as aggregate inputs on a topic."""
 
     name: str
     label: str

@@ -84,7 +84,7 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
 
 
 @pytest.mark.parametrize(
-    ("deed", "status"),
+    ("action", "status"),
     [
         (lambda client: client.init_branch("main"), 409),
         (lambda client: client.clone_branch("x", "nowhere"), 404),
@@ -92,10 +92,10 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
         (lambda client: client.delete_branch("main"), 400),
     ],
 )
-def test_refusals(server: ServerProcess, deed: Callable[[Client], object], status: int) -> None:
+def test_refusals(server: ServerProcess, action: Callable[[Client], object], status: int) -> None:
     with closing(Client(str(server.settings.server.url), token="")) as client:
         with pytest.raises(RemoteError) as caught:
-            deed(client)
+            action(client)
         assert caught.value.status == status
         assert client.branch() == "main"
 
@@ -139,7 +139,7 @@ def test_branches_and_ledger_by_commands(own: ServerProcess) -> None:
     assert run(own, "branch", "delete", "copy")[0] == 1
 
 
-def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_is_level(own: ServerProcess) -> None:
+def test_a_changed_dataset_goes_on_to_serve_until_the_new_one_has_caught_up(own: ServerProcess) -> None:
     commit_on(own, "main", Graph(datasets=(users(),)))
     eventually(lambda: run(own, "ledger")[0] == 0)
     commit_on(own, "main", Graph(datasets=(replace(users(version=2), history_us=5),)))

@@ -28,7 +28,7 @@ class Server:
         self.now = 0.0
         engine = connect(postgres)
         stack.callback(engine.dispose)
-        lease = Lease(engine=engine, name=LEASE, holder=name)
+        lease = Lease(engine=engine, name=LEASE, owner=name)
         self.right = EmissionRight(lease, self.store, lasting=LASTING, arriving=ARRIVING, clock=lambda: self.now)
         self.worker = IndexWorker(kafka, self.store, may_emit=self.right.may_send)
         self.worker.start()
@@ -58,7 +58,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
 
         # The first one that asks has it, also at its next start; the other one doesn't.
         for server in (one, two, one):
-            server.right.tend()
+            server.right.claim_or_renew()
         assert (one.right.may_send(), two.right.may_send()) == (True, False)
         for flow in events:
             flow.send(40)
@@ -72,7 +72,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
             flow.send(20)
         one.read_all(events)
         one.stand_by()
-        one.right.tend()
+        one.right.claim_or_renew()
         one.read_all(events)
         before = [flow.check() for flow in events]
 
@@ -80,8 +80,8 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
         for giver, taker in ((one, two), (two, one)):
             giver.stand_by()
             giver.right.release()
-            taker.right.tend()
-            giver.right.tend()
+            taker.right.claim_or_renew()
+            giver.right.claim_or_renew()
             assert (giver.right.may_send(), taker.right.may_send()) == (False, True)
             for flow in events:
                 flow.send(20)

@@ -155,7 +155,7 @@ class Model:
         self.names |= names
 
     def stay(self, stays: list[tuple[str, int]]) -> None:
-        """Write contributions, as the jobs of the aggregates do: of a guest, so many seconds after the beginning."""
+        """Write aggregate inputs, as the jobs of the aggregates do: of a guest, so many seconds after the beginning."""
         for name, topic in self.topics.items():
             codec = self.codecs[name]
             items = [

@@ -195,7 +195,7 @@ def _received(codec: RecordCodec, message: Message) -> Received:
 
 
 def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
-    """Keep what holds of an upsert log: of each identity the greatest revision, of one revision a put before a void."""
+    """Keep what holds of an upsert log: of each identity the greatest revision; a put holds before a retraction."""
     held: dict[bytes, Received] = {}
     for received in records:
         known = held.get(received.identity)

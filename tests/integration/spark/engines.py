@@ -29,7 +29,7 @@ from caraway.expr.polars.values import polars_type, to_polars
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 from caraway.spark.codec import name
-from caraway.spark.expressions import Scope, compile_with_failure
+from caraway.spark.expressions import SparkScope, compile_with_failure
 from caraway.spark.types import row_type
 
 
@@ -112,7 +112,7 @@ def _as_stored(value: Any, dtype: DataType) -> Any:
 
 def by_spark(found: Batch, spark: SparkSession) -> Results:
     """Evaluate by Spark, all in one query: canonical values, or `Failure`."""
-    scope = Scope(types=found.schema, columns={column: name(column) for column in found.schema})
+    scope = SparkScope(types=found.schema, columns={column: name(column) for column in found.schema})
     stored = [tuple(_in_spark(row[column], of) for column, of in found.schema.items()) for row in found.rows]
     frame = spark.createDataFrame(stored, row_type(found.schema.items())).coalesce(1)
     types = [infer(node, found.schema) for node in found.nodes]

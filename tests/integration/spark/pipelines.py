@@ -11,7 +11,7 @@ import orjson
 from confluent_kafka import Consumer, TopicPartition
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType, optional
-from caraway.engine_local.changes import Change, arrive, events, table_of
+from caraway.engine_local.changes import SourceChange, arrive, events, table_of
 from caraway.engine_local.pipelines import compile_pipeline
 from caraway.engine_local.tables import Event
 from caraway.graph.connectors import WebhookConnector
@@ -157,7 +157,7 @@ def expected(case: Case, arrivals: Mapping[str, Sequence[Arrival]]) -> list[Any]
                 events(
                     of,
                     [
-                        Change(time_us=a.time_us, row=a.row, delete=a.delete)
+                        SourceChange(time_us=a.time_us, row=a.row, delete=a.delete)
                         for a in arrivals[name]
                         if not case.is_poison(name, a)
                     ],

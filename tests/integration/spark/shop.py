@@ -87,7 +87,7 @@ class Shop:
         return topic(f"prices{self.suffix}", TopicKind.VERSIONS, ["sku"], PRICE_COLUMNS)
 
     def doubled(self) -> JobPlan:
-        output = topic(f"doubled{self.suffix}", TopicKind.CONTRIBUTIONS, ["sku"], {"sku": STRING, "twice": INT})
+        output = topic(f"doubled{self.suffix}", TopicKind.AGGREGATE_INPUTS, ["sku"], {"sku": STRING, "twice": INT})
         positive = Filter(of=Input(dataset=self.orders.dataset), predicate=_compare(BinaryOp.GT, "quantity", 0, INT))
         twice = AssignedColumn(name="twice", dtype=INT, expr=_compare(BinaryOp.MUL, "quantity", 2, INT))
         operator = Aggregate(of=Assign(of=positive, columns=(twice,)), keys=("sku",), aggregates=(_sum("twice"),))
@@ -97,7 +97,7 @@ class Shop:
         """Join the price at the time of the order, drop cheap ones, and add up by shop."""
         columns: dict[str, DataType] = {"shop": optional(STRING), "price": optional(FLOAT), "quantity": INT}
         name = f"{how}{self.suffix}"
-        output = topic(name, TopicKind.CONTRIBUTIONS, ["shop"], columns, revised=True)
+        output = topic(name, TopicKind.AGGREGATE_INPUTS, ["shop"], columns, revised=True)
         join = Join(
             left=Input(dataset=self.orders.dataset),
             right=self.prices.dataset,
@@ -136,7 +136,7 @@ class Shop:
     def stock(self) -> JobPlan:
         """Add up the prices that hold, by shop."""
         output = topic(
-            f"stock{self.suffix}", TopicKind.CONTRIBUTIONS, ["shop"], {"shop": STRING, "price": FLOAT}, revised=True
+            f"stock{self.suffix}", TopicKind.AGGREGATE_INPUTS, ["shop"], {"shop": STRING, "price": FLOAT}, revised=True
         )
         dear = Filter(of=Input(dataset=self.prices.dataset), predicate=_compare(BinaryOp.GE, "price", 20.0, FLOAT))
         operator = Aggregate(of=dear, keys=("shop",), aggregates=(_sum("price"),))

@@ -1,4 +1,4 @@
-"""Aggregates from a topic of rows, by contributions of Spark, to the answers of the index: those of the engine."""
+"""Aggregates from a topic of rows, by aggregate inputs of Spark, to the answers of the index: those of the engine."""
 
 import random
 import time
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from caraway.engine_local.changes import Change
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.specs import Graph
 from caraway.index import IndexReader, IndexStore, IndexWorker
 from caraway.plan import GraphPlan, IndexPlan, plan_graph
@@ -57,7 +57,7 @@ def planned(found: Case) -> GraphPlan:
     return replace(plan, topics=tuple(topics.values()), jobs=jobs, indexes=indexes)
 
 
-def sent(found: Case, change: Change) -> Sent:
+def sent(found: Case, change: SourceChange) -> Sent:
     """Give a change as a record of the source."""
     names = [f.name for f in found.source.fields if not f.timestamp]
     names.sort(key=lambda name: name not in found.source.keys)

@@ -117,7 +117,7 @@ def test_payloads_of_operators_come_back(spark: SparkSession, lot: Sequence[Any]
     assert [_plain(r) for r in back.collect()] == [_plain(r) for r in frame.collect()]
 
 
-def test_a_void_without_a_row_has_its_key_from_kafka(spark: SparkSession) -> None:
+def test_a_retraction_without_a_row_has_its_key_from_kafka(spark: SparkSession) -> None:
     codec = RecordCodec(SCHEMA)
     value = codec.encode_value(op=0, time_us=1, ingested_us=2, row=None)
     kafka = spark.createDataFrame([(_array(codec.encode_key([7, "k"])), _array(value), 0, 0)], KAFKA)

@@ -38,7 +38,7 @@ from caraway.expr.nodes import (
 from caraway.expr.polars.compiler import compile_expr
 from caraway.expr.polars.values import to_polars
 from caraway.spark.codec import name
-from caraway.spark.expressions import Scope, compile_node
+from caraway.spark.expressions import SparkScope, compile_node
 from caraway.spark.types import row_type
 
 INTS = [None, 0, 1, -1, 2, -2, 7, -7, 10**9, -(2**63) + 1, 2**63 - 1]
@@ -309,7 +309,7 @@ def test_all_nodes_over_edge_values(spark: SparkSession) -> None:
         by_columns.setdefault((tuple(case[1].items()), tuple(case[2])), []).append(case)
     for (columns, values), cases in by_columns.items():
         types = dict(columns)
-        scope = Scope(types=types, columns={column: name(column) for column in types})
+        scope = SparkScope(types=types, columns={column: name(column) for column in types})
         frame = spark.createDataFrame(list(values), row_type(columns)).coalesce(1)
         found = frame.select(*(compile_node(node, scope).alias(str(i)) for i, (node, *_) in enumerate(cases))).collect()
         for row, result in zip(values, found, strict=True):
@@ -349,14 +349,14 @@ def test_literals(spark: SparkSession) -> None:
         (1_000_000, DATETIME, 1_000_000),
         (None, optional(INT), None),
     ]
-    scope = Scope(types={}, columns={})
+    scope = SparkScope(types={}, columns={})
     columns = [compile_node(Literal(value=v, dtype=t), scope).alias(str(i)) for i, (v, t, _) in enumerate(literals)]
     assert list(spark.range(1).select(*columns).collect()[0]) == [expected for *_, expected in literals]
 
 
 def test_now_has_no_meaning_in_a_pipeline() -> None:
     with pytest.raises(DefinitionError, match="pipeline runs before any query"):
-        compile_node(Now(), Scope(types={}, columns={}))
+        compile_node(Now(), SparkScope(types={}, columns={}))
 
 
 def same(found: object, expected: object) -> bool:

@@ -20,7 +20,7 @@ from caraway.dtypes.types import (
 )
 from caraway.expr.nodes import Binary, BinaryOp, ListMap, MakeStruct, Node, ParseJson, Ref, Split, Strptime, Var
 from caraway.spark.codec import name
-from caraway.spark.expressions import Scope, compile_with_failure
+from caraway.spark.expressions import SparkScope, compile_with_failure
 from caraway.spark.types import row_type
 
 X = Ref(name="x")
@@ -61,7 +61,7 @@ def test_failing_rows_are_null_and_told(
     case: tuple[Node, DataType, DataType, list[Any], list[bool]], spark: SparkSession
 ) -> None:
     node, of, declared, values, fails = case
-    scope = Scope(types={"x": of}, columns={"x": name("x")})
+    scope = SparkScope(types={"x": of}, columns={"x": name("x")})
     outcome = compile_with_failure(node, declared, scope)
     frame = spark.createDataFrame([(value,) for value in values], row_type([("x", of)])).coalesce(1)
     rows = frame.select(outcome.value.alias("value"), outcome.failed.alias("failed")).collect()

@@ -1,4 +1,4 @@
-"""A contribution that goes to another group is taken back where it was, by a run that doesn't know of it, too.
+"""An aggregate input that goes to another group is taken back where it was, by a run that doesn't know of it, too.
 
 An index that is divided by keys (decision 23) has no other way to learn that it isn't there any more: each part sees
 some partitions only. So for each key taken alone, what is on the topic must come to what lives there now.
@@ -29,7 +29,7 @@ from caraway.graph.operators import (
 from caraway.graph.windows import ContinuousWindow
 from caraway.plan import TopicPlan
 from caraway.spark.jobs import Trigger, start_job
-from caraway.topics import DEAD_LETTERS, VOID, ensure_topics
+from caraway.topics import DEAD_LETTERS, RETRACT, ensure_topics
 from caraway.topics.partitioning import partition_of
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, astray, consolidate
@@ -38,7 +38,7 @@ from tests.integration.spark.pipelines import SOURCES, Case
 PARTITIONS = 4
 ARRIVALS = model.traffic(seed=3, count=150)
 TIMES = range(80)
-# How many of a hundred are in the checkpoint, how many a lost run has read, and how many there are.
+# How many of a hundred are in the checkpoint, how many a failed attempt has read, and how many there are.
 PARTS = (40, 75, 100)
 
 # Its columns but the key are others in each version.
@@ -105,13 +105,13 @@ def _counting(topic: TopicPlan, keys: tuple[str, ...], records: Iterable[Receive
 def _have_moved(records: Iterable[Received]) -> bool:
     """Tell whether a row was in one partition and then in another, and was taken back."""
     places: dict[bytes, set[int]] = {}
-    voids = set()
+    retractions = set()
     for received in records:
-        if received.record.op == VOID:
-            voids.add(received.identity)
+        if received.record.op == RETRACT:
+            retractions.add(received.identity)
         else:
             places.setdefault(received.identity, set()).add(partition_of(received.key or b"", PARTITIONS))
-    return any(len(of_row) > 1 and identity in voids for identity, of_row in places.items())
+    return any(len(of_row) > 1 and identity in retractions for identity, of_row in places.items())
 
 
 def _view(topic: TopicPlan, keys: tuple[str, ...], records: Iterable[Received]) -> list[Any]:

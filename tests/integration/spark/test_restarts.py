@@ -1,4 +1,4 @@
-"""In its first batch after a restart, a join says of each row that a lost run may have read where it is not."""
+"""In its first batch after a restart, a join says of each row that a failed attempt may have read where it is not."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from caraway.graph.operators import Input, Join, JoinKind
 from caraway.spark.checkpoints import position_of
 from caraway.spark.jobs import Trigger, start_job
-from caraway.topics import DEAD_LETTERS, PUT, VOID, ensure_topics
+from caraway.topics import DEAD_LETTERS, PUT, RETRACT, ensure_topics
 from tests.integration.spark import pipelines as model
 from tests.integration.spark.broker import Broker, Received, Sent
 from tests.integration.spark.pipelines import Case
@@ -67,5 +67,5 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
     broker.send(topics["Clicks"], clicks)
     run_to_the_end(tasks=1)
     # No run that was lost can have read what came after the restart.
-    after = [*before, (20, "", VOID), (20, "Ulm", PUT), (30, "Ulm", PUT)]
+    after = [*before, (20, "", RETRACT), (20, "Ulm", PUT), (30, "Ulm", PUT)]
     assert broker.receive(job.output, after, view=said) == after

@@ -1,4 +1,4 @@
-"""What follows an aggregate: contributions of Spark, rows of the index, and the next jobs; as the engine has it."""
+"""What follows an aggregate: aggregate inputs of Spark, rows of the index, and the next jobs; as the engine has it."""
 
 import random
 import time

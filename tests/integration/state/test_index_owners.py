@@ -8,11 +8,11 @@ import pytest
 
 from caraway.errors import UnavailableError
 from caraway.state import IndexOwners, connect, migrate
-from caraway.state.index_owners import Owned, Standing
+from caraway.state.index_owners import Owned, ShardProgress
 
 # Long beside what a busy machine takes between two lines here; no time at all.
 LONG, NONE = timedelta(minutes=10), timedelta(0)
-LEVEL = Standing(level=True, frontier_us=None)
+CAUGHT_UP = ShardProgress(caught_up=True, max_event_time_us=None)
 
 
 @pytest.fixture
@@ -38,18 +38,18 @@ def test_owners_take_from_each_other_by_token(postgres: str, one: IndexOwners) -
     assert two.look().owners == {0: Owned(member="two#1", token=2)}
 
     # What an earlier owner says of it is passed over.
-    two.tell(0, 2, {"a": LEVEL, "b": Standing(level=False, frontier_us=7)})
-    one.tell(0, 1, {"a": Standing(level=False, frontier_us=None)})
-    two.tell(0, 2, {})
-    assert one.look().standings == {0: {"a": LEVEL, "b": Standing(level=False, frontier_us=7)}}
-    two.tell(0, 2, {"b": Standing(level=True, frontier_us=3)})
+    two.report(0, 2, {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)})
+    one.report(0, 1, {"a": ShardProgress(caught_up=False, max_event_time_us=None)})
+    two.report(0, 2, {})
+    assert one.look().progress == {0: {"a": CAUGHT_UP, "b": ShardProgress(caught_up=False, max_event_time_us=7)}}
+    two.report(0, 2, {"b": ShardProgress(caught_up=True, max_event_time_us=3)})
     one.forget({"a"})
-    assert one.look().standings == {0: {"b": Standing(level=True, frontier_us=3)}}
+    assert one.look().progress == {0: {"b": ShardProgress(caught_up=True, max_event_time_us=3)}}
 
     # Who divides the index otherwise sees nothing of all this.
     other = replace(one, shards=2)
     assert other.join("one:2", LONG) == 1
-    assert (other.look().owners, other.look().standings) == ({}, {})
+    assert (other.look().owners, other.look().progress) == ({}, {})
     assert one.look().owners == {0: Owned(member="two#1", token=2)}
 
 

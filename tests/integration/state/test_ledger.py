@@ -14,6 +14,7 @@ from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state import (
     MAIN,
+    ActionOutcome,
     AssetKind,
     AssetState,
     Branches,
@@ -22,7 +23,6 @@ from caraway.state import (
     JobState,
     Ledger,
     NewCommit,
-    Outcome,
     StateReader,
     StateWriter,
     connect,
@@ -78,17 +78,17 @@ class Deployment:
         """Do all that is due, and let branches turn."""
         while claims := self.claim_all():
             for claim in claims:
-                assert self.ledger.close(claim, Outcome.DONE)
+                assert self.ledger.close(claim, ActionOutcome.DONE)
         self.ledger.promote()
 
     def states(self) -> dict[str, AssetState]:
         return {asset.id: asset.state for asset in self.reader.assets()}
 
     def serving(self, branch: str = MAIN) -> str | None:
-        return next(found.serving for found in self.reader.standing().branches if found.name == branch)
+        return next(found.serving for found in self.reader.branch_heads().branches if found.name == branch)
 
     def due(self) -> dict[str, datetime]:
-        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.deed == "destroy"}
+        return {entry.asset_id: entry.due_at for entry in self.reader.ledger() if entry.action == "destroy"}
 
 
 @pytest.fixture
@@ -114,11 +114,11 @@ def test_things_are_made_from_the_bottom_up_each_by_one(here: Deployment) -> Non
     assert kinds(topics) == [AssetKind.TOPIC] * 2
     assert set(here.states().values()) == {AssetState.CREATING, AssetState.PLANNED}
     for topic in topics:
-        assert here.ledger.close(topic, Outcome.DONE)
+        assert here.ledger.close(topic, ActionOutcome.DONE)
     middle = here.claim_all()
     assert kinds(middle) == [AssetKind.INGEST, AssetKind.JOB]
     for claim in middle:
-        here.ledger.close(claim, Outcome.DONE)
+        here.ledger.close(claim, ActionOutcome.DONE)
     assert kinds(here.claim_all()) == [AssetKind.INDEX]
 
 
@@ -144,7 +144,7 @@ def test_a_branch_that_may_serve_its_head_is_expected(here: Deployment) -> None:
     here.commit(SECOND)
     while claims := here.claim_all():
         for claim in claims:
-            here.ledger.close(claim, Outcome.DONE)
+            here.ledger.close(claim, ActionOutcome.DONE)
     assert here.ledger.expects(timedelta())
     here.ledger.promote()
     assert not here.ledger.expects(timedelta())
@@ -158,15 +158,15 @@ def test_who_has_lost_a_claim_has_no_say(here: Deployment) -> None:
     here.now += MOMENT
     (second,) = here.claim_all()
     assert (second.entry, second.token) == (first.entry, first.token + 1)
-    assert not here.ledger.close(first, Outcome.DONE)
+    assert not here.ledger.close(first, ActionOutcome.DONE)
     assert here.states()[first.asset_id] is AssetState.CREATING
-    assert here.ledger.close(second, Outcome.WAITING, "for Godot")
+    assert here.ledger.close(second, ActionOutcome.WAITING, "for Godot")
     assert here.claim_all() == []
     here.now += PAUSE
     (third,) = here.claim_all()
     assert third.token == second.token + 1
-    assert not here.ledger.close(second, Outcome.DONE)
-    assert here.ledger.close(third, Outcome.DONE)
+    assert not here.ledger.close(second, ActionOutcome.DONE)
+    assert here.ledger.close(third, ActionOutcome.DONE)
 
 
 def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: Deployment) -> None:
@@ -183,7 +183,7 @@ def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: 
     assert kinds(top) == [AssetKind.INDEX, AssetKind.INGEST]
     assert {here.states()[claim.asset_id] for claim in top} == {AssetState.DESTROYING}
     for claim in top:
-        here.ledger.close(claim, Outcome.DONE)
+        here.ledger.close(claim, ActionOutcome.DONE)
     (bottom,) = here.claim_all()
     assert bottom.kind is AssetKind.JOB
     # What is on its way out never comes back, nor does what it filled: they go at once. The rest is used again.
@@ -194,7 +194,7 @@ def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: 
         bottom.name: DesiredState.STOPPED,
         f"{bottom.name}.2": DesiredState.RUNNING,
     }
-    here.ledger.close(bottom, Outcome.DONE)
+    here.ledger.close(bottom, ActionOutcome.DONE)
     here.work()
     gone = {asset_id for asset_id, state in here.states().items() if state is AssetState.GONE}
     assert gone == {claim.asset_id for claim in (*top, bottom)} | {spent}

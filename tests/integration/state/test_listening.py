@@ -12,14 +12,14 @@ from caraway.graph.wire import encode_graph
 from caraway.plan.planner import plan_graph
 from caraway.state import (
     Access,
+    ActionOutcome,
     Branches,
     ErasedKey,
     ErasureLog,
     Ledger,
     Mode,
     NewCommit,
-    Outcome,
-    SecretStore,
+    SealedSecretStore,
     StateWriter,
     connect,
     migrate,
@@ -95,9 +95,9 @@ def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear) -> 
     assert ear.hears_of(lambda: commit(writer, 1, None, first))
     assert ear.hears_of(lambda: commit(writer, 2, f"{1:032x}", second))
     while claim := ledger.claim():
-        assert ledger.close(claim, Outcome.DONE)
+        assert ledger.close(claim, ActionOutcome.DONE)
     assert ear.hears_of(lambda: ledger.promote())
-    store = SecretStore(engine)
+    store = SealedSecretStore(engine)
     assert ear.hears_of(lambda: store.add("name", "key", b"sealed", "me"))
     assert ear.hears_of(lambda: store.update("name", "key", b"other", "me"))
     assert ear.hears_of(lambda: store.delete("name"))

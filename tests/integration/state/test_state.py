@@ -21,14 +21,14 @@ from caraway.stack import ports
 from caraway.stack.alone import running
 from caraway.stack.postgres import EmbeddedPostgres
 from caraway.state import (
+    Action,
+    ActionOutcome,
     Branches,
-    Deed,
     DesiredState,
     JobRegistry,
     JobState,
     Ledger,
     NewCommit,
-    Outcome,
     StateReader,
     StateWriter,
     connect,
@@ -141,7 +141,7 @@ def test_publishing_twice_is_publishing_once(reader: StateReader, writer: StateW
     assert reader.head_id() == "b"
 
 
-def test_a_commit_on_an_old_head_is_refused_and_told_who_won(reader: StateReader, writer: StateWriter) -> None:
+def test_a_commit_on_an_old_head_is_refused_and_says_who_won(reader: StateReader, writer: StateWriter) -> None:
     writer.publish(_commit("a", None, FIRST))
     with pytest.raises(
         ConflictError, match=r"commit a \('message of a' by me@example.com, .* UTC\) was made"
@@ -208,7 +208,7 @@ def _finish(engine: sa.Engine) -> None:
     """Do all that the ledger asks for, at once."""
     ledger = Ledger(engine)
     while (claim := ledger.claim()) is not None:
-        assert ledger.close(claim, Outcome.DONE)
+        assert ledger.close(claim, ActionOutcome.DONE)
     ledger.promote()
 
 
@@ -218,23 +218,23 @@ def test_a_changed_dataset_is_served_once_it_is_ready(
     writer.publish(_commit("a", None, FIRST))
     _finish(engine)
     writer.publish(_commit("b", "a", SECOND))
-    (main,) = reader.standing().branches
+    (main,) = reader.branch_heads().branches
     assert (main.head, main.serving) == ("b", "a")
     assert {job.desired for job in reader.jobs()} == {DesiredState.RUNNING}
     _finish(engine)
-    (main,) = reader.standing().branches
+    (main,) = reader.branch_heads().branches
     assert (main.head, main.serving) == ("b", "b")
     assert {job.commit_id: job.desired for job in reader.jobs()} == {
         "a": DesiredState.STOPPED,
         "b": DesiredState.RUNNING,
     }
-    assert {(entry.deed, entry.dataset) for entry in reader.ledger()} == {(Deed.DESTROY, "Spend")}
+    assert {(entry.action, entry.dataset) for entry in reader.ledger()} == {(Action.DESTROY, "Spend")}
 
 
 def test_what_is_only_added_is_served_at_once(reader: StateReader, writer: StateWriter) -> None:
     writer.publish(_commit("a", None, FIRST))
     writer.publish(_commit("b", "a", Graph(datasets=(*FIRST.datasets, users()))))
-    assert reader.standing().branches[0].serving == "b"
+    assert reader.branch_heads().branches[0].serving == "b"
 
 
 def test_a_clone_shares_all_and_goes_its_own_way(engine: sa.Engine, reader: StateReader, writer: StateWriter) -> None:
@@ -275,7 +275,7 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     assert registry.desired_jobs() == plan_graph(FIRST).jobs
     assert registry.desired_jobs() is registry.desired_jobs()
     writer.publish(_commit("b", "a", SECOND))
-    # The old one goes on until the new one is level.
+    # The old one goes on until the new one has caught up.
     job, old = registry.desired_jobs()
     assert (old,) == plan_graph(FIRST).jobs
     assert job == plan_graph(SECOND).jobs[0]
@@ -299,8 +299,8 @@ def test_connections_that_postgres_cut_are_made_anew(postgres: str, reader: Stat
     assert reader.head_id() is None
 
 
-def test_no_postgres_at_all_is_told() -> None:
-    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), patience_seconds=0.2)
+def test_no_postgres_at_all_is_reported() -> None:
+    writer = StateWriter(connect("postgresql://u:p@127.0.0.1:1/x"), timeout_seconds=0.2)
     with pytest.raises(UnavailableError, match="could not report on job x: Postgres has not answered"):
         writer.report("x", state=JobState.RUNNING, mode="", attempts=0, error="", progress={})
 

@@ -80,7 +80,7 @@ def test_down_where_nothing_runs(tmp_path: Path) -> None:
     assert f"Nothing runs in {tmp_path}" in result.stderr
 
 
-def test_bad_settings_are_told_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_settings_are_reported_without_a_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARAWAY_KAFKA__PARTITIONS", "none")
     result = runner.invoke(app, ["up", "--data", str(tmp_path)])
     assert result.exit_code == 1

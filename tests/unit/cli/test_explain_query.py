@@ -70,7 +70,7 @@ def test_inputs_are_those_that_are_given(asked: list[dict[str, Any]], tmp_path: 
 
 
 @pytest.mark.parametrize("given", ["{", "@/nowhere/at/all"])
-def test_what_can_not_be_read_is_told(asked: list[dict[str, Any]], given: str) -> None:
+def test_what_can_not_be_read_is_reported(asked: list[dict[str, Any]], given: str) -> None:
     result = runner.invoke(app, ["explain", "query", "State.big", "-g", given, "--url", "http://x"])
     assert result.exit_code == 1
     assert "--given" in result.output

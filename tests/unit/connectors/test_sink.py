@@ -25,7 +25,7 @@ from caraway.graph.envs import for_env
 from caraway.graph.sources import Cdc, SinkSpec
 from caraway.graph.specs import DatasetSpec, Graph
 from caraway.graph.validation.datasets import sinks_are_fed
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 HOUR_US = 3_600_000_000
 KAFKA = Kafka(name="k", bootstrap_servers="b:1", security_protocol="PLAINTEXT", sasl_mechanism="PLAIN").topic("t")
@@ -185,6 +185,6 @@ def test_a_sink_goes_onto_a_dataset() -> None:
 
 @pytest.mark.spec("connectors:2.9:5")
 def test_what_no_pipeline_fills_has_no_sink() -> None:
-    scope = Scope(Graph(datasets=(PLAIN,)))
+    scope = CheckedGraph(Graph(datasets=(PLAIN,)))
     with pytest.raises(CommitError, match="Totals has neither a source nor a pipeline"):
         sinks_are_fed(scope)

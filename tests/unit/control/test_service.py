@@ -11,7 +11,7 @@ from caraway.errors import CommitError, ConflictError, UnavailableError
 from caraway.graph.specs import Graph, Metadata
 from caraway.graph.wire import CommitRequest, decode_graph
 from caraway.state import Asset, Head, NewCommit, blueprints
-from caraway.state.bank import allot
+from caraway.state.allocation import allocate
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
 FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent", "big"),))
@@ -22,8 +22,8 @@ class World:
     """Postgres and Kafka in memory; keeps what was done, in order."""
 
     commits: list[NewCommit] = field(default_factory=list)
-    bank: dict[str, Asset] = field(default_factory=dict)
-    deeds: list[str] = field(default_factory=list)
+    asset_store: dict[str, Asset] = field(default_factory=dict)
+    actions: list[str] = field(default_factory=list)
 
     def head(self, branch: str) -> Head:
         last = self.commits[-1] if self.commits else None
@@ -33,20 +33,20 @@ class World:
         return next(commit.graph for commit in self.commits if commit.id == commit_id)
 
     def assets(self) -> tuple[Asset, ...]:
-        return tuple(self.bank.values())
+        return tuple(self.asset_store.values())
 
     def publish(self, commit: NewCommit) -> None:
         if commit.parent != self.head(commit.branch).commit_id:
             raise ConflictError("too late")
-        self.deeds.append("commit")
+        self.actions.append("commit")
         self.commits.append(commit)
-        self.bank |= {asset.id: asset for asset in allot(blueprints(commit.plan), self.assets()).created}
+        self.asset_store |= {asset.id: asset for asset in allocate(blueprints(commit.plan), self.assets()).created}
 
     def check(self) -> None:
-        self.deeds.append("check")
+        self.actions.append("check")
 
     def converge(self) -> None:
-        self.deeds.append("converge")
+        self.actions.append("converge")
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def _lines(service: CommitService, graph: Graph, **options: bool) -> str:
 
 def test_a_commit_is_one_step_between_a_look_at_kafka_and_the_work(world: World, service: CommitService) -> None:
     result = service.commit(CommitRequest(message="first", graph=FIRST), author="me@example.com")
-    assert world.deeds == ["check", "commit", "converge"]
+    assert world.actions == ["check", "commit", "converge"]
     commit = world.commits[0]
     assert (commit.id, commit.message, commit.author, commit.parent) == (
         result.commit_id,
@@ -130,7 +130,7 @@ def test_a_preview_changes_nothing(world: World, service: CommitService) -> None
     assert result.commit_id is None
     assert result.summary[0].startswith("preview, nothing was changed")
     assert "job start: Spend." in "".join(result.summary)
-    assert not world.deeds
+    assert not world.actions
 
 
 def deleted(graph: Graph) -> Graph:
@@ -199,13 +199,13 @@ def test_wrong_definitions_leave_no_trace(world: World, service: CommitService) 
     ]:
         with pytest.raises(CommitError):
             _lines(service, graph)
-    assert not world.deeds
+    assert not world.actions
 
 
 def test_no_backfill_refuses_new_jobs_only(world: World, service: CommitService) -> None:
     with pytest.raises(CommitError, match=r"computed anew: Spend \(pipeline sum_up\)"):
         _lines(service, FIRST, backfill=False)
-    assert not world.deeds
+    assert not world.actions
     _lines(service, FIRST)
     assert "unchanged: Clicks, Spend" in _lines(service, FIRST, backfill=False)
 
@@ -229,7 +229,7 @@ def test_several_pipelines_of_a_dataset_are_refused_whatever_their_env(world: Wo
     several = replace(spend(), pipelines=(replace(pipeline, env=("a",)), replace(pipeline, name="other", env=("b",))))
     with pytest.raises(CommitError, match=r"Spend has several pipelines: sum_up \(env a\), other \(env b\)"):
         service.commit(CommitRequest(message="both", graph=Graph(datasets=(clicks(), several))))
-    assert world.deeds == []
+    assert world.actions == []
 
 
 def test_a_rollback_is_a_commit_that_finds_its_assets(world: World, service: CommitService) -> None:

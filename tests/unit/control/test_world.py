@@ -10,7 +10,7 @@ from caraway.control.worker import perform
 from caraway.control.world import Deployed, unready, unstopped
 from caraway.errors import UnavailableError
 from caraway.graph.specs import Graph
-from caraway.state import AssetKind, Claim, Deed, DesiredState, JobRecord, JobState, Outcome
+from caraway.state import Action, ActionOutcome, AssetKind, Claim, DesiredState, JobRecord, JobState
 from caraway.state.ledger import FIRST_BACKOFF, LAST_BACKOFF, backoff
 from tests.unit.control.graphs import clicks, shopper, spend, users
 
@@ -31,7 +31,7 @@ JOB = JobRecord(
 )
 
 
-def test_a_job_is_ready_when_it_has_told_that_it_is_level() -> None:
+def test_a_job_is_ready_when_it_has_reported_that_it_has_caught_up() -> None:
     assert not unready(JOB)
     assert unready(replace(JOB, progress={"lag_records": 5})) == "the job is 5 records behind"
     assert "hasn't told" in unready(replace(JOB, progress={}))
@@ -70,44 +70,49 @@ class World:
     def jobs(self) -> tuple[JobRecord, ...]:
         return (JOB,)
 
-    def _ask(self, deed: str, name: str) -> None:
-        self.asked.append((deed, name))
+    def _ask(self, action: str, name: str) -> None:
+        self.asked.append((action, name))
         if self._error is not None:
             raise self._error
 
 
-def _claim(deed: Deed, kind: AssetKind, name: str) -> Claim:
-    return Claim(entry=1, token=1, deed=deed, asset_id=f"{kind}:{name}", kind=kind, attempts=0, until=NOW)
+def _claim(action: Action, kind: AssetKind, name: str) -> Claim:
+    return Claim(entry=1, token=1, action=action, asset_id=f"{kind}:{name}", kind=kind, attempts=0, until=NOW)
 
 
 @pytest.mark.parametrize(
-    ("deed", "kind", "name", "outcome"),
+    ("action", "kind", "name", "outcome"),
     [
-        (Deed.CREATE, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
-        (Deed.DESTROY, AssetKind.TOPIC, "t", (Outcome.DONE, "")),
-        (Deed.CREATE, AssetKind.JOB, "Spend.1", (Outcome.DONE, "")),
-        (Deed.CREATE, AssetKind.JOB, "Spend.2", (Outcome.WAITING, "the job isn't registered")),
-        (Deed.DESTROY, AssetKind.JOB, "Spend.1", (Outcome.WAITING, "the job is running; its engine has to stop it")),
-        (Deed.DESTROY, AssetKind.JOB, "Spend.2", (Outcome.DONE, "")),
-        (Deed.CREATE, AssetKind.INDEX, "ab", (Outcome.WAITING, "ab is behind")),
-        (Deed.DESTROY, AssetKind.INDEX, "ab", (Outcome.DONE, "")),
-        (Deed.CREATE, AssetKind.INGEST, "i", (Outcome.DONE, "")),
-        (Deed.DESTROY, AssetKind.INGEST, "i", (Outcome.DONE, "")),
+        (Action.CREATE, AssetKind.TOPIC, "t", (ActionOutcome.DONE, "")),
+        (Action.DESTROY, AssetKind.TOPIC, "t", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.JOB, "Spend.1", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.JOB, "Spend.2", (ActionOutcome.WAITING, "the job isn't registered")),
+        (
+            Action.DESTROY,
+            AssetKind.JOB,
+            "Spend.1",
+            (ActionOutcome.WAITING, "the job is running; its engine has to stop it"),
+        ),
+        (Action.DESTROY, AssetKind.JOB, "Spend.2", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.INDEX, "ab", (ActionOutcome.WAITING, "ab is behind")),
+        (Action.DESTROY, AssetKind.INDEX, "ab", (ActionOutcome.DONE, "")),
+        (Action.CREATE, AssetKind.INGEST, "i", (ActionOutcome.DONE, "")),
+        (Action.DESTROY, AssetKind.INGEST, "i", (ActionOutcome.DONE, "")),
     ],
 )
-def test_deeds(deed: Deed, kind: AssetKind, name: str, outcome: tuple[Outcome, str]) -> None:
+def test_actions(action: Action, kind: AssetKind, name: str, outcome: tuple[ActionOutcome, str]) -> None:
     world = World()
-    assert perform(_claim(deed, kind, name), world.deployed()) == outcome
+    assert perform(_claim(action, kind, name), world.deployed()) == outcome
     if kind is AssetKind.TOPIC:
-        assert world.asked == [("make" if deed is Deed.CREATE else "drop", "t")]
+        assert world.asked == [("make" if action is Action.CREATE else "drop", "t")]
 
 
 @pytest.mark.parametrize(
     ("error", "reason"), [(UnavailableError("no broker"), "no broker"), (OSError("disk"), "OSError: disk")]
 )
-def test_an_error_is_told_and_ends_nothing(error: Exception, reason: str) -> None:
-    claim = _claim(Deed.CREATE, AssetKind.TOPIC, "t")
-    assert perform(claim, World(error).deployed()) == (Outcome.FAILED, reason)
+def test_an_error_is_reported_and_ends_nothing(error: Exception, reason: str) -> None:
+    claim = _claim(Action.CREATE, AssetKind.TOPIC, "t")
+    assert perform(claim, World(error).deployed()) == (ActionOutcome.FAILED, reason)
 
 
 def test_pauses_grow_to_a_bound() -> None:

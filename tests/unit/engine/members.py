@@ -1,4 +1,4 @@
-"""Engines' memberships and jobs in memory: what `caraway.state.Membership` does in Postgres, in a few lines."""
+"""Engines' memberships and jobs in memory: what `caraway.state.EngineMembership` does in Postgres, in a few lines."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Seen:
 
 @dataclass
 class Table:
-    """All that is kept. `alive` are the members, by holder; the test says when one is missed."""
+    """All that is kept. `alive` are the members, by the name of their engine; the test says when one is missed."""
 
     tokens: dict[str, int] = field(default_factory=dict)
     alive: dict[str, int] = field(default_factory=dict)
@@ -22,25 +22,25 @@ class Table:
     away: bool = False
     answers_get_lost: bool = False
 
-    def join(self, holder: str) -> "MemoryMember":
-        self.tokens[holder] = self.tokens.get(holder, 0) + 1
-        self.alive[holder] = self.tokens[holder]
-        return MemoryMember(self, holder, self.tokens[holder])
+    def join(self, engine_name: str) -> "MemoryMember":
+        self.tokens[engine_name] = self.tokens.get(engine_name, 0) + 1
+        self.alive[engine_name] = self.tokens[engine_name]
+        return MemoryMember(self, engine_name, self.tokens[engine_name])
 
     @property
     def members(self) -> frozenset[str]:
-        return frozenset(f"{holder}#{token}" for holder, token in self.alive.items())
+        return frozenset(f"{engine_name}#{token}" for engine_name, token in self.alive.items())
 
 
 @dataclass
 class MemoryMember:
     table: Table
-    holder: str
+    engine_name: str
     token: int
 
     @property
     def name(self) -> str:
-        return f"{self.holder}#{self.token}"
+        return f"{self.engine_name}#{self.token}"
 
     def look(self) -> Seen:
         self._reach()
@@ -54,7 +54,7 @@ class MemoryMember:
         for job in jobs:
             token, owner = self.table.jobs.get(job, (1, ""))
             if owner not in self.table.members:
-                ended = not owner or (successor and owner.rpartition("#")[0] == self.holder)
+                ended = not owner or (successor and owner.rpartition("#")[0] == self.engine_name)
                 taken[job] = token if ended else token + 1
                 self.table.jobs[job] = (taken[job], self.name)
         if self.table.answers_get_lost:

@@ -55,7 +55,7 @@ def fence(lease: MemoryLease) -> Iterator[tuple[Fence, threading.Event]]:
     made.close(release=True)
 
 
-def test_a_lost_lease_is_told_and_an_outage_is_not() -> None:
+def test_a_lost_lease_is_reported_and_an_outage_is_not() -> None:
     lease = MemoryLease()
     with fence(lease) as (first, lost):
         assert first.claim(threading.Event(), alone=True) == 1

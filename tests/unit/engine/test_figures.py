@@ -8,7 +8,7 @@ from typing import Any, cast
 from caraway.engine.observer import Observer
 from caraway.engine.phases import LEFT_BEHIND_RECORDS, Phase
 from caraway.engine.spark_query import LOOK_SECONDS, SparkQuery, checkpoint_figures
-from caraway.spark.live import Reading
+from caraway.spark.live import RealTimeRows
 from tests.unit.engine.test_jobs import plan
 
 TOLD: dict[str, Any] = {
@@ -55,7 +55,7 @@ class Letters:
 class Rig:
     now: float = 100.0
     end: int = 0
-    live: Reading = Reading(batch=0, rows=0)  # noqa: RUF009 (frozen)
+    live: RealTimeRows = RealTimeRows(batch=0, rows=0)  # noqa: RUF009 (frozen)
     running: Running = field(default_factory=Running)
 
     def query(self, phase: Phase, checkpoint: Path) -> SparkQuery:
@@ -73,7 +73,7 @@ class Rig:
         )
 
     def look(self, *, end: int, batch: int = 0, live: int = 0) -> None:
-        self.end, self.live, self.now = end, Reading(batch=batch, rows=live), self.now + LOOK_SECONDS
+        self.end, self.live, self.now = end, RealTimeRows(batch=batch, rows=live), self.now + LOOK_SECONDS
         self.observer.look()
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from caraway.engine.lag import Lag, Tide, records_between
 from caraway.engine.observer import Observer
-from caraway.spark.live import Reading
+from caraway.spark.live import RealTimeRows
 from tests.effort import examples
 
 amounts = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=12)
@@ -67,15 +67,15 @@ def test_the_observer_asks_for_what_it_watches() -> None:
 
 
 def test_what_a_query_had_read_a_look_ago_counts_as_long_as_it_is_of_the_same_batch() -> None:
-    reading = Reading(batch=3, rows=4)
+    reading = RealTimeRows(batch=3, rows=4)
     observer = Observer(lambda _: {}, lambda: {"run": reading}, clock=lambda: 5.0)
     observer.look()
     assert observer.rows("run", 3) == 0
-    reading = Reading(batch=3, rows=9)
+    reading = RealTimeRows(batch=3, rows=9)
     observer.look()
     assert (observer.rows("run", 3), observer.rows("run", 4), observer.rows("another", 3)) == (4, 0, 0)
     # A checkpoint: its rows are in the offsets now.
-    reading = Reading(batch=4, rows=1)
+    reading = RealTimeRows(batch=4, rows=1)
     observer.look()
     assert (observer.rows("run", 3), observer.rows("run", 4)) == (9, 0)
     observer.look()

@@ -3,9 +3,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 
+from caraway.engine.job_ownership import Work
 from caraway.engine.jobs import JobStatus, State
 from caraway.engine.link import RegistryLink
-from caraway.engine.tenancy import Work
 from caraway.errors import UnavailableError
 from caraway.plan.model import JobPlan
 
@@ -67,7 +67,7 @@ def test_nothing_is_wanted_before_the_registry_has_answered() -> None:
     assert heard == [None, None, ()]
 
 
-def test_after_an_outage_the_newest_state_is_told_and_only_once() -> None:
+def test_after_an_outage_the_newest_state_is_reported_and_only_once() -> None:
     registry = FlakyRegistry()
     registry.away = True
     link = RegistryLink(registry)

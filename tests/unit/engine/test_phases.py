@@ -17,7 +17,7 @@ from tests.effort import examples
 lags = st.integers(0, 3 * LEFT_BEHIND_RECORDS)
 
 
-def test_a_long_history_is_read_in_batches_until_the_job_is_nearly_level() -> None:
+def test_a_long_history_is_read_in_batches_until_the_job_is_nearly_caught_up() -> None:
     def start(lag: int, was: Phase | None) -> Phase:
         return phase_at_start(JobMode.REAL_TIME, lag, unfinished=False, was=was)
 

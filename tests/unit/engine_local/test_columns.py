@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING, ListType, optional
-from caraway.engine_local import Change
+from caraway.engine_local import SourceChange
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.operators import (
@@ -104,7 +104,7 @@ def test_filters_keep_the_kind_of_a_keyless_input_and_the_times() -> None:
 def test_deletes_pass_through(operator: Operator) -> None:
     engine = engine_of(operator)
     engine.append("Versions", [row("a", 1, 3)])
-    engine.apply_changes("Versions", [Change(time_us=5 * S, row={"k": "a"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=5 * S, row={"k": "a"}, delete=True)])
     assert [value_at(engine, ("a",), at, "x") for at in (3, 4, 5, 6)] == [(1,), (1,), None, None]
     assert seconds(engine.rows("Out")) == [(3,)]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType
-from caraway.engine_local import Change, LocalEngine
+from caraway.engine_local import LocalEngine, SourceChange
 from caraway.errors import DefinitionError, InvalidInputError, UnknownEntityError
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.operators import (
@@ -176,12 +176,12 @@ def test_a_delete_ends_a_version_and_of_one_instant_the_last_arrival_holds() -> 
     engine.apply_changes(
         "Versions",
         [
-            Change(time_us=5 * S, row={"k": "a"}, delete=True),
-            Change(time_us=7 * S, row=row("a", 2, 0)),
-            Change(time_us=7 * S, row={"k": "a"}, delete=True),
-            Change(time_us=9 * S, row={"k": "a"}, delete=True),
-            Change(time_us=9 * S, row=row("a", 3, 0)),
-            Change(time_us=9 * S, row={"k": "never seen"}, delete=True),
+            SourceChange(time_us=5 * S, row={"k": "a"}, delete=True),
+            SourceChange(time_us=7 * S, row=row("a", 2, 0)),
+            SourceChange(time_us=7 * S, row={"k": "a"}, delete=True),
+            SourceChange(time_us=9 * S, row={"k": "a"}, delete=True),
+            SourceChange(time_us=9 * S, row=row("a", 3, 0)),
+            SourceChange(time_us=9 * S, row={"k": "never seen"}, delete=True),
         ],
     )
     assert seconds(engine.rows("Versions"), "x") == [(1, 2), (3, 9)]
@@ -192,15 +192,15 @@ def test_a_delete_ends_a_version_and_of_one_instant_the_last_arrival_holds() -> 
 def test_a_delete_is_never_before_the_row_that_it_names() -> None:
     engine = LocalEngine(SOURCES)
     engine.append("Versions", [row("a", 1, 8)])
-    engine.apply_changes("Versions", [Change(time_us=5 * S, row=row("a", 1, 8), delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=5 * S, row=row("a", 1, 8), delete=True)])
     assert engine.rows("Versions") == []
 
 
 def test_events_are_never_deleted() -> None:
     engine = LocalEngine(SOURCES)
     with pytest.raises(InvalidInputError, match="dataset Events has no keys, so that its rows can't be deleted"):
-        engine.apply_changes("Events", [Change(time_us=0, row=row("a", 1, 2), delete=True)])
-    engine.apply_changes("Events", [Change(time_us=3 * S, row=row("a", 1, 2))])
+        engine.apply_changes("Events", [SourceChange(time_us=0, row=row("a", 1, 2), delete=True)])
+    engine.apply_changes("Events", [SourceChange(time_us=3 * S, row=row("a", 1, 2))])
     assert engine.rows("Events") == [row("a", 1, 3)]
 
 

@@ -1,4 +1,4 @@
-"""Aggregations as a whole: windows, groups, frontier, retractions, several aggregates in one call."""
+"""Aggregations as a whole: windows, groups, max event time, retractions, several aggregates in one call."""
 
 from typing import Any, cast
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caraway.dtypes.types import DATETIME, INT, STRING
-from caraway.engine_local import Change
+from caraway.engine_local import SourceChange
 from caraway.graph.operators import AggregateFunction, AggregateSpec, Changelog, Emit, Input
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
 from tests.unit.engine_local.building import (
@@ -174,7 +174,7 @@ def test_neither_order_of_arrival_nor_batches_make_a_difference(rows: Logged, wi
 def test_a_keyed_input_takes_back_what_ends(changes: list[tuple[str, int, int, bool]], window: Any) -> None:
     engine = engine_of(aggregate(*over(window, *NAMED), of=versions, keys=["x"]))
     engine.apply_changes(
-        "Versions", [Change(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
+        "Versions", [SourceChange(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
     )
     for at in range(0, 60, 3):
         columns, found = engine.lookup("Versions", [("a",), ("b",)], at * S, ["x", "t"])
@@ -194,7 +194,7 @@ def test_insert_then_delete_leaves_nothing_and_an_upsert_goes_back() -> None:
         (1, 5, [5]),
         (1, 1, [1]),
     ]
-    engine.apply_changes("Versions", [Change(time_us=6 * S, row={"k": "a"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=6 * S, row={"k": "a"}, delete=True)])
     assert value_at(engine, (None,), 6, "count", "sum", "last_k") == (0, 0, [])
 
 
@@ -204,9 +204,9 @@ def test_a_retraction_takes_back_its_own_row_and_an_older_value_comes_back() -> 
     # Equal values: what goes is the row that was deleted, not one that looks like it.
     engine.append("Versions", [row("p", 7, 1), row("q", 8, 2), row("r", 7, 3)])
     assert value_at(engine, (None,), 3, "l") == ([7, 8],)
-    engine.apply_changes("Versions", [Change(time_us=4 * S, row={"k": "r"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=4 * S, row={"k": "r"}, delete=True)])
     assert value_at(engine, (None,), 4, "l") == ([8, 7],)
-    engine.apply_changes("Versions", [Change(time_us=5 * S, row={"k": "p"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=5 * S, row={"k": "p"}, delete=True)])
     assert value_at(engine, (None,), 5, "l") == ([8],)
 
 
@@ -214,8 +214,8 @@ def test_a_retraction_takes_back_its_own_row_and_an_older_value_comes_back() -> 
 def test_unbounded_hops_over_a_keyed_input_count_what_is_there_at_their_ends() -> None:
     engine = engine_of(aggregate(*over(hopping(None, 10), F.SUM), of=versions, keys=["y"]))
     engine.append("Versions", [row("a", 1, 3), row("a", 2, 7), row("b", 5, 10)])
-    engine.apply_changes("Versions", [Change(time_us=20 * S, row={"k": "b"}, delete=True)])
-    # Deletes move the frontier too.
+    engine.apply_changes("Versions", [SourceChange(time_us=20 * S, row={"k": "b"}, delete=True)])
+    # Deletes move the max event time too.
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20)]
     engine.append("Versions", [row("z", 0, 30)])
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20), (2, 30)]
@@ -227,15 +227,15 @@ def test_an_unbounded_hop_is_the_table_just_before_its_end(
     changes: list[tuple[str, int, int, bool]], stride: int
 ) -> None:
     engine = engine_of(aggregate(*over(hopping(None, stride), *NAMED), of=versions, keys=["x"]))
-    logged = [Change(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
+    logged = [SourceChange(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
     engine.apply_changes("Versions", logged)
     # What the aggregation sees: inserts and deletes.
     log = engine_of(Changelog(of=versions, column="deleted", marks_inserts=False))
     log.apply_changes("Versions", logged)
     seen_us = [r["t"] for r in cast("Logged", log.rows("Out"))]
-    frontier = max(seen_us, default=0) // S
+    max_event_time = max(seen_us, default=0) // S
     for at in range(0, 50, 3):
-        end = min(at, frontier) // stride * stride
+        end = min(at, max_event_time) // stride * stride
         columns, found = engine.lookup("Versions", [("a",), ("b",)], end * S - 1, ["x", "t", "k"])
         live = sorted((t, k, x) for x, t, k, held in zip(*columns, found, strict=True) if held)
         for value in range(6):

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.engine_local import Change
+from caraway.engine_local import SourceChange
 from caraway.graph.operators import Input, Join, JoinKind, Latest, Operator
 from tests.unit.engine_local.building import S, engine_of, events, output, row, seconds, side, value_at, versions
 
@@ -36,8 +36,8 @@ def join(
     )
 
 
-def side_changes(changes: Changes) -> list[Change]:
-    return [Change(time_us=t * S, row={"j": k, "z": v}, delete=delete) for k, t, v, delete in changes]
+def side_changes(changes: Changes) -> list[SourceChange]:
+    return [SourceChange(time_us=t * S, row={"j": k, "z": v}, delete=delete) for k, t, v, delete in changes]
 
 
 @pytest.mark.spec("datasets:10:join, keyless left")
@@ -120,7 +120,7 @@ def test_as_of_join_against_its_definition(
 def test_a_join_of_tables_changes_with_either_side() -> None:
     engine = engine_of(join(versions), Versions=[row("a", 1, 2), row("a", 2, 6)], Sides=[side("a", 10, 4)])
     engine.apply_changes("Sides", side_changes([("a", 8, 0, True)]))
-    engine.apply_changes("Versions", [Change(time_us=9 * S, row={"k": "a"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=9 * S, row={"k": "a"}, delete=True)])
     assert seconds(engine.rows("Out"), "x", "z") == [(1, None, 2), (1, 10, 4), (2, 10, 6), (2, None, 8)]
     assert [value_at(engine, ("a",), at, "x", "z") for at in (1, 2, 5, 7, 8, 9)] == [
         None,
@@ -137,7 +137,7 @@ def test_a_join_of_tables_changes_with_either_side() -> None:
 def test_a_join_of_tables_is_the_join_at_every_time(lefts: Changes, rights: Changes, how: JoinKind) -> None:
     engine = engine_of(join(versions, how))
     engine.apply_changes(
-        "Versions", [Change(time_us=t * S, row=row(k, v, t), delete=delete) for k, t, v, delete in lefts]
+        "Versions", [SourceChange(time_us=t * S, row=row(k, v, t), delete=delete) for k, t, v, delete in lefts]
     )
     engine.apply_changes("Sides", side_changes(rights))
     keys = [("a",), ("b",)]

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caraway.engine_local import Change
+from caraway.engine_local import SourceChange
 from caraway.expr.nodes import BinaryOp
 from caraway.graph.operators import Changelog, Dedup, Filter, First, Latest, Union
 from caraway.graph.windows import SessionWindow
@@ -133,7 +133,7 @@ def test_null_is_a_group_of_its_own() -> None:
 def test_a_changelog_has_both_records_of_an_update_at_the_new_versions_time(marks_inserts: bool) -> None:  # noqa: FBT001
     log = Changelog(of=versions, column="mark", marks_inserts=marks_inserts)
     engine = engine_of(log, Versions=[row("a", 1, 5), row("a", 2, 9)])
-    engine.apply_changes("Versions", [Change(time_us=12 * S, row={"k": "a"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=12 * S, row={"k": "a"}, delete=True)])
     inserted, deleted = marks_inserts, not marks_inserts
     assert seconds(engine.rows("Out"), "k", "x", "mark") == [
         ("a", 1, inserted, 5),
@@ -147,7 +147,7 @@ def test_a_changelog_has_both_records_of_an_update_at_the_new_versions_time(mark
 def test_a_changelog_rebuilds_its_table(changes: list[tuple[str, int, int, bool]]) -> None:
     engine = engine_of(Changelog(of=versions, column="deleted", marks_inserts=False))
     engine.apply_changes(
-        "Versions", [Change(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
+        "Versions", [SourceChange(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
     )
     log: Logged = engine.rows("Out")
     for at in range(-1, 11):

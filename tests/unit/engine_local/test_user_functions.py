@@ -26,7 +26,7 @@ from caraway.dtypes.types import (
     StructType,
     optional,
 )
-from caraway.engine_local import Change
+from caraway.engine_local import SourceChange
 from caraway.errors import InvalidInputError
 from caraway.graph.operators import AssignFunction, FilterFunction, Input, Operator, Transform
 from tests.unit.engine_local.building import (
@@ -261,7 +261,7 @@ def test_transform_casts_what_it_can() -> None:
 
 def test_transform_keeps_keys_times_and_validity() -> None:
     engine = engine_of(transformed(lambda df: df.assign(x=df["x"] + 1), of=versions), Versions=[row("a", 1, 2)])
-    engine.apply_changes("Versions", [Change(time_us=5 * S, row={"k": "a"}, delete=True)])
+    engine.apply_changes("Versions", [SourceChange(time_us=5 * S, row={"k": "a"}, delete=True)])
     assert value_at(engine, ("a",), 4, "x") == (2,)
     assert value_at(engine, ("a",), 5, "x") is None
 

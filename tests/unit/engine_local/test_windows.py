@@ -72,7 +72,7 @@ def test_a_retraction_counts_from_the_next_end_of_a_bucket(time_us: int, after: 
 
 
 @pytest.mark.parametrize(
-    ("frontier", "lookback", "expected"),
+    ("max_event_time", "lookback", "expected"),
     [
         (9.999999, 0, None),
         (10, 0, Life(10 * S, None)),
@@ -84,16 +84,20 @@ def test_a_retraction_counts_from_the_next_end_of_a_bucket(time_us: int, after: 
         (25, 5, Life(10 * S, 20 * S)),
     ],
 )
-def test_buckets_close_by_the_frontier_less_the_lookback(frontier: float, lookback: int, expected: Life | None) -> None:
-    assert life(hopping(10, 10, lookback), 3 * S, None, round(frontier * S)) == expected
+def test_buckets_close_by_the_max_event_time_less_the_lookback(
+    max_event_time: float, lookback: int, expected: Life | None
+) -> None:
+    assert life(hopping(10, 10, lookback), 3 * S, None, round(max_event_time * S)) == expected
 
 
 @given(TIMES, st.integers(1, 5), st.integers(0, 9), TIMES)
-def test_a_row_lies_in_each_closed_bucket_around_it(time_us: int, stride: int, more: int, frontier_us: int) -> None:
+def test_a_row_lies_in_each_closed_bucket_around_it(
+    time_us: int, stride: int, more: int, max_event_time_us: int
+) -> None:
     length = stride + more
     ends = [(n * stride + length) * S for n in range(-100, 100)]
-    expected = [end for end in ends if end - length * S <= time_us < end <= frontier_us]
-    assert list(buckets_of(hopping(length, stride), length * S, time_us, frontier_us)) == expected
+    expected = [end for end in ends if end - length * S <= time_us < end <= max_event_time_us]
+    assert list(buckets_of(hopping(length, stride), length * S, time_us, max_event_time_us)) == expected
 
 
 @pytest.mark.spec("datasets:8.1:Session(g)")

@@ -15,7 +15,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr import col, lit
 from caraway.graph.connectors import WebhookConnector
 from caraway.graph.rows.batches import Stage
-from caraway.graph.rows.cdc import Change, ChangeKind, map_envelopes, typed_changes
+from caraway.graph.rows.cdc import CapturedChange, ChangeKind, map_envelopes, typed_changes
 from caraway.graph.sources import Cdc, Computed, Constant, Ref, SourceSpec
 from caraway.graph.specs import DatasetSpec, FieldSpec
 
@@ -50,15 +50,15 @@ def envelope(op: str, before: Any = None, after: Any = None, ts_ms: int | None =
     return {"op": op, "before": before, "after": after, "ts_ms": ts_ms, "source": source}
 
 
-def inserted(made: dict[str, Any], number: int = 0) -> Change:
-    return Change(number=number, kind=ChangeKind.INSERT, row=made, at_us=made["at"])
+def inserted(made: dict[str, Any], number: int = 0) -> CapturedChange:
+    return CapturedChange(number=number, kind=ChangeKind.INSERT, row=made, at_us=made["at"])
 
 
-def deleted(made: dict[str, Any], at: int, number: int = 0) -> Change:
-    return Change(number=number, kind=ChangeKind.DELETE, row=made, at_us=at * S)
+def deleted(made: dict[str, Any], at: int, number: int = 0) -> CapturedChange:
+    return CapturedChange(number=number, kind=ChangeKind.DELETE, row=made, at_us=at * S)
 
 
-def changes(*records: Any, source: SourceSpec = SOURCE, dataset: DatasetSpec = USERS) -> list[Change]:
+def changes(*records: Any, source: SourceSpec = SOURCE, dataset: DatasetSpec = USERS) -> list[CapturedChange]:
     mapped = map_envelopes(dataset, source, records)
     assert mapped.errors == ()
     return list(mapped.changes)

@@ -15,16 +15,16 @@ from typing_extensions import override
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.records.frontier import stored_frontier
+from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.snapshots import Snapshots
-from caraway.index.storage.spans import has_frontier
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.divided import DividedIndex
-from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.messages import Answer, Ask, Found, decode_answers, decode_asks, encode
+from caraway.server.partitions.shard_owner import ShardOwner
 from caraway.server.partitions.topics import Ends
-from caraway.state.index_owners import Division, Owned, Standing, member_name
+from caraway.state.index_owners import Division, Owned, ShardProgress, member_name
 from caraway.topics.partitioning import partition_of
 from tests.unit.index.naive import CODEC, SMALL, Sent
 
@@ -46,7 +46,7 @@ class World:
     postgres: bool = True
     members: dict[str, tuple[int, float]] = field(default_factory=dict)
     owners: dict[int, Owned] = field(default_factory=dict)
-    standings: dict[int, dict[str, tuple[int, Standing]]] = field(default_factory=dict)
+    progress: dict[int, dict[str, tuple[int, ShardProgress]]] = field(default_factory=dict)
     servers: "dict[str, Server]" = field(default_factory=dict)
     # How far the shown rows of each partition were, and how far they were when a token was given.
     shown: dict[int, int] = field(default_factory=dict)
@@ -105,7 +105,7 @@ class Registry:
         return Division(
             addresses={name: server for server, name in names.items() if self.world.alive(name)},
             owners=dict(self.world.owners),
-            standings={s: {a: told for a, (_, told) in of.items()} for s, of in self.world.standings.items()},
+            progress={s: {a: reported for a, (_, reported) in of.items()} for s, of in self.world.progress.items()},
         )
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
@@ -117,12 +117,12 @@ class Registry:
         self.world.floors[shard, seen + 1] = dict(self.world.shown)
         return seen + 1
 
-    def tell(self, shard: int, token: int, standings: Mapping[str, Standing]) -> None:
+    def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
         self._reach()
-        told = self.world.standings.setdefault(shard, {})
-        for asset, standing in standings.items():
-            if asset not in told or told[asset][0] <= token:
-                told[asset] = token, standing
+        reported = self.world.progress.setdefault(shard, {})
+        for asset, reached in progress.items():
+            if asset not in reported or reported[asset][0] <= token:
+                reported[asset] = token, reached
 
 
 class TestShard:
@@ -158,10 +158,10 @@ class TestShard:
     def follow(self, plans: Sequence[IndexPlan]) -> None:
         self.plans = {plan.asset: plan for plan in plans}
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         pass
 
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         return self.has_reached(self.due)
 
     def ends(self) -> Ends:
@@ -182,13 +182,13 @@ class TestShard:
     def is_filled(self, asset: bytes) -> bool:
         return asset in self.plans and self.has_reached(self.due)
 
-    def frontier(self, asset: bytes) -> int | None:
-        return stored_frontier(self.store, asset)
+    def max_event_time(self, asset: bytes) -> int | None:
+        return stored_max_event_time(self.store, asset)
 
-    def standings(self) -> Mapping[str, Standing]:
+    def progress(self) -> Mapping[str, ShardProgress]:
         return {
-            plan.asset.hex(): Standing(
-                level=True, frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None
+            plan.asset.hex(): ShardProgress(
+                caught_up=True, max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None
             )
             for plan in self.plans.values()
         }
@@ -199,7 +199,7 @@ class TestShard:
             shutil.rmtree(self.store.path)
 
 
-class WatchedHolder(Holder):
+class WatchedShardOwner(ShardOwner):
     """Checks each answer: that nobody else may own the shard yet, and that nothing that was shown is missing."""
 
     def __init__(self, world: World, *arguments: Any, **named: Any) -> None:
@@ -245,7 +245,7 @@ class Server:
 
     def start(self) -> None:
         self.folder.mkdir(exist_ok=True)
-        self.holder = WatchedHolder(
+        self.shard_owner = WatchedShardOwner(
             self.world,
             Registry(self.world, self.name),
             SHARDS,
@@ -255,24 +255,24 @@ class Server:
             lasting=LASTING,
             clock=self.world.clock,
         )
-        self.index = DividedIndex(self.holder, SHARDS, {"topic": PARTITIONS}.get, self)
-        self.holder.follow([self.plan])
+        self.index = DividedIndex(self.shard_owner, SHARDS, {"topic": PARTITIONS}.get, self)
+        self.shard_owner.follow([self.plan])
 
     def _opened(self, number: int) -> TestShard:
-        return TestShard(self.world, self.folder, number, partial(self.holder.elsewhere, number))
+        return TestShard(self.world, self.folder, number, partial(self.shard_owner.elsewhere, number))
 
     def shards(self) -> dict[int, TestShard]:
-        return {n: shard for n, shard in self.holder.open_shards().items() if isinstance(shard, TestShard)}
+        return {n: shard for n, shard in self.shard_owner.open_shards().items() if isinstance(shard, TestShard)}
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Do a round; an outage is none of the test's business."""
         try:
-            self.holder.tend()
+            self.shard_owner.reconcile()
         except UnavailableError:
             assert not self.world.postgres
 
     def answer(self, ask: Ask) -> Answer:
-        return self.holder.answer(ask)
+        return self.shard_owner.answer(ask)
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
         """Reach another server, as bytes."""
@@ -299,7 +299,7 @@ class Server:
     def end(self) -> None:
         """End in good order."""
         try:
-            self.holder.end()
+            self.shard_owner.end()
         except UnavailableError:
             assert not self.world.postgres
         del self.world.servers[self.name]

@@ -13,10 +13,10 @@ from caraway.graph.windows import ContinuousWindow
 from caraway.index.feeding.writer import Message
 from caraway.index.storage.geometry import Geometry
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
-from caraway.topics import DELETE, PUT, VOID, RecordCodec
+from caraway.topics import DELETE, PUT, RETRACT, RecordCodec
 
 SECOND = 1_000_000
-# Levels of 65 ms, 262 ms, 1 s ...; a tile splits at the fourth contribution: some events make a deep pyramid.
+# Levels of 65 ms, 262 ms, 1 s ...; a tile splits at the fourth aggregate input: some events make a deep pyramid.
 SMALL = Geometry(base_bits=16, fan_bits=2, split=3)
 
 KEY = Column(name="k", dtype=STRING)
@@ -103,7 +103,7 @@ class NaiveIndex:
 
     def apply(self, sent: Sent) -> None:
         known = self.newest.get(sent.record_id)
-        if known is None or sent.rev > known.rev or (sent.rev == known.rev and known.op == VOID):
+        if known is None or sent.rev > known.rev or (sent.rev == known.rev and known.op == RETRACT):
             self.newest[sent.record_id] = sent
 
     def read(self, key: str, at_us: int, columns: Sequence[str]) -> tuple[list[object], bool]:
@@ -112,7 +112,7 @@ class NaiveIndex:
         return self._aggregates(key, at_us, columns)
 
     def _version(self, key: str, at_us: int, columns: Sequence[str]) -> tuple[list[object], bool]:
-        versions = [s for s in self.newest.values() if s.key == key and s.op != VOID and s.time <= at_us]
+        versions = [s for s in self.newest.values() if s.key == key and s.op != RETRACT and s.time <= at_us]
         last = max(versions, key=lambda s: (s.time, s.record_id), default=None)
         if last is None or last.op == DELETE or last.row is None:
             return [key if name == "k" else None for name in columns], False

@@ -1,4 +1,4 @@
-"""The contributions that a job writes for some rows, and the in-process engine's answers about the same rows."""
+"""The aggregate inputs that a job writes for some rows, and the in-process engine's answers about the same rows."""
 
 import random
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, DecimalType, ListType, StructType, optional
 from caraway.engine_local import LocalEngine
-from caraway.engine_local.changes import Change
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.operators import Aggregate, AggregateFunction, AggregateSpec, Input
 from caraway.graph.specs import DatasetSpec, Graph, IndexSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow
@@ -117,17 +117,17 @@ def case(
 
 @dataclass
 class Job:
-    """Writes the contributions for what is logged, as the operators in `jvm/` do, with a growing revision."""
+    """Writes the aggregate inputs for what is logged, as the operators in `jvm/` do, with a growing revision."""
 
     case: Case
     sent: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
-    events: list[tuple[bytes, Change]] = field(default_factory=list)
+    events: list[tuple[bytes, SourceChange]] = field(default_factory=list)
     offset: int = 0
     rev: int = 0
 
     def __post_init__(self) -> None:
         self._engine = self.case.engine()
-        self._unapplied: list[Change] = []
+        self._unapplied: list[SourceChange] = []
         self.codec = RecordCodec(self.case.plan.schema)
 
     @property
@@ -138,7 +138,7 @@ class Job:
             self._unapplied = []
         return self._engine
 
-    def log(self, change: Change) -> list[Message]:
+    def log(self, change: SourceChange) -> list[Message]:
         """Log a change in the engine; return the records that follow from it."""
         self._unapplied.append(change)
         record_id = position_id(len(self.events), 0)
@@ -147,11 +147,11 @@ class Job:
         wanted = self._versions(str(change.row["k"])) if self.case.keyed else self._event(record_id, change)
         return [self._message(i, w) for i, w in wanted.items() if self.sent.get(i) != w]
 
-    def _event(self, record_id: bytes, change: Change) -> dict[bytes, tuple[Any, ...]]:
+    def _event(self, record_id: bytes, change: SourceChange) -> dict[bytes, tuple[Any, ...]]:
         return {record_id: (PUT, self._time(change), change)}
 
     def _versions(self, key: str) -> dict[bytes, tuple[Any, ...]]:
-        """Return the contributions of all versions of a key."""
+        """Return the aggregate inputs of all versions of a key."""
         versions = sorted(((c.time_us, i, c) for i, c in self.events if c.row["k"] == key), key=lambda v: v[:2])
         wanted: dict[bytes, tuple[Any, ...]] = {}
         for (_, record_id, change), after in zip(versions, [*versions[1:], None], strict=True):
@@ -162,7 +162,7 @@ class Job:
                 wanted[record_id + b"\x01"] = DELETE, after[0], change
         return wanted
 
-    def _time(self, change: Change) -> int:
+    def _time(self, change: SourceChange) -> int:
         due = change.row["due"]
         return due if self.case.operator.along is not None and isinstance(due, int) else change.time_us
 
@@ -177,7 +177,7 @@ class Job:
         return self.codec.encode_key([change.row["g"]]), value, 0, self.offset - 1
 
 
-def random_change(case_: Case, rng: random.Random) -> Change:
+def random_change(case_: Case, rng: random.Random) -> SourceChange:
     """Make a row near the edges of windows and tiles; sometimes, of a table, a delete."""
     time_us = rng.randrange(-10, 60) * SECOND // 2 + rng.choice([0, 0, 0, 1, -1, 400_000])
     nested = [rng.choice([None, 0.5, 1.0, float("nan")]) for _ in range(rng.randrange(3))]
@@ -193,4 +193,4 @@ def random_change(case_: Case, rng: random.Random) -> Change:
     }
     if case_.keyed:
         row["k"] = rng.choice("stuvw")
-    return Change(time_us=time_us, row=row, delete=case_.keyed and rng.random() < 0.2)
+    return SourceChange(time_us=time_us, row=row, delete=case_.keyed and rng.random() < 0.2)

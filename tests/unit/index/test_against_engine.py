@@ -42,9 +42,9 @@ CASES = [
     case("sessions as keys", (None,), groupby=SESSION),
     case("sessions alone", (), groupby=SESSION, bare=True),
 ]
-# Deep pyramids of few contributions; with few distinct values to a tile, or all.
+# Deep pyramids of few aggregate inputs; with few distinct values to a tile, or all.
 EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
-# Of wide tables no other column is as far from its neighbours.
+# Of wide tables no other column is as far from adjacent ones.
 SKETCHED = 0.01
 DECAYED = 1e-12
 
@@ -120,12 +120,12 @@ def compare(found: Case, job: Job, reader: IndexReader, ats: Sequence[int], *, e
         assert there == known, (at, list(zip(keys, there, known, strict=True)))
         functions = {spec.into: spec for spec in found.operator.aggregates}
         for name, left, right in zip(found.columns, got, expected, strict=True):
-            for place, (value, wanted) in enumerate(zip(left, right, strict=True)):
-                if job.events and (known[place] or name not in {"g", "window"}):
+            for position, (value, wanted) in enumerate(zip(left, right, strict=True)):
+                if job.events and (known[position] or name not in {"g", "window"}):
                     assert agrees(functions.get(name), value, wanted, exact=exact), (
                         functions.get(name, name),
                         at,
-                        keys[place],
+                        keys[position],
                         value,
                         wanted,
                     )

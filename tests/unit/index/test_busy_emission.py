@@ -1,4 +1,4 @@
-"""Many contributions of one group: what a further one costs, whether it comes in order, late, or goes again."""
+"""Many aggregate inputs of one group: what a further one costs, whether it comes in order, late, or goes again."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -15,11 +15,11 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index import IndexStore, IndexWriter
 from caraway.index.feeding.emission import Emission
 from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema, TopicKind, TopicPlan
-from caraway.topics import PUT, VOID, position_id
+from caraway.topics import PUT, RETRACT, position_id
 from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan
 
 MANY = 5000
-# A row is a read of some ten tiles and, at the edges of its window, of at most 64 contributions twice.
+# A row is a read of some ten tiles and, at the edges of its window, of at most 64 aggregate inputs twice.
 FEW = 500
 SPECS = (aggregate(AggregateFunction.COUNT, None, None), aggregate(AggregateFunction.SUM, "x", None))
 
@@ -78,7 +78,7 @@ PLANS = {
 @pytest.mark.parametrize(
     "name", [*(pytest.param(n, marks=pytest.mark.slow) for n in ("buckets", "forever")), "sessions"]
 )
-def test_a_further_contribution_costs_what_it_changes(name: str, tmp_path: Path) -> None:
+def test_a_further_aggregate_input_costs_what_it_changes(name: str, tmp_path: Path) -> None:
     plan = PLANS[name]
     assert plan.emits is not None
     with CountingStore(tmp_path / "index") as store:
@@ -100,7 +100,7 @@ def test_a_further_contribution_costs_what_it_changes(name: str, tmp_path: Path)
         further: Sequence[Sent] = [
             event(MANY, MANY),
             event(MANY + 1, MANY - 700.5),
-            event(MANY - 900, MANY - 900, 2, VOID),
+            event(MANY - 900, MANY - 900, 2, RETRACT),
             event(MANY + 2, MANY + 20),
         ]
         for record in further:

@@ -1,4 +1,4 @@
-"""Many contributions of one key: what a read touches, and what a write takes, for functions that keep values."""
+"""Many aggregate inputs of one key: what a read touches, and what a write takes, for functions that keep values."""
 
 import random
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, VOID, position_id
+from caraway.topics import PUT, RETRACT, position_id
 from tests.unit.index.naive import CODEC, SECOND, Sent, index_plan
 from tests.unit.index.test_pyramid import CountingIterator
 
@@ -87,7 +87,7 @@ def test_a_read_touches_few_entries(
         assert found == [True]
         entries = iterators[-1].entries
         if aggregate.into == "distinct":
-            # Where tiles don't keep all their values, the single contributions are read.
+            # Where tiles don't keep all their values, the single aggregate inputs are read.
             assert entries <= (600 if distinct == 20 else 30_100)
             assert set(values[0][0]) == {  # type: ignore[call-overload]
                 item.row[0] for item in puts(30_000, distinct) if item.row is not None and in_window(window, item.time)
@@ -126,6 +126,6 @@ def test_taking_back_reads_few_entries(store: IndexStore, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "scan", counting)
     for place in (0, 77, 9_999, 19_999):
         scanned.clear()
-        void = Sent("a", made[place].record_id, b"\x01", VOID, 0, None)
-        assert writer.apply(plan, [void.message(20_000 + place)]).written == 1
+        retraction = Sent("a", made[place].record_id, b"\x01", RETRACT, 0, None)
+        assert writer.apply(plan, [retraction.message(20_000 + place)]).written == 1
         assert sum(scanned) <= 200

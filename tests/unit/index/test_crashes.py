@@ -28,7 +28,7 @@ from caraway.index.storage.snapshots import FILES, Snapshots
 from caraway.index.storage.store import FORMAT_KEY
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import COLUMNS, KEYS, ROW_COLUMNS, revisions, rows, same, times
@@ -48,12 +48,12 @@ class Harm:
     Which files there are, and how long they are, isn't the same in each run, so what is drawn can't depend on it.
     """
 
-    place: float
+    position: float
     change: int
 
     def do(self, path: Path) -> None:
         content = bytearray(path.read_bytes())
-        at = int(self.place * len(content))
+        at = int(self.position * len(content))
         if self.change and content:
             content[at] ^= self.change
         path.write_bytes(content if self.change else content[:at])
@@ -122,14 +122,14 @@ class CrashMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plan.revised and self.next_id)
     @rule(data=st.data(), rev=revisions, key=st.sampled_from(KEYS), time=times, row=st.none() | rows)
     def revise(self, data: st.DataObject, rev: bytes, key: str, time: int, row: tuple[Any, ...] | None) -> None:
-        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), VOID if row is None else PUT
+        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         known = (sent for sent in self.topic if (sent.record_id, sent.rev, sent.op) == (record_id, rev, op))
         self.topic.append(next(known, Sent(key, record_id, rev, op, time, row)))
 
     def follow(self, count: int) -> None:
         """Apply the next records of the topic: one write."""
         taken = self.topic[self.offset : self.offset + count]
-        self.writer.apply(self.plan, [sent.message(self.offset + place) for place, sent in enumerate(taken)])
+        self.writer.apply(self.plan, [sent.message(self.offset + position) for position, sent in enumerate(taken)])
         for sent in taken:
             self.naive.apply(sent)
         self.offset += len(taken)
@@ -215,10 +215,10 @@ class CrashMachine(RuleBasedStateMachine):
         keys = [key for key in (*KEYS, "never") for _ in ats]
         asked = [CODEC.encode_key([key]) or b"" for key in keys]
         columns, found = self.reader.read(self.plan, asked, ats * (len(KEYS) + 1), self.columns)
-        for place, (key, at) in enumerate(zip(keys, ats * (len(KEYS) + 1), strict=True)):
+        for position, (key, at) in enumerate(zip(keys, ats * (len(KEYS) + 1), strict=True)):
             expected, there = self.naive.read(key, at, self.columns)
-            assert there == found[place]
-            assert same([column[place] for column in columns], expected), (key, at)
+            assert there == found[position]
+            assert same([column[position] for column in columns], expected), (key, at)
 
 
 class Versions(CrashMachine):

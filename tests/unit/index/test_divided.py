@@ -28,9 +28,9 @@ from caraway.errors import UnavailableError
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.windows import HoppingWindow
 from caraway.index import IndexReader, IndexStore, IndexWriter
-from caraway.index.records.places import END_SUFFIX, PUT_SUFFIX
+from caraway.index.records.locations import END_SUFFIX, PUT_SUFFIX
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, ID_BYTES, PUT, VOID, position_id
+from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.divided import LASTING, PARTITIONS, SHARDS, Server, World, partition_of_key
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
@@ -132,11 +132,11 @@ class DividedMachine(RuleBasedStateMachine):
         """Say something else of a row, as those who write topics do: first its old place hears that it isn't there."""
         place = data.draw(st.integers(0, len(self.newest) - 1))
         old, rev = self.newest[place], self.revision()
-        self.world.send(Sent(old.key, old.record_id, rev, VOID, old.time, old.row))
+        self.world.send(Sent(old.key, old.record_id, rev, RETRACT, old.time, old.row))
         self.newest[place] = Sent(key, old.record_id, rev, PUT, time, row)
         self.world.send(self.newest[place])
         if (end := self.ends.get(place)) is not None:
-            self.world.send(replace(end, rev=rev, op=VOID))
+            self.world.send(replace(end, rev=rev, op=RETRACT))
             self.end_at(place, max(end.time, time), rev)
 
     @precondition(lambda self: self.plan.revised and self.newest)
@@ -146,7 +146,7 @@ class DividedMachine(RuleBasedStateMachine):
         place = data.draw(st.integers(0, len(self.newest) - 1))
         for said in (self.newest[place], self.ends.get(place)):
             if said is not None and said.rev:
-                self.world.send(Sent(key, said.record_id, said.rev, VOID, time, row))
+                self.world.send(Sent(key, said.record_id, said.rev, RETRACT, time, row))
 
     def revision(self) -> bytes:
         return (sum(map(len, self.world.topic)) + 1).to_bytes(4)
@@ -162,7 +162,7 @@ class DividedMachine(RuleBasedStateMachine):
         self.start(name)
         for shard in self.shards(name).values():
             shard.pull(count)
-        self.world.servers[name].tend()
+        self.world.servers[name].reconcile()
 
     @rule(times_=st.integers(1, 3), count=st.integers(0, 4))
     def all_go_on(self, times_: int, count: int) -> None:
@@ -171,7 +171,7 @@ class DividedMachine(RuleBasedStateMachine):
             for server in list(self.world.servers.values()):
                 for shard in server.shards().values():
                     shard.pull(count)
-                server.tend()
+                server.reconcile()
             self.world.now += 0.02 * LASTING.total_seconds()
 
     @rule(name=servers, shard=st.integers(0, SHARDS - 1))
@@ -222,10 +222,10 @@ class DividedMachine(RuleBasedStateMachine):
             for server in self.world.servers.values():
                 for shard in server.shards().values():
                     shard.pull(1000)
-                server.tend()
+                server.reconcile()
             self.world.now += 0.1 * LASTING.total_seconds()
         for server in self.world.servers.values():
-            server.holder.look()
+            server.shard_owner.look()
 
     def undivided(self, ats: list[int]) -> tuple[list[list[object]], list[bool]]:
         """Read from one index that has all partitions."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from caraway.engine_local import LocalEngine
-from caraway.engine_local.changes import Change
+from caraway.engine_local.changes import SourceChange
 from caraway.graph.operators import AggregateFunction, Input
 from caraway.graph.specs import Graph
 from caraway.graph.windows import SessionWindow
@@ -17,7 +17,7 @@ from caraway.index import IndexStore, IndexWriter
 from caraway.index.feeding.emission import Emission
 from caraway.index.feeding.writer import Message
 from caraway.plan import TopicPlan, plan_graph
-from caraway.topics import PUT, VOID, RecordCodec, position_id
+from caraway.topics import PUT, RETRACT, RecordCodec, position_id
 from tests.effort import examples
 from tests.unit.engine_local.building import derived
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
@@ -189,7 +189,7 @@ class Fickle:
     """Events that are taken back and moved, as a join in front of an aggregate does."""
 
     found: Case
-    events: dict[int, Change | None] = field(default_factory=dict)
+    events: dict[int, SourceChange | None] = field(default_factory=dict)
     rev: int = 0
 
     def change(self, rng: random.Random) -> Message:
@@ -204,7 +204,7 @@ class Fickle:
         values = {**shown.row, "t": shown.time_us}
         codec = RecordCodec(self.found.plan.schema)
         value = codec.encode_value(
-            op=VOID if change is None else PUT,
+            op=RETRACT if change is None else PUT,
             time_us=due if along and isinstance(due, int) else shown.time_us,
             ingested_us=1,
             record_id=position_id(number, 0),

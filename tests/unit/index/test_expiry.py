@@ -12,7 +12,7 @@ from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.records.expiry import sweep
 from caraway.index.storage.keys import ASSET_BYTES, OUTBOX
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import CODEC, NaiveIndex, Sent, index_plan
 from tests.unit.index.test_index import ROW_COLUMNS, same
@@ -35,7 +35,7 @@ sent = st.builds(
 
 
 def apply(store: IndexStore, plan: IndexPlan, records: list[Sent], first: int = 0) -> None:
-    IndexWriter(store).apply(plan, [record.message(first + place) for place, record in enumerate(records)])
+    IndexWriter(store).apply(plan, [record.message(first + position) for position, record in enumerate(records)])
 
 
 def swept(store: IndexStore, plan: IndexPlan, horizon: int, limit: int) -> int:
@@ -60,10 +60,10 @@ def check(store: IndexStore, plan: IndexPlan, naive: NaiveIndex, horizon: int) -
     columns, found = reader.read(
         plan, [CODEC.encode_key([key]) or b"" for key, _ in asked], [at for _, at in asked], ROW_COLUMNS
     )
-    for place, (key, at) in enumerate(asked):
+    for position, (key, at) in enumerate(asked):
         expected, there = naive.read(key, at, ROW_COLUMNS)
-        assert there == found[place]
-        assert same([column[place] for column in columns], expected), (key, at)
+        assert there == found[position]
+        assert same([column[position] for column in columns], expected), (key, at)
 
 
 def distinct(records: list[Sent]) -> list[Sent]:
@@ -96,8 +96,8 @@ def test_reads_from_the_horizon_on_stay_as_they_were(
         assert entries(store, OTHER) == others
         check(store, plan, naive, horizon)
         # Of each key what holds at the horizon, and all that begins later.
-        newest = {s.key for s in naive.newest.values() if s.time <= horizon and s.op != VOID}
-        later = [s for s in naive.newest.values() if s.time > horizon and s.op != VOID]
+        newest = {s.key for s in naive.newest.values() if s.time <= horizon and s.op != RETRACT}
+        later = [s for s in naive.newest.values() if s.time > horizon and s.op != RETRACT]
         assert entries(store, plan) == len(newest) + len(later)
         assert swept(store, plan, horizon, limit) == 0
         # Late records, and all of them again: they don't show either.

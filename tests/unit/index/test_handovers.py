@@ -45,7 +45,7 @@ def rounds(*servers: Server, pulls: int = 100) -> None:
         for server in servers:
             for shard in server.shards().values():
                 shard.pull(pulls)
-            server.tend()
+            server.reconcile()
 
 
 def put(world: World, key: str, number: int, second: int = 0) -> None:
@@ -58,7 +58,7 @@ def read(server: Server, *keys: str, plan: IndexPlan = PLAN) -> list[object]:
 
 
 def numbers(server: Server) -> set[int]:
-    return set(server.holder.owned())
+    return set(server.shard_owner.owned())
 
 
 def test_servers_divide_the_shards_and_ask_each_other(world: World) -> None:
@@ -75,7 +75,7 @@ def test_servers_divide_the_shards_and_ask_each_other(world: World) -> None:
     assert one.index.read(PLAN, [], 0, ["n", "x"]) == ([[], []], [])
     number = min(numbers(one))
     stale = Ask(number, world.owners[number].token - 1, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
-    assert isinstance(one.holder.answer(stale), Moved)
+    assert isinstance(one.shard_owner.answer(stale), Moved)
 
 
 def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> None:
@@ -89,7 +89,7 @@ def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> Non
     assert read(two, KEYS[number]) == [7]
     # It doesn't know yet. Whoever knows no better asks it, and it refuses; it looks again by itself.
     stale = Ask(number, world.owners[number].token - 1, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
-    assert isinstance(one.holder.answer(stale), Moved)
+    assert isinstance(one.shard_owner.answer(stale), Moved)
     assert read(one, KEYS[number]) == [7]
 
 
@@ -123,7 +123,7 @@ def test_what_others_have_taken_is_given_up_before_a_membership_goes_on(
     with monkeypatch.context() as patch:
         patch.setattr(Registry, "look", goes_away)
         with pytest.raises(UnavailableError):
-            one.holder.tend()
+            one.shard_owner.reconcile()
         assert numbers(one) == set()
         with pytest.raises(UnavailableError):
             read(one, KEYS[number])
@@ -137,9 +137,9 @@ def test_a_new_owner_has_all_that_was_shown_before(world: World) -> None:
         put(world, key, 1)
     rounds(one)
     (two,) = begin(world, "two")
-    two.tend()
+    two.reconcile()
     (number,) = two.shards()
-    # It isn't level with what was there when it began, so it takes nothing.
+    # It isn't caught up with what was there when it began, so it takes nothing.
     rounds(two, pulls=0)
     assert numbers(two) == set()
     assert numbers(one) == set(range(SHARDS))
@@ -148,8 +148,8 @@ def test_a_new_owner_has_all_that_was_shown_before(world: World) -> None:
     rounds(one)
     assert read(two, KEYS[number]) == [2]
     # Now it is, and the one before has shown more meanwhile.
-    two.tend()
-    one.tend()
+    two.reconcile()
+    one.reconcile()
     assert numbers(two) == set()
     for server in (one, two):
         with pytest.raises(MovingError, match="catches up"):
@@ -165,8 +165,8 @@ def test_an_index_that_is_new_answers_when_it_is_filled(world: World) -> None:
     rounds(one)
     assert read(one, KEYS[0]) == [1]
     new = replace(PLAN, asset=b"asset--2")
-    one.holder.follow([PLAN, new])
-    one.tend()
+    one.shard_owner.follow([PLAN, new])
+    one.reconcile()
     with pytest.raises(MovingError):
         read(one, KEYS[0], plan=new)
     rounds(one)
@@ -199,7 +199,7 @@ def test_what_is_wanted_of_a_server_at_one_time_goes_in_one_call(world: World) -
     keys = [CODEC.encode_key([key]) or b"" for key in KEYS.values()]
 
     async def read_several() -> list[object]:
-        reads = [one.index.read_soon(PLAN, keys, 10**12, ["n"]) for _ in range(5)]
+        reads = [one.index.read_async(PLAN, keys, 10**12, ["n"]) for _ in range(5)]
         return [columns[0] for columns, _ in await asyncio.gather(*reads)]
 
     assert asyncio.run(read_several()) == [[100 + number for number in KEYS]] * 5

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
 
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.plan.model import IndexKind, IndexPlan
-from caraway.topics import DELETE, PUT, VOID, position_id
+from caraway.topics import DELETE, PUT, RETRACT, position_id
 from tests.effort import examples
 from tests.unit.index.naive import ALL_AGGREGATES, CODEC, SECOND, SMALL, NaiveIndex, Sent, index_plan
 
@@ -28,7 +28,8 @@ KEYS = ("a", "b")
 COLUMNS = ["k", *(spec.into for spec in ALL_AGGREGATES), "t"]
 ROW_COLUMNS = ["x", "k", "t", "n", "d"]
 
-# Quarters of a second with neighbours to the microsecond: times meet the edges of windows and tiles, and each other.
+# Quarters of a second with adjacent instants to the microsecond: times meet the edges of windows and tiles, and each
+# other.
 times = st.builds(
     lambda quarters, rest: quarters * SECOND // 4 + rest, st.integers(-30, 90), st.sampled_from([0, 0, 0, 1, -1])
 )
@@ -87,8 +88,8 @@ class IndexMachine(RuleBasedStateMachine):
 
     @rule(key=st.sampled_from(KEYS), start=times, step=st.sampled_from([0, 1, 997, SECOND // 3]), row=rows)
     def burst(self, key: str, start: int, step: int, row: tuple[Any, ...]) -> None:
-        for place in range(6):
-            self.send(Sent(key, self.new_id(), b"", PUT, start + place * step, row))
+        for position in range(6):
+            self.send(Sent(key, self.new_id(), b"", PUT, start + position * step, row))
 
     @precondition(lambda self: self.history)
     @rule(data=st.data())
@@ -128,26 +129,26 @@ class IndexMachine(RuleBasedStateMachine):
         asked = [CODEC.encode_key([key]) or b"" for key in keys]
         at_us = ats * (len(KEYS) + 1)
         columns, found = self.reader.read(self.plan, asked, at_us, self.columns)
-        for place, (key, at) in enumerate(zip(keys, at_us, strict=True)):
+        for position, (key, at) in enumerate(zip(keys, at_us, strict=True)):
             expected, there = self.naive.read(key, at, self.columns)
-            got = [column[place] for column in columns]
-            assert there == found[place]
+            got = [column[position] for column in columns]
+            assert there == found[position]
             assert same(got, expected), (key, at, dict(zip(self.columns, zip(got, expected, strict=True), strict=True)))
 
 
 class RevisedMachine(IndexMachine):
-    """The same with revisions: other rows, times and keys for an id, voids, ends and changed ends."""
+    """The same with revisions: other rows, times and keys for an id, retractions, ends and changed ends."""
 
     @precondition(lambda self: self.next_id)
-    @rule(data=st.data(), rev=revisions, place=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
-    def revise(self, data: st.DataObject, rev: bytes, place: tuple[str, int], row: tuple[Any, ...] | None) -> None:
+    @rule(data=st.data(), rev=revisions, position=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
+    def revise(self, data: st.DataObject, rev: bytes, position: tuple[str, int], row: tuple[Any, ...] | None) -> None:
         """Send another revision of an id: it is a function of id and revision, as an operator's output is."""
-        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), VOID if row is None else PUT
+        record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         for sent in (*self.history, *self.pending):
             if (sent.record_id, sent.rev) == (record_id, rev) and sent.op == op:
                 self.send(sent)
                 return
-        self.send(Sent(place[0], record_id, rev, op, place[1], row))
+        self.send(Sent(position[0], record_id, rev, op, position[1], row))
 
 
 class VersionMachine(IndexMachine):
@@ -188,7 +189,7 @@ class RevisedAggregateMachine(RevisedMachine):
         self.send(Sent(key, record_id + b"\x00", b"", PUT, time, row))
 
     @precondition(lambda self: self.versions)
-    @rule(data=st.data(), lifetime=st.integers(0, 12 * SECOND), op=st.sampled_from([DELETE, DELETE, VOID]))
+    @rule(data=st.data(), lifetime=st.integers(0, 12 * SECOND), op=st.sampled_from([DELETE, DELETE, RETRACT]))
     def changelog_end(self, data: st.DataObject, lifetime: int, op: int) -> None:
         record_id = data.draw(st.sampled_from(sorted(self.versions)))
         key, time, row = self.versions[record_id]

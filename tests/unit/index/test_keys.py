@@ -15,7 +15,7 @@ ids = st.builds(position_id, st.integers(0, 2**63), st.integers(0, 100))
 
 
 @given(st.tuples(times, ids), st.tuples(times, ids))
-def test_contributions_lie_in_order_of_time_and_id(left: tuple[int, bytes], right: tuple[int, bytes]) -> None:
+def test_aggregate_inputs_lie_in_order_of_time_and_identity(left: tuple[int, bytes], right: tuple[int, bytes]) -> None:
     prefix = keys.key_prefix(ASSET, b"key")
     assert (keys.timed_key(prefix, *left) < keys.timed_key(prefix, *right)) == (left < right)
 
@@ -54,13 +54,13 @@ def test_the_layout_is_that_of_the_contract() -> None:
     assert keys.version_key(prefix, 0, b"\x0f\xf0") == prefix + b"\x01\x7f" + b"\xff" * 7 + b"\xf0\x0f"
     assert keys.timed_key(prefix + keys.ENDED, 0, b"\x01") == prefix + b"\x11\x80" + bytes(7) + b"\x01"
     assert keys.tile_key(prefix, 5, 7) == prefix + b"\x25" + bytes(7) + b"\x07"
-    assert keys.place_key(ASSET, record_id) == ASSET + b"\xff\xff" + record_id
+    assert keys.location_key(ASSET, record_id) == ASSET + b"\xff\xff" + record_id
 
 
-def test_the_longest_key_does_not_meet_the_places() -> None:
+def test_the_longest_key_does_not_meet_the_locations() -> None:
     # The entries of the whole asset, in order.
-    assert keys.OUTBOX < keys.STALE < keys.TURNS < keys.TIMES < keys.PLACES
+    assert keys.OUTBOX < keys.DIRTY < keys.CHANGE_POINTS < keys.TIMES < keys.LOCATIONS
     assert keys.key_prefix(ASSET, b"\xff" * MAX_INDEXED_BYTES) < ASSET + keys.OUTBOX
-    assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.place_key(ASSET, b"")
+    assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.location_key(ASSET, b"")
     with pytest.raises(InvalidInputError, match="65,530 bytes"):
         check_read(bytes(MAX_INDEXED_BYTES + 1))

@@ -11,7 +11,7 @@ from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStore, IndexWriter
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY
 from caraway.plan.model import IndexKind
-from caraway.topics import PUT, VOID, position_id
+from caraway.topics import PUT, RETRACT, position_id
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 DAY = 86_400 * SECOND
@@ -112,8 +112,8 @@ def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
         batch = []
         for place, time in enumerate(times):
             if rev == 0 or rng.random() < 0.4:
-                op = VOID if rng.random() < 0.3 else PUT
-                row = None if op == VOID else (rng.randrange(-1000, 1000), rng.gauss(0, 1), None)
+                op = RETRACT if rng.random() < 0.3 else PUT
+                row = None if op == RETRACT else (rng.randrange(-1000, 1000), rng.gauss(0, 1), None)
                 moved = time + rng.choice([0, 0, 5, 3600 * SECOND])
                 item = Sent(rng.choice("ab"), position_id(place, 0), bytes([rev]), op, moved, row)
                 naive.apply(item)
@@ -127,13 +127,13 @@ def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
                 assert ([column[0] for column in columns], found[0]) == naive.read(key, at, COLUMNS)
 
 
-def test_when_all_is_void_nothing_is_left(store: IndexStore) -> None:
+def test_when_all_is_retracted_nothing_is_left(store: IndexStore) -> None:
     writer, reader = IndexWriter(store), IndexReader(store)
     puts = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(300)]
-    voids = [Sent("a", position_id(n, 0), b"\x01", VOID, 0, None) for n in range(300)]
+    retractions = [Sent("a", position_id(n, 0), b"\x01", RETRACT, 0, None) for n in range(300)]
     writer.apply(REVISED, [item.message(place) for place, item in enumerate(puts)])
     assert reader.read(REVISED, [KEY], DAY, ["count_None_None"]) == ([[300]], [True])
-    writer.apply(REVISED, [item.message(300 + place) for place, item in enumerate(voids)])
+    writer.apply(REVISED, [item.message(300 + place) for place, item in enumerate(retractions)])
     assert reader.read(REVISED, [KEY], DAY, ["count_None_None", "t"]) == ([[None], [None]], [False])
     left = [key for key, _ in store.scan(REVISED.asset, REVISED.asset + b"\xff\xff")]
     assert left == []
@@ -141,7 +141,7 @@ def test_when_all_is_void_nothing_is_left(store: IndexStore) -> None:
 
 @pytest.mark.parametrize("count", [10, 64, 65, 1000, 30_000])
 def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """At each edge of a window: on each level the tiles beside it, on the lowest contributions. In between: tiles."""
+    """At each edge of a window: on each level the tiles beside it, on the lowest the inputs. In between: tiles."""
     writer, reader = IndexWriter(store), IndexReader(store)
     step = 2 * DAY // count
     items = [Sent("a", position_id(n, 0), b"", PUT, n * step, (n, n / 7, None)).message(n) for n in range(count)]
@@ -162,11 +162,11 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
     for iterator in iterators:
         assert iterator.entries <= 2 * (levels * fan + split) + fan
         assert iterator.seeks <= 2 * levels + 4
-        # Far less than the bound, and than the contributions, in fact.
+        # Far less than the bound, and than the aggregate inputs, in fact.
         assert iterator.entries <= 200
 
 
-def test_a_key_with_few_contributions_has_a_root_and_no_tiles(store: IndexStore) -> None:
+def test_a_key_with_few_inputs_has_a_root_and_no_tiles(store: IndexStore) -> None:
     writer = IndexWriter(store)
     split = DEFAULT_GEOMETRY.split
     items = [Sent("a", position_id(n, 0), b"", PUT, n * SECOND, (n, 0.5, None)) for n in range(split + 1)]
@@ -176,12 +176,12 @@ def test_a_key_with_few_contributions_has_a_root_and_no_tiles(store: IndexStore)
     assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) > split + 2
 
 
-def test_many_contributions_of_one_moment_are_one_tile(store: IndexStore) -> None:
+def test_many_inputs_of_one_moment_are_one_tile(store: IndexStore) -> None:
     writer, reader = IndexWriter(store), IndexReader(store)
     items = [Sent("a", position_id(n, 0), b"", PUT, 5 * SECOND, (1, 0.5, None)).message(n) for n in range(500)]
     writer.apply(PLAN, items)
     assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) == 501
-    # A far away contribution makes the pyramid as high as it gets.
+    # A far away aggregate input makes the pyramid as high as it gets.
     writer.apply(PLAN, [Sent("a", position_id(500, 0), b"", PUT, 2**63 - 1, (1, 0.5, None)).message(500)])
     writer.apply(PLAN, [Sent("a", position_id(501, 0), b"", PUT, -(2**63), (1, 0.5, None)).message(501)])
     column = ["count_None_None", "count_None_60000000"]

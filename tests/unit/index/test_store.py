@@ -87,8 +87,8 @@ def test_a_block_that_can_not_be_read_is_an_error_and_leads_to_a_new_database(tm
     (table,) = (tmp_path / "index").glob("*.sst")
     content = bytearray(table.read_bytes())
     # Not the first block, which is read when the database is opened, nor the index at the end.
-    for place in range(len(content) // 4, len(content) * 3 // 4, 512):
-        content[place] ^= 0xFF
+    for position in range(len(content) // 4, len(content) * 3 // 4, 512):
+        content[position] ^= 0xFF
     table.write_bytes(content)
     with IndexStore(tmp_path / "index") as store, pytest.raises(UnavailableError, match="is damaged"):
         IndexReader(store).read(PLAN, [KEY] * 20, list(range(0, 2000, 100)), ["n"])

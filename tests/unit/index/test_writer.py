@@ -105,7 +105,7 @@ def test_times_and_days_have_least_and_greatest(store: IndexStore) -> None:
     plan = replace(PLAN, schema=schema, aggregates=aggregates)
     codec = RecordCodec(schema)
     values = [codec.encode_value(op=PUT, time_us=1, ingested_us=0, row=["a", d, t]) for d, t in [(5, 9), (3, 11)]]
-    IndexWriter(store).apply(plan, [(KEY, value, 0, place) for place, value in enumerate(values)])
+    IndexWriter(store).apply(plan, [(KEY, value, 0, position) for position, value in enumerate(values)])
     names = [spec.into for spec in aggregates]
     assert IndexReader(store).read(plan, [KEY], 5, names) == ([[3], [9], [5], [11]], [True])
 

@@ -35,7 +35,7 @@ def test_a_job_behind_an_aggregated_dataset_reads_its_rows() -> None:
     counting, reading = plan.jobs
     served, emitting = plan.indexes
     (rows,) = reading.inputs
-    assert counting.output.kind is TopicKind.CONTRIBUTIONS
+    assert counting.output.kind is TopicKind.AGGREGATE_INPUTS
     assert emitting.emits == rows
     assert rows in plan.topics
     assert (rows.dataset, rows.kind, rows.revised) == ("Counted", TopicKind.VERSIONS, True)

@@ -69,7 +69,7 @@ def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: Pla
             if isinstance(operator, Input):
                 assert step.state == ""
     away = next(job for job in explained.jobs if job.dataset == "AircraftAway")
-    assert "take its contribution back" in away.step.state
+    assert "take its aggregate input back" in away.step.state
 
 
 def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:
@@ -123,7 +123,7 @@ def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
         ("FlightConditions", 8, 2, 2),
         ("AircraftAway", 8, 2, 2),
         ("FlightConditions", 8, None, 8),
-        # What looks at a neighbour, and what keeps nothing.
+        # What looks at an adjacent row, and what keeps nothing.
         ("AircraftAway", 1, 64, 1),
         ("OriginDelays", 3, 64, 3),
     ],

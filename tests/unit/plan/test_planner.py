@@ -147,7 +147,7 @@ GRAPH = Graph(datasets=(SPEND, JOINED, EVENTS, ADS))
 def test_topics_say_what_their_records_are() -> None:
     kinds = {topic.dataset: topic.kind for topic in plan_graph(GRAPH).topics}
     assert kinds == {
-        "Spend": TopicKind.CONTRIBUTIONS,
+        "Spend": TopicKind.AGGREGATE_INPUTS,
         "LastAd": TopicKind.VERSIONS,
         "Clicks": TopicKind.EVENTS,
         "Ads": TopicKind.VERSIONS,

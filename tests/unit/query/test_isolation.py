@@ -209,7 +209,7 @@ def test_large_columns_and_lookups_travel_on_a_loop_too(pool: FunctionPool) -> N
     assert batch.columns["A.y"] == words
     expected = QueryEngine(CATALOG, DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
     there = QueryEngine(CATALOG, DictReader(ROWS), pool.compile).plan(["Tap.pot"], OUTPUTS)
-    assert there.answer(asyncio.run(there.evaluate_soon(DATA))) == expected.run(DATA)
+    assert there.answer(asyncio.run(there.evaluate_async(DATA))) == expected.run(DATA)
 
 
 def same(cls: Any, ts: Any, x: Any) -> Any:
@@ -246,7 +246,7 @@ def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
         runs = tuple(pool.compile(step, no_lookups) for step in steps)
         batch = Batch({"A.x": [7]}, 1, 0, past=False)
         # One after the other they would wait for each other for ever.
-        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_soon(batch))
+        asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
         assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
     finally:
         pool.stop()

@@ -26,7 +26,7 @@ class SlowReader(DictReader):
         self.waiting = 0
         self.all_wait = asyncio.Event()
 
-    async def read_soon(
+    async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
         self.waiting += 1
@@ -41,7 +41,7 @@ def test_lookups_that_do_not_wait_for_each_other_are_asked_for_together() -> Non
     plan = QueryEngine(Catalog("1", garden.graph()), reader).plan(["Tap.pot"], OUTPUTS)
     assert plan.asks_others
     assert not plan.runs_user_code
-    batch = asyncio.run(asyncio.wait_for(plan.evaluate_soon(DATA, 10), 60))
+    batch = asyncio.run(asyncio.wait_for(plan.evaluate_async(DATA, 10), 60))
     here = QueryEngine(Catalog("1", garden.graph()), DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
     assert not here.asks_others
     assert plan.answer(batch) == here.run(DATA, 10)
@@ -54,5 +54,5 @@ def test_a_request_without_rows_asks_nobody() -> None:
     engine = QueryEngine(Catalog("1", garden.graph()), reader)
     plan = engine.plan(["State.pot"], ["State.mean"])
     assert engine.asks_others
-    assert plan.answer(asyncio.run(plan.evaluate_soon({"State.pot": []}, 10))) == {"State.mean": []}
+    assert plan.answer(asyncio.run(plan.evaluate_async({"State.pot": []}, 10))) == {"State.mean": []}
     assert reader.calls == []

@@ -18,8 +18,8 @@ from caraway.query.model import Instants
 from caraway.server import surface
 from caraway.server.access.gate import NEEDS, RECORDED, Gate
 from caraway.server.access.limits import LimitedQueries, Tags
-from caraway.server.http.messages import Request, Response, text_response
-from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Holder, Mode
+from caraway.server.http.messages import HttpResponse, Request, text_response
+from caraway.state import ANYBODY, AccessList, Act, Caller, Grant, Mode, TokenOwner
 from caraway.state.access import digest_of
 from tests.effort import examples
 from tests.unit.query import garden
@@ -50,16 +50,16 @@ def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     assert changes | private == RECORDED
 
 
-def gate(**holders: Holder) -> Gate:
-    found = AccessList(1, {digest_of(token): holder for token, holder in holders.items()})
+def gate(**owners: TokenOwner) -> Gate:
+    found = AccessList(1, {digest_of(token): owner for token, owner in owners.items()})
     made: Any = SimpleNamespace(list_now=lambda _known: found)
     ready = Gate(NO_AUDIT, made, clock=lambda: 1_000_000.0)
     ready.refresh()
     return ready
 
 
-def holder(*grants: Grant) -> Holder:
-    return Holder(Caller(account="ada", token_id="t1", grants=grants), None)
+def owner(*grants: Grant) -> TokenOwner:
+    return TokenOwner(Caller(account="ada", token_id="t1", grants=grants), None)
 
 
 def test_without_tokens_everybody_may_do_everything() -> None:
@@ -74,7 +74,7 @@ def test_before_the_tokens_are_known_nobody_is_let_in() -> None:
 
 @pytest.mark.parametrize("header", [None, "", "x", "Basic x", "Bearer", "Bearer ", "Bearer y", "Bearer x y"])
 def test_only_a_valid_token_is_let_in(header: str | None) -> None:
-    ready = gate(x=holder(Grant(modes=frozenset(Mode))))
+    ready = gate(x=owner(Grant(modes=frozenset(Mode))))
     assert ready.admit("log", Headers(authorization="bearer x")).account == "ada"
     with pytest.raises(UnauthenticatedError):
         ready.admit("log", Headers(**({} if header is None else {"authorization": header})))
@@ -84,7 +84,7 @@ def test_a_token_ends() -> None:
 
     end = datetime.fromtimestamp(1_000_000.0, UTC)
     for until, valid in ((end + timedelta(seconds=1), True), (end, False)):
-        ready = gate(x=replace(holder(Grant(modes=frozenset(Mode))), expires_at=until))
+        ready = gate(x=replace(owner(Grant(modes=frozenset(Mode))), expires_at=until))
         if valid:
             ready.admit("log", Headers(authorization="Bearer x"))
         else:
@@ -96,7 +96,7 @@ def test_a_token_ends() -> None:
 def test_a_mode_opens_what_needs_it_and_nothing_else(target: str) -> None:
     need = NEEDS.get(target)
     for mode in Mode:
-        ready = gate(x=holder(Grant(modes=frozenset({mode}), branches=frozenset({"dev"}))))
+        ready = gate(x=owner(Grant(modes=frozenset({mode}), branches=frozenset({"dev"}))))
         for branch in ("main", "dev"):
             headers = Headers(**{"authorization": "Bearer x", "x-caraway-branch": branch})
             opened = target in NEEDS and (
@@ -111,19 +111,19 @@ def test_a_mode_opens_what_needs_it_and_nothing_else(target: str) -> None:
 
 def test_refusals_are_written_down_counted() -> None:
     written: list[Mapping[Any, int]] = []
-    found = AccessList(1, {digest_of("x"): holder()})
+    found = AccessList(1, {digest_of("x"): owner()})
     access: Any = SimpleNamespace(list_now=lambda _known: found)
     audit: Any = SimpleNamespace(refusals=written.append)
     ready = Gate(audit, access)
     ready.refresh()
 
-    async def refuse() -> Response:
+    async def refuse() -> HttpResponse:
         raise ForbiddenError("not this feature")
 
     for _ in range(3):
         with pytest.raises(ForbiddenError):
             ready.admit("log", Headers(authorization="Bearer x"))
-    request = Request("POST", "/", "", Headers(), b"", holder().caller)
+    request = Request("POST", "/", "", Headers(), b"", owner().caller)
     with pytest.raises(ForbiddenError):
         asyncio.run(ready.pass_on("extract_features", request, refuse))
     ready.refresh()
@@ -144,18 +144,18 @@ def test_what_is_recorded_begins_before_it_is_done_and_ends_with_its_outcome() -
 
     audit: Any = SimpleNamespace(begin=begin, end=lambda number, outcome: told.append((number, outcome)))
 
-    async def done() -> Response:
-        told.append("deed")
+    async def done() -> HttpResponse:
+        told.append("action")
         return text_response("done")
 
-    async def refused() -> Response:
+    async def refused() -> HttpResponse:
         raise ForbiddenError("no")
 
     ready, request = Gate(audit, None), Request("POST", "/", "", Headers(), b"")
     asyncio.run(ready.pass_on("sync", request, done))
     with pytest.raises(ForbiddenError):
         asyncio.run(ready.pass_on("sync", request, refused))
-    assert told == ["sync", "deed", (7, "done"), "sync", (7, "forbidden")]
+    assert told == ["sync", "action", (7, "done"), "sync", (7, "forbidden")]
 
 
 class Nothing:

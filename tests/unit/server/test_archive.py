@@ -38,7 +38,7 @@ def test_rows_become_a_file_that_others_can_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"3", b"{}", b"[]", orjson.dumps({**RECORD, "inputs": {"A.x": [1]}})])
-def test_what_is_no_record_is_told(data: bytes) -> None:
+def test_what_is_no_record_is_reported(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"(?i)record|unexpected|input"):
         list(rows_of(data, 0, 0))
 

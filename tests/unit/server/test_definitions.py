@@ -7,12 +7,12 @@ from caraway.index import IndexStatus
 from caraway.ingest import Endpoints
 from caraway.plan import plan_graph
 from caraway.server.handlers.definitions import described, listed
-from caraway.server.live import Live
+from caraway.server.served_graph import ServedGraph
 from tests.unit.query import garden
 
 GRAPH = garden.graph()
 PLAN = plan_graph(GRAPH)
-LIVE = Live("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[arg-type] # no query is made
+SERVED = ServedGraph("1", GRAPH, PLAN, Endpoints(PLAN), None)  # type: ignore[arg-type] # no query is made
 
 
 def position(dataset: str, lag: int | None) -> IndexStatus:
@@ -33,7 +33,7 @@ def position(dataset: str, lag: int | None) -> IndexStatus:
 
 
 def test_the_list_of_datasets() -> None:
-    found = {each["name"]: each for each in listed(LIVE, [position("Pots", 3), position("Moisture", None)])}
+    found = {each["name"]: each for each in listed(SERVED, [position("Pots", 3), position("Moisture", None)])}
     assert list(found)[:4] == ["Pots", "Rules", "Readings", "Moisture"]
     assert found["Pots"] == {
         "name": "Pots",
@@ -52,9 +52,9 @@ def test_the_list_of_datasets() -> None:
 
 
 def test_a_dataset_says_who_uses_it() -> None:
-    (readings,) = described(LIVE, "Readings", [])
+    (readings,) = described(SERVED, "Readings", [])
     assert readings["used_by"] == ["Moisture.aggregate"]
-    (pots,) = described(LIVE, "Pots", [])
+    (pots,) = described(SERVED, "Pots", [])
     assert {"State.species", "State.size", "ByText.species"} <= set(pots["used_by"])  # type: ignore[call-overload]
     fields = {field["name"]: field for field in pots["fields"]}  # type: ignore[attr-defined]
     assert fields["size"] == {"name": "size", "type": "Optional[float]", "role": "", "description": ""}
@@ -63,7 +63,7 @@ def test_a_dataset_says_who_uses_it() -> None:
 
 
 def test_a_pipeline_names_its_job() -> None:
-    (pipeline,) = described(LIVE, "Moisture.aggregate", [])
+    (pipeline,) = described(SERVED, "Moisture.aggregate", [])
     assert (pipeline["kind"], pipeline["from"], pipeline["writes"]) == ("pipeline", ["Readings"], "Moisture")
     assert "groupby" in str(pipeline["source_code"])
     assert [job["id"] for job in pipeline["jobs"]] == [  # type: ignore[attr-defined]
@@ -82,19 +82,19 @@ def test_a_pipeline_names_its_job() -> None:
     ],
 )
 def test_a_feature_says_how_it_gets_its_value(name: str, origin: str, needs: list[str]) -> None:
-    (feature,) = described(LIVE, name, [])
+    (feature,) = described(SERVED, name, [])
     assert (feature["kind"], feature["from"], feature["needs"]) == ("feature", origin, needs)
 
 
 def test_a_featureset_and_a_source() -> None:
-    (tap,) = described(LIVE, "Tap", [])
+    (tap,) = described(SERVED, "Tap", [])
     assert [feature["name"] for feature in tap["features"]] == ["Tap.pot", "Tap.litres", "Tap.raw"]  # type: ignore[attr-defined]
-    (source,) = described(LIVE, "garden", [])
+    (source,) = described(SERVED, "garden", [])
     assert {"connector": "[Webhook: garden](endpoint=pots)", "dataset": "Pots"} in source["feeds"]  # type: ignore[operator]
 
 
 def test_an_unknown_name_is_refused_with_near_ones() -> None:
     with pytest.raises(UnknownEntityError, match=r"no definition 'State\.specie'; did you mean State\.species"):
-        described(LIVE, "State.specie", [])
+        described(SERVED, "State.specie", [])
     with pytest.raises(UnknownEntityError, match="caraway datasets"):
-        described(LIVE, "zzzzzz", [])
+        described(SERVED, "zzzzzz", [])

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from caraway.server.http.encoding import MIN_BYTES, choose, encoded
-from caraway.server.http.messages import Response
+from caraway.server.http.messages import HttpResponse
 
-LARGE = Response(200, [("content-type", "text/plain")], b"ab" * MIN_BYTES)
+LARGE = HttpResponse(200, [("content-type", "text/plain")], b"ab" * MIN_BYTES)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_large_bodies_are_compressed() -> None:
 
 
 def test_small_bodies_and_other_clients_get_them_as_they_are() -> None:
-    small = Response(200, [], b"x")
+    small = HttpResponse(200, [], b"x")
     assert encoded(small, "gzip") is small
     assert encoded(LARGE, None) is LARGE
     assert encoded(LARGE, "br") is LARGE

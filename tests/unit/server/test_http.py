@@ -14,8 +14,8 @@ from caraway.config import ServerSettings
 from caraway.server.access.gate import Gate
 from caraway.server.access.shares import Shares
 from caraway.server.access.sites import Sites
-from caraway.server.app import App, Bounds
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.app import App, RequestBounds
+from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.server.http.routes import Route, Router
 from caraway.server.serving import http_server
 from caraway.stack import ports
@@ -25,16 +25,16 @@ from caraway.state.database import connect
 IDLE = 2_000
 
 
-async def echo(request: Request) -> Response:
+async def echo(request: Request) -> HttpResponse:
     return json_response({"bytes": len(request.body), "branch": request.branch})
 
 
-async def parsed(request: Request) -> Response:
+async def parsed(request: Request) -> HttpResponse:
     value = await request.json()
     return json_response({"items": len(value)})
 
 
-async def slow(request: Request) -> Response:
+async def slow(request: Request) -> HttpResponse:
     del request
     await asyncio.Event().wait()
     raise AssertionError("nothing sets it")
@@ -52,7 +52,7 @@ ROUTES = (
 def port() -> Iterator[int]:
     """Serve the routes on a port; the gate lets everybody in and writes nothing down, so no database is asked."""
     gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
-    bounds = Bounds(seconds=3.0, shares=Shares(concurrency=3))
+    bounds = RequestBounds(seconds=3.0, shares=Shares(concurrency=3))
     chosen = ports.choose()
     ready, stop = threading.Event(), asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []

@@ -9,12 +9,12 @@ from caraway.errors import UnauthenticatedError
 from caraway.server.handlers.openapi import DOCUMENT
 from caraway.server.workers.forwarding import Forwarding
 from caraway.server.workers.reader import ReaderGate, ReaderRouter
-from caraway.state import ANYBODY, AccessList, Caller, Grant, Holder, Mode
+from caraway.state import ANYBODY, AccessList, Caller, Grant, Mode, TokenOwner
 from caraway.state.access import digest_of
 
 MADE: Any = SimpleNamespace
 NOBODY: Any = {}
-HOLDER: Any = {"authorization": "Bearer good"}
+OWNER: Any = {"authorization": "Bearer good"}
 OWN = {"/api/v1/query", "/api/v1/query/explain", "/get-online-features", "/api/v1/dataset/{name}/lookup"}
 
 
@@ -39,14 +39,14 @@ def test_what_does_not_exist_is_for_the_writer_to_tell() -> None:
     assert router.find("PUT", "/api/v1/query")[0].target == Forwarding.CHANGE
 
 
-def test_bodies_are_taken_from_holders_of_tokens_only() -> None:
+def test_bodies_are_taken_from_owners_of_tokens_only() -> None:
     grant = Grant(modes=frozenset({Mode.READ_DATA}), branches=None, tags=None)
     caller = Caller(account="ada", token_id="t1", grants=(grant,))
-    known = AccessList(1, {digest_of("good"): Holder(caller, None)})
+    known = AccessList(1, {digest_of("good"): TokenOwner(caller, None)})
     gate = ReaderGate(MADE(), MADE(list_now=lambda _known: known))
     gate.refresh()
     for target in (Forwarding.CHANGE, "extract_features"):
-        assert gate.admit(target, HOLDER) is caller
+        assert gate.admit(target, OWNER) is caller
         with pytest.raises(UnauthenticatedError):
             gate.admit(target, NOBODY)
     # Without a body; the writer looks at what it wants.

@@ -5,15 +5,15 @@ import asyncio
 import pytest
 
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import Request, Response, text_response
+from caraway.server.http.messages import HttpResponse, Request, text_response
 from caraway.server.http.routes import Route, Router
 
 
-async def handler(request: Request) -> Response:
+async def handler(request: Request) -> HttpResponse:
     return text_response(request.path)
 
 
-async def named(request: Request, name: str) -> Response:
+async def named(request: Request, name: str) -> HttpResponse:
     return text_response(f"{request.path} {name}")
 
 

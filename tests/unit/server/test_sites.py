@@ -14,7 +14,7 @@ from caraway.server.access.sites import Sites, check_media_type
 from caraway.server.app import App
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.http.errors import ForeignHostError, ForeignSiteError, UnsupportedMediaTypeError
-from caraway.server.http.messages import Request, Response, text_response
+from caraway.server.http.messages import HttpResponse, Request, text_response
 from caraway.server.http.routes import PROTOBUF, Route, Router
 from tests.unit.server.test_access import Headers
 
@@ -24,7 +24,7 @@ HERE = "127.0.0.1:8100"
 PLAIN = {"host": HERE, "content-type": "application/octet-stream"}
 
 
-async def done(request: Request) -> Response:
+async def done(request: Request) -> HttpResponse:
     return text_response(f"{len(request.body)} bytes")
 
 

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from caraway.server.workers.supervisor import Child, end
+from caraway.server.workers.supervisor import WorkerProcess, end
 
 PATIENCE_S = 30.0
 # Ends well when its parent asks it to, or is gone.
 SLEEPER = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True); input()"
 
 
-def child(code: str) -> Child:
-    return Child("child", [sys.executable, "-c", code])
+def child(code: str) -> WorkerProcess:
+    return WorkerProcess("child", [sys.executable, "-c", code])
 
 
-def look_until_ended(tested: Child, times: int) -> None:
+def look_until_ended(tested: WorkerProcess, times: int) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while len(tested.ends) < times:
         assert time.monotonic() < deadline
@@ -58,7 +58,7 @@ def test_processes_that_do_not_end_are_killed() -> None:
         assert tested.process.stdout is not None
         assert tested.process.stdout.readline() == b"up\n"
     assert end([willing], PATIENCE_S)
-    assert not end([stubborn, Child("not started", [])], 0.1)
+    assert not end([stubborn, WorkerProcess("not started", [])], 0.1)
     for tested in (stubborn, willing):
         assert tested.process is not None
         assert tested.process.stdin is not None
@@ -82,7 +82,7 @@ def test_a_process_that_was_just_started_ends_well() -> None:
 
 def test_it_imports_the_standard_library_only() -> None:
     """So it stays small: a process for nothing but looking after others."""
-    file = Path(sys.modules[Child.__module__].__file__ or "")
+    file = Path(sys.modules[WorkerProcess.__module__].__file__ or "")
     imported = {
         line.split()[1].partition(".")[0] for line in file.read_text().splitlines() if line[:5] in {"impor", "from "}
     }

@@ -21,8 +21,8 @@ from caraway.graph.operators import AssignFunction, Input
 from caraway.graph.schemas import Schema
 from caraway.lib.shipping import python_function
 from caraway.spark import calls, workers
-from caraway.spark.calls import Batch, ExhaustedError, UserCall
-from caraway.spark.isolation import TARGET, Child, EndedError, Halving, Limits, UselessError
+from caraway.spark.calls import CallBatch, ExhaustedError, UserCall
+from caraway.spark.isolation import TARGET, EndedError, FunctionChild, Halving, Limits, UselessError
 
 LIMITS = Limits(seconds=60.0, memory_mb=64)
 SHORT = Limits(seconds=6.0, memory_mb=64)
@@ -32,17 +32,17 @@ Numbers = Callable[[pd.DataFrame], object]
 TYPE = pa.struct([("made", pa.int64()), ("message", pa.string()), ("traceback", pa.string())])
 
 
-def _request(function: Numbers, number: int) -> Batch:
+def _request(function: Numbers, number: int) -> CallBatch:
     schema = Schema(keys={}, values={"number": INT}, timestamp="at")
     step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", function))
     call = UserCall(step, schema, (("made", INT),))
     columns = (pa.array([number], pa.int64()), pa.array([0], pa.int64()))
-    return Batch(call.packed(), TYPE, pa.array([True]), columns, has_secrets=False)
+    return CallBatch(call.packed(), TYPE, pa.array([True]), columns, has_secrets=False)
 
 
 @contextmanager
 def child(memory_mb: int = 64, target: str = TARGET) -> Iterator[Callable[..., object]]:
-    made = Child(memory_mb, Confinement(), target)
+    made = FunctionChild(memory_mb, Confinement(), target)
 
     def ask(function: Numbers, number: int = 1, seconds: float = 20.0) -> object:
         return made.ask(_request(function, number), seconds).to_pylist()[0]["made"]
@@ -143,7 +143,7 @@ def test_halving_finds_exactly_the_rows_that_give_no_answer(rows: list[bool]) ->
             raise EndedError("no")
         return ["yes"] * (high - low)
 
-    halving = Halving(ask=ask, fresh=lambda: True, lost=lambda reason: [reason], limits=Limits(seconds=60))
+    halving = Halving(ask=ask, fresh=lambda: True, fallback=lambda reason: [reason], limits=Limits(seconds=60))
     found = [answer for part in halving.answers(0, len(rows)) for answer in part]
     assert found == ["yes" if good else "no" for good in rows]
     assert min(shares) >= 6
@@ -157,7 +157,7 @@ def test_a_row_is_to_blame_only_if_it_fails_in_a_fresh_process() -> None:
             raise EndedError("left over")
         return f"{low} {high} {seconds:g}"
 
-    halving = Halving(ask=ask, fresh=lambda: fresh[0], lost=str, limits=Limits(seconds=60))
+    halving = Halving(ask=ask, fresh=lambda: fresh[0], fallback=str, limits=Limits(seconds=60))
     assert halving.answers(0, 1) == ["0 1 60"]
 
 
@@ -165,7 +165,7 @@ def test_a_function_that_always_fails_is_given_up() -> None:
     def ask(low: int, high: int, seconds: float) -> str:
         raise EndedError(f"failed after {low} {high} {seconds}")
 
-    halving = Halving(ask=ask, fresh=lambda: True, lost=str, limits=Limits(seconds=60))
+    halving = Halving(ask=ask, fresh=lambda: True, fallback=str, limits=Limits(seconds=60))
     with pytest.raises(UselessError, match="that happened 101 times in one batch"):
         halving.answers(0, 10_000)
 

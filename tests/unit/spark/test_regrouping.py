@@ -1,4 +1,4 @@
-"""Which joins must say again, after a restart, what a lost run may have said."""
+"""Which joins must say again, after a restart, what a failed attempt may have said."""
 
 import pytest
 
@@ -40,7 +40,7 @@ def _topic(name: str, kind: TopicKind, keys: int = 0) -> TopicPlan:
 
 
 def _plan(operator: Operator) -> JobPlan:
-    kind = TopicKind.CONTRIBUTIONS if isinstance(operator, Aggregate) else TopicKind.EVENTS
+    kind = TopicKind.AGGREGATE_INPUTS if isinstance(operator, Aggregate) else TopicKind.EVENTS
     return JobPlan(
         job_id="job",
         dataset="Derived",

@@ -21,7 +21,7 @@ from caraway.lib.shipping import python_function
 from caraway.spark import secret_port, workers
 from caraway.spark.calls import UserCall
 from caraway.spark.isolation import Limits
-from caraway.spark.secret_port import Door, SecretPort, door_of_functions, open_port, provider_of
+from caraway.spark.secret_port import SecretAddress, SecretPort, open_port, provider_of, secret_address
 
 VALUE = "pass-word-17"
 
@@ -51,8 +51,8 @@ def _no_provider() -> Iterator[None]:
 
 
 def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort) -> None:
-    assert door_of_functions() == port.door
-    secret_provider.set(remembered(provider_of(port.door)))
+    assert secret_address() == port.address
+    secret_provider.set(remembered(provider_of(port.address)))
     assert [secrets.get("key") for _ in range(3)] == [VALUE] * 3
     with pytest.raises(KeyError, match="there is no secret 'none'"):
         secrets.get("none")
@@ -61,7 +61,7 @@ def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort)
     # An error doesn't end the conversation.
     assert secrets.get("key") == VALUE
     assert redacted(f"it is {VALUE}") == "it is ***"
-    assert port.door.password.hex() not in repr(port.door)
+    assert port.address.password.hex() not in repr(port.address)
     secret_provider.set(None)
     with pytest.raises(NotImplementedError):
         secrets.get("key")
@@ -69,18 +69,18 @@ def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort)
 
 def test_nobody_gets_any_without_the_password(port: SecretPort) -> None:
     with pytest.raises(AuthenticationError):
-        Client((port.door.host, port.door.port), authkey=b"guessed")
-    secret_provider.set(provider_of(replace(port.door, password=b"guessed")))
+        Client((port.address.host, port.address.port), authkey=b"guessed")
+    secret_provider.set(provider_of(replace(port.address, password=b"guessed")))
     with pytest.raises(UnavailableError, match="doesn't answer when asked for secret 'key'"):
         secrets.get("key")
     # The port is still there for others.
-    secret_provider.set(provider_of(port.door))
+    secret_provider.set(provider_of(port.address))
     assert secrets.get("key") == VALUE
 
 
 def test_an_engine_that_has_ended_is_told(port: SecretPort) -> None:
     port.close()
-    secret_provider.set(provider_of(Door(port.door.host, port.door.port, b"x" * 32)))
+    secret_provider.set(provider_of(SecretAddress(port.address.host, port.address.port, b"x" * 32)))
     with pytest.raises(UnavailableError):
         secrets.get("key")
 
@@ -101,7 +101,7 @@ def test_a_function_in_its_own_process_has_secrets_and_its_letter_has_none(port:
     columns = [pa.array([4, 5], pa.int64()), pa.array([0, 0], pa.int64())]
     wanted = pa.array([True, True])
     limits = Limits(seconds=60.0, memory_mb=64)
-    found = workers.run_apart(call.packed(), type_, wanted, columns, limits, door=port.door).to_pylist()
+    found = workers.run_apart(call.packed(), type_, wanted, columns, limits, address=port.address).to_pylist()
     assert [row["made"] for row in found] == [4 + len(VALUE), None]
     assert "raised ValueError: can't sign with ***" in found[1]["message"]
     assert VALUE not in str(found)

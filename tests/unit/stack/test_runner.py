@@ -63,7 +63,7 @@ def test_what_a_killed_part_left_behind_is_killed_too(tmp_path: Path, run_part: 
     eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
-def test_repeated_deaths_are_told_with_the_log(
+def test_repeated_deaths_are_reported_with_the_log(
     tmp_path: Path, run_part: RunPart, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runner_module, "BACKOFF_SECONDS", (0.0, 0.01, 0.01, 60.0))
@@ -108,7 +108,9 @@ def test_a_part_that_stops_answering_and_answers_again(tmp_path: Path, run_part:
 
 
 @pytest.mark.parametrize("error", [PartFailedError("no room"), RuntimeError("no room")])
-def test_trouble_before_the_start_is_told_and_tried_again(tmp_path: Path, run_part: RunPart, error: Exception) -> None:
+def test_trouble_before_the_start_is_reported_and_tried_again(
+    tmp_path: Path, run_part: RunPart, error: Exception
+) -> None:
     def fail() -> None:
         raise error
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from caraway.graph.specs import Graph
 from caraway.graph.wire import encode_graph
-from caraway.state import Branch, Plans, Standing
+from caraway.state import BranchHeads, BranchRecord, Plans
 from caraway.state.blueprints import content_of
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -21,10 +21,12 @@ class Source:
     generations: Mapping[str, int] = field(default_factory=dict)
     reads: list[str] = field(default_factory=list)
 
-    def standing(self) -> Standing:
+    def branch_heads(self) -> BranchHeads:
         at = datetime(2030, 1, 1, tzinfo=UTC)
-        branches = (Branch(name=name, head=head, serving=head, created_at=at) for name, head in self.heads.items())
-        return Standing(branches=tuple(branches), generations=dict(self.generations))
+        branches = (
+            BranchRecord(name=name, head=head, serving=head, created_at=at) for name, head in self.heads.items()
+        )
+        return BranchHeads(branches=tuple(branches), generations=dict(self.generations))
 
     def graph(self, commit_id: str) -> bytes:
         self.reads.append(commit_id)

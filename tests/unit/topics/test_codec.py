@@ -28,7 +28,7 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
-from caraway.topics import DELETE, PUT, VOID, RecordCodec, position_id, position_of
+from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id, position_of
 
 POINT = StructType("Point", (("x", FLOAT), ("tag", STRING), ("z", optional(FLOAT))))
 
@@ -141,8 +141,8 @@ def test_what_is_no_record_is_refused(value: Any, message: str) -> None:
         codec(INT).decode_value(data)
 
 
-def test_a_void_needs_no_row() -> None:
-    data = msgspec.msgpack.encode([*GOOD[:2], VOID, *GOOD[3:7], None])
+def test_a_retraction_needs_no_row() -> None:
+    data = msgspec.msgpack.encode([*GOOD[:2], RETRACT, *GOOD[3:7], None])
     assert codec(INT).decode_value(data).row is None
 
 

@@ -25,30 +25,30 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
   private final int number;
   private final AsOfState.Rule rule;
-  private final boolean followed;
-  private final Replay.Scope lost;
+  private final boolean fansOut;
+  private final Replay.Scope failed;
   private final long settleMs;
-  private transient Frontier leftFrontier;
-  private transient Frontier rightFrontier;
-  // Null when what a lost run may have read is over.
+  private transient MaxEventTime leftMaxEventTime;
+  private transient MaxEventTime rightMaxEventTime;
+  // Null when what a failed attempt may have read is over.
   private transient Replay replay;
   private transient Trees lefts;
   private transient Trees rights;
   private transient Trees tables;
 
   private AsOfJoin(
-      String operator, int number, AsOfState.Rule rule, boolean followed, Replay.Scope lost, long settleMs) {
+      String operator, int number, AsOfState.Rule rule, boolean fansOut, Replay.Scope failed, long settleMs) {
     this.operator = operator;
     this.number = number;
     this.rule = rule;
-    this.followed = followed;
-    this.lost = lost;
+    this.fansOut = fansOut;
+    this.failed = failed;
     this.settleMs = settleMs;
   }
 
   /**
    * Joins the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; if {@code keyed}, key of the left table and
-   * whether it is news).
+   * whether it is fanned out).
    *
    * @param operator a name that no other operator of this JVM has
    * @param number the side of this join's right rows
@@ -56,34 +56,34 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
    * @param low how much older than the left row a match may be, in microseconds; negative: any
    * @param high how much younger, in microseconds
    * @param keyed whether the left rows are begins and ends of the rows of a table
-   * @param followed whether what is known of the left table comes as news ({@link Followers}), not as begins and ends
+   * @param fansOut whether what is known of the left table comes fanned out ({@link VersionFanOut}), not as begins and ends
    * @param batch see {@link Replay.Scope}; negative, too, if no steps behind tell groups by what is joined
    * @param before see {@link Replay.Scope}
-   * @param settleMs see {@link Frontier}
+   * @param settleMs see {@link MaxEventTime}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
    */
   public static Dataset<Row> apply(
       Dataset<Row> in, String operator, int number, long horizon, long low, long high, boolean inner, boolean keyed,
-      boolean followed, long batch, long before, long settleMs) {
-    Replay.Scope lost = new Replay.Scope(batch, before);
+      boolean fansOut, long batch, long before, long settleMs) {
+    Replay.Scope failed = new Replay.Scope(batch, before);
     return Operators.grouped(in)
         .transformWithState(
-            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner, keyed), followed, lost, settleMs),
+            new AsOfJoin(operator, number, new AsOfState.Rule(horizon, low, high, inner, keyed), fansOut, failed, settleMs),
             TimeMode.None(),
             OutputMode.Update(),
-            Encoders.row(Operators.passengers().add("right", "binary")));
+            Encoders.row(Operators.passThrough().add("right", "binary")));
   }
 
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
-    leftFrontier = Frontier.named(operator + "/left", settleMs);
-    rightFrontier = Frontier.named(operator + "/right", settleMs);
-    LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftFrontier, rightFrontier);
-    LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftFrontier);
+    leftMaxEventTime = MaxEventTime.named(operator + "/left", settleMs);
+    rightMaxEventTime = MaxEventTime.named(operator + "/right", settleMs);
+    LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftMaxEventTime, rightMaxEventTime);
+    LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftMaxEventTime);
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
     tables = rule.keyed() ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;
-    replay = lost.begin();
+    replay = failed.begin();
   }
 
   @Override
@@ -105,14 +105,14 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
       Version version = Operators.version(row);
       Slice ownRights = Slice.of(right, key);
       Replay.Arrivals replayed = replay == null ? null : replay.of(key);
-      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftFrontier, rightFrontier, replayed);
-      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, followed, leftFrontier, replayed) : null;
+      AsOfState state = new AsOfState(rule, Slice.of(left, key), ownRights, leftMaxEventTime, rightMaxEventTime, replayed);
+      TableState tableState = keyed ? new TableState(rule, Slice.of(table, key), ownRights, fansOut, leftMaxEventTime, replayed) : null;
       if (side == Operators.OWN) {
-        boolean news = keyed && row.getBoolean(Operators.NEWS);
-        if (!keyed || (!news && NeighbourState.begins(version.id()))) {
+        boolean fannedOut = keyed && row.getBoolean(Operators.FAN_OUT);
+        if (!keyed || (!fannedOut && AdjacentRowState.begins(version.id()))) {
           state.left(version, sink);
         }
-        if (keyed && news == followed) {
+        if (keyed && fannedOut == fansOut) {
           tableState.left(row.getAs(Operators.TABLE), version, sink);
         }
       } else if (state.right(version, row.getLong(Operators.OFFSET), sink) && keyed) {

@@ -17,7 +17,7 @@ final class AsOfState {
   record Rule(long horizon, long low, long high, boolean inner, boolean keyed) implements java.io.Serializable {
     /** Returns what is sent for a left row that an inner join leaves out. */
     int leftOut() {
-      return keyed ? Version.DELETE : Version.VOID;
+      return keyed ? Version.DELETE : Version.RETRACT;
     }
   }
 
@@ -27,63 +27,63 @@ final class AsOfState {
   private final Rule rule;
   private final Slice lefts;
   private final Slice rights;
-  private final Frontier leftFrontier;
-  private final Frontier rightFrontier;
+  private final MaxEventTime leftMaxEventTime;
+  private final MaxEventTime rightMaxEventTime;
   private final Replay.Arrivals replayed;
 
   /** Makes the state of one join key; {@code replayed} is what has come to it since a restart, null when that is over. */
   AsOfState(
-      Rule rule, Slice lefts, Slice rights, Frontier leftFrontier, Frontier rightFrontier, Replay.Arrivals replayed) {
+      Rule rule, Slice lefts, Slice rights, MaxEventTime leftMaxEventTime, MaxEventTime rightMaxEventTime, Replay.Arrivals replayed) {
     this.rule = rule;
     this.lefts = lefts;
     this.rights = rights;
-    this.leftFrontier = leftFrontier;
-    this.rightFrontier = rightFrontier;
+    this.leftMaxEventTime = leftMaxEventTime;
+    this.rightMaxEventTime = rightMaxEventTime;
     this.replayed = replayed;
   }
 
   void left(Version row, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(lefts);
-    boolean news = row.replaces(replaced);
-    // A void that is known here need not be known of further on, where its columns name a group ({@link Replay}).
-    if (!news && (row.op() != Version.VOID || Version.isLeast(row.rev()))) {
+    boolean isNew = row.replaces(replaced);
+    // A retraction that is known here need not be known of further on, where its columns name a group ({@link Replay}).
+    if (!isNew && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
       return;
     }
-    boolean trim = news && lefts.put(key, row.encode());
+    boolean trim = isNew && lefts.put(key, row.encode());
     byte[] end = Version.at(row.time() + rule.high + 1);
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
-    byte[] rev = row.revision(row.op() == Version.VOID ? 0 : settledAt(rights, end, oldest));
+    byte[] rev = row.revision(row.op() == Version.RETRACT ? 0 : settledAt(rights, end, oldest));
     // What takes a row back may be new: the row was there before.
-    boolean retold = replayed != null && (replayed.mayBeLost(row) || row.op() == Version.VOID);
+    boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
     if (replayed != null) {
       replayed.left(replaced, row);
     }
     if (retold) {
       for (byte[] other : replayed.otherMatches(rule, rights, row, match)) {
-        out.accept(new Joined(Version.VOID, row, rev, other));
+        out.accept(new Joined(Version.RETRACT, row, rev, other));
       }
     }
-    if (row.op() == Version.VOID) {
+    if (row.op() == Version.RETRACT) {
       // It depends on nothing here, and must not outweigh the same revision of the row under another join key. It bears the joined row
       // that it takes back: the columns of the match may tell where that is, further on.
-      boolean sent = replaced != null && replaced.op() != Version.VOID;
-      out.accept(new Joined(Version.VOID, row, rev, sent || retold ? match : null));
+      boolean sent = replaced != null && replaced.op() != Version.RETRACT;
+      out.accept(new Joined(Version.RETRACT, row, rev, sent || retold ? match : null));
     } else {
       boolean absent = rule.inner && match == null;
       out.accept(new Joined(absent ? rule.leftOut() : row.op(), row, rev, match));
     }
-    leftFrontier.advance(row.time());
+    leftMaxEventTime.advance(row.time());
     if (trim) {
-      long bound = leftBound(rule, leftFrontier, rightFrontier);
+      long bound = leftBound(rule, leftMaxEventTime, rightMaxEventTime);
       if (bound > Long.MIN_VALUE) {
         lefts.removeBelow(Version.at(bound));
       }
     }
   }
 
-  /** Takes a right row, and tells whether it was news. */
+  /** Takes a right row, and tells whether it was not known yet. */
   boolean right(Version row, long offset, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(rights);
@@ -92,17 +92,17 @@ final class AsOfState {
     }
     boolean trim = rights.put(key, row.arrived(offset + 1).encode());
     Version previous = Version.before(rights, key);
-    Version old = replaced != null && replaced.op() != Version.VOID ? replaced : previous;
+    Version old = replaced != null && replaced.op() != Version.RETRACT ? replaced : previous;
     if (replayed != null) {
       replayed.right(rule, replaced, row);
-      if (replayed.mayBeLost(row)) {
+      if (replayed.mayBeOfFailedAttempt(row)) {
         takeBack(row, out);
       }
     }
-    correct(row.time(), offset + 1, old, row.op() == Version.VOID ? previous : row, Version.after(rights, key), out);
-    rightFrontier.advance(row.time());
+    correct(row.time(), offset + 1, old, row.op() == Version.RETRACT ? previous : row, Version.after(rights, key), out);
+    rightMaxEventTime.advance(row.time());
     if (trim) {
-      long bound = rightBound(rule, leftFrontier);
+      long bound = rightBound(rule, leftMaxEventTime);
       if (bound > Long.MIN_VALUE) {
         Version.trim(rights, bound);
       }
@@ -116,19 +116,19 @@ final class AsOfState {
       Version now = former.known(lefts);
       byte[] match = match(rule, right, former.time());
       if (match != null && now != null && right.time() <= former.time() + rule.high) {
-        out.accept(new Joined(Version.VOID, former, now.revision(0), match));
+        out.accept(new Joined(Version.RETRACT, former, now.revision(0), match));
       }
     }
   }
 
   /** Returns the time before which no left row is needed. A table that rarely changes must not keep all rows of a stream for ever. */
-  static long leftBound(Rule rule, Frontier left, Frontier right) {
+  static long leftBound(Rule rule, MaxEventTime left, MaxEventTime right) {
     long margin = rule.horizon + rule.high;
     return Math.max(left.settledBefore(margin), right.settledBefore(margin));
   }
 
   /** Returns the time at which the oldest right version that is needed holds. */
-  static long rightBound(Rule rule, Frontier left) {
+  static long rightBound(Rule rule, MaxEventTime left) {
     return left.settledBefore(rule.horizon + rule.high);
   }
 
@@ -147,13 +147,13 @@ final class AsOfState {
       Version left = Version.decode(entry);
       byte[] before = match(rule, old, left.time());
       byte[] after = match(rule, now, left.time());
-      if (left.op() == Version.VOID || (before == null && after == null && tooOld(old, now, left.time()))) {
+      if (left.op() == Version.RETRACT || (before == null && after == null && tooOld(old, now, left.time()))) {
         continue;
       }
       byte[] rev = left.revision(arrival);
       boolean same = Arrays.equals(before, after);
       if (!same && (before != null || !rule.inner || rule.keyed)) {
-        out.accept(new Joined(Version.VOID, left, rev, before));
+        out.accept(new Joined(Version.RETRACT, left, rev, before));
       }
       // With the same content too, and with none: the revision is that of a run in which the left row came later.
       if (after != null || !rule.inner) {
@@ -168,7 +168,7 @@ final class AsOfState {
    * Returns when the match of a left row was settled: the arrival of the last right record that changed it, 0 if none has.
    *
    * <p>It depends on the row and on what has arrived of the right side, not on when the row came: in a run after a crash, which mixes both
-   * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is void since.
+   * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is retracted since.
    *
    * @param end above the place of the match
    * @param oldest the least time that a match may have
@@ -178,7 +178,7 @@ final class AsOfState {
     Version found = Version.decode(rights.lower(end));
     while (found != null && found.time() >= oldest) {
       settled = Math.max(settled, found.ingested());
-      if (found.op() != Version.VOID) {
+      if (found.op() != Version.RETRACT) {
         break;
       }
       found = Version.decode(rights.lower(found.key()));

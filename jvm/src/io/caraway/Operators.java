@@ -23,9 +23,9 @@ final class Operators {
   static final int OFFSET = 7;
   // Of a table that is followed: key of the join.
   static final int JOINED = 9;
-  // Of a join of tables: key of the left table, and whether the row is news for a follower.
+  // Of a join of tables: key of the left table, and whether the row is fanned out.
   static final int TABLE = 9;
-  static final int NEWS = 10;
+  static final int FAN_OUT = 10;
 
   // The side of the rows that an operator is about.
   static final int OWN = 0;
@@ -58,7 +58,7 @@ final class Operators {
   }
 
   /** Returns the schema of such a row without further columns. */
-  static StructType passengers() {
+  static StructType passThrough() {
     return meta().add("$side", "int").add("$key", "binary").add("row", "binary");
   }
 

@@ -59,11 +59,11 @@ record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPag
   private SortedPages.Entry pillar(List<SortedPages.Entry> old, boolean whole) {
     return switch (needed) {
       case NOTHING -> null;
-      case FIRST -> old.stream().filter(entry -> !whole || !isVoid(entry)).findFirst().orElse(null);
+      case FIRST -> old.stream().filter(entry -> !whole || !isRetraction(entry)).findFirst().orElse(null);
       case HOLDING -> {
         SortedPages.Entry holds = null;
         for (SortedPages.Entry entry : old) {
-          holds = isVoid(entry) ? holds : entry;
+          holds = isRetraction(entry) ? holds : entry;
         }
         // Where a key has no row, that it was deleted need not be known, unless that hides an older version.
         yield holds != null && whole && Version.opOf(holds.value()) == Version.DELETE ? null : holds;
@@ -71,8 +71,8 @@ record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPag
     };
   }
 
-  private static boolean isVoid(SortedPages.Entry entry) {
-    return Version.opOf(entry.value()) == Version.VOID;
+  private static boolean isRetraction(SortedPages.Entry entry) {
+    return Version.opOf(entry.value()) == Version.RETRACT;
   }
 
   private static boolean sameKey(byte[] one, byte[] other, int prefix) {

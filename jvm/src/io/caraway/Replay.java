@@ -22,10 +22,10 @@ import org.apache.spark.TaskContext;
  */
 final class Replay {
   /**
-   * When to say again what a lost run may have said.
+   * When to say again what a failed attempt may have said.
    *
    * @param batch number of the first batch after the restart; negative: there was none
-   * @param before when it was, in microseconds: the lost run can't have read what was ingested later
+   * @param before when it was, in microseconds: the failed attempt can't have read what was ingested later
    */
   record Scope(long batch, long before) implements Serializable {
     /** Begins to note what comes to this task, if that is in the first batch; else returns null. */
@@ -68,20 +68,20 @@ final class Replay {
       this.place = place;
     }
 
-    /** Tells whether the lost run may have read a record. */
-    boolean mayBeLost(Version version) {
+    /** Tells whether the failed attempt may have read a record. */
+    boolean mayBeOfFailedAttempt(Version version) {
       return version.ingested() < before;
     }
 
-    /** Notes a right row, and what it replaces. Of one that the lost run can't have read, only that it wasn't there at the checkpoint. */
+    /** Notes a right row, and what it replaces. Of one that the failed attempt can't have read, only that it wasn't there at the checkpoint. */
     void right(AsOfState.Rule rule, Version replaced, Version row) {
-      boolean lost = mayBeLost(row);
+      boolean failed = mayBeOfFailedAttempt(row);
       // Rows of after the restart come for minutes; one that is no older than it matches no row that may have been lost.
-      if (lost || replaced != null || row.time() <= before + rule.high()) {
+      if (failed || replaced != null || row.time() <= before + rule.high()) {
         arrivals.put(place, this);
         rightKeys.add(ByteBuffer.wrap(row.key()));
       }
-      if (lost) {
+      if (failed) {
         rights.add(row);
       }
       if (replaced != null) {
@@ -94,7 +94,7 @@ final class Replay {
         arrivals.put(place, this);
         lefts.add(replaced);
       }
-      if (row.op() == Version.VOID && mayBeLost(row)) {
+      if (row.op() == Version.RETRACT && mayBeOfFailedAttempt(row)) {
         arrivals.put(place, this);
         lefts.add(row);
       }
@@ -115,7 +115,7 @@ final class Replay {
       List<byte[]> others = new ArrayList<>();
       Set<ByteBuffer> distinct = new HashSet<>();
       distinct.add(content(match));
-      // Where nothing matches, or isn't known to, a void is sent that has nothing of the right side.
+      // Where nothing matches, or isn't known to, a retraction is sent that has nothing of the right side.
       add(others, distinct, null);
       add(others, distinct, AsOfState.match(rule, atCheckpoint, left.time()));
       for (Version right : rights) {
@@ -128,14 +128,14 @@ final class Replay {
 
     /** Notes what has become known of a key of a left table, and what that replaces. */
     void event(byte[] table, Version replaced, Version event) {
-      boolean lost = mayBeLost(event);
-      if (!lost && replaced == null) {
+      boolean failed = mayBeOfFailedAttempt(event);
+      if (!failed && replaced == null) {
         return;
       }
       arrivals.put(place, this);
       Events events = tables.computeIfAbsent(ByteBuffer.wrap(table), key -> new Events());
       events.places.add(ByteBuffer.wrap(event.key()));
-      if (lost) {
+      if (failed) {
         events.add(event);
       }
       if (replaced != null) {
@@ -188,7 +188,7 @@ final class Replay {
     }
 
     private boolean isNew(Events events, Version version) {
-      return !mayBeLost(version) || (events != null && events.places.contains(ByteBuffer.wrap(version.key())));
+      return !mayBeOfFailedAttempt(version) || (events != null && events.places.contains(ByteBuffer.wrap(version.key())));
     }
 
     private static void add(List<byte[]> others, Set<ByteBuffer> distinct, byte[] match) {

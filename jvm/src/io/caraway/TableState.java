@@ -10,7 +10,7 @@ import java.util.function.Consumer;
 /**
  * A join of two tables at the places where the right side changes (docs/revisions.md); where the left side does, {@link AsOfState} joins.
  *
- * <p>Left records are what {@link NeighbourState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
+ * <p>Left records are what {@link AdjacentRowState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
  * the join key of its row. So under one join key stands what is to be known of a key of the left table: when it was there, with which row.
  *
  * <p>An end may be known for a moment in one run only: it comes earlier when a version between is known. So ends have no part in ranks. A
@@ -22,23 +22,23 @@ final class TableState {
   private final AsOfState.Rule rule;
   private final Slice tables;
   private final Slice rights;
-  private final boolean followed;
-  private final Frontier leftFrontier;
+  private final boolean fansOut;
+  private final MaxEventTime leftMaxEventTime;
   private final Replay.Arrivals replayed;
 
   /**
    * Makes the state of one join key.
    *
-   * @param followed whether left records are versions as {@link Followers} tell of them, not begins and ends
+   * @param fansOut whether left records are versions as {@link VersionFanOut} tell of them, not begins and ends
    * @param replayed what has come to the join key since a restart, null when that is over
    */
   TableState(
-      AsOfState.Rule rule, Slice tables, Slice rights, boolean followed, Frontier leftFrontier, Replay.Arrivals replayed) {
+      AsOfState.Rule rule, Slice tables, Slice rights, boolean fansOut, MaxEventTime leftMaxEventTime, Replay.Arrivals replayed) {
     this.rule = rule;
     this.tables = tables;
     this.rights = rights;
-    this.followed = followed;
-    this.leftFrontier = leftFrontier;
+    this.fansOut = fansOut;
+    this.leftMaxEventTime = leftMaxEventTime;
     this.replayed = replayed;
   }
 
@@ -46,36 +46,36 @@ final class TableState {
   void left(byte[] table, Version event, Consumer<AsOfState.Joined> out) {
     Slice events = tables.of(table);
     Version replaced = event.known(events);
-    boolean news = event.replaces(replaced);
-    boolean isVoid = event.op() == Version.VOID;
-    if ((!news && (replayed == null || !isVoid)) || (isVoid && Version.isLeast(event.rev()))) {
+    boolean isNew = event.replaces(replaced);
+    boolean isRetraction = event.op() == Version.RETRACT;
+    if ((!isNew && (replayed == null || !isRetraction)) || (isRetraction && Version.isLeast(event.rev()))) {
       return;
     }
-    boolean trim = news && events.put(event.key(), event.encode());
+    boolean trim = isNew && events.put(event.key(), event.encode());
     if (replayed != null) {
       replayed.event(table, replaced, event);
     }
     byte[] begin = Version.at(event.time());
-    byte[] end = placeOf(Stretch.of(events, event.key(), true, this::begins).neighbour());
-    if (news && begins(event)) {
+    byte[] end = locationOf(AdjacentRow.of(events, event.key(), true, this::begins).row());
+    if (isNew && begins(event)) {
       for (SortedPages.Entry entry : rights.range(begin, end)) {
         Version right = Version.decode(entry);
-        send(table, events, right, turn(right), out);
+        send(table, events, right, change(right), out);
       }
     }
     if (replayed != null && begins(event)) {
-      // In a lost run it may have held for longer, before the next one came.
+      // In a failed attempt it may have held for longer, before the next one came.
       Version kept = replayed.keptAfter(table, events, event.key());
-      byte[] from = news ? end : begin;
+      byte[] from = isNew ? end : begin;
       if (from != null) {
-        for (SortedPages.Entry entry : rights.range(from, placeOf(kept))) {
+        for (SortedPages.Entry entry : rights.range(from, locationOf(kept))) {
           Version right = Version.decode(entry);
-          takeBack(table, events, right, piece(table, events, right, turn(right)), out);
+          takeBack(table, events, right, piece(table, events, right, change(right)), out);
         }
       }
     }
-    leftFrontier.advance(event.time());
-    long bound = AsOfState.rightBound(rule, leftFrontier);
+    leftMaxEventTime.advance(event.time());
+    long bound = AsOfState.rightBound(rule, leftMaxEventTime);
     if (trim && bound > Long.MIN_VALUE) {
       Version.trim(events, bound);
     }
@@ -91,21 +91,21 @@ final class TableState {
       touched.addAll(standing(rights.range(Version.at(next.time()), Version.at(next.time() + 1))));
     }
     // What begins with a right version is the same for all left keys, of which there may be many.
-    List<Turn> turns = touched.stream().map(this::turn).toList();
+    List<RightChange> changes = touched.stream().map(this::change).toList();
     for (byte[] table : tables.furtherKeys()) {
       Slice events = tables.of(table);
-      for (int i = 0; i < turns.size(); i++) {
-        send(table, events, touched.get(i), turns.get(i), out);
+      for (int i = 0; i < changes.size(); i++) {
+        send(table, events, touched.get(i), changes.get(i), out);
       }
     }
   }
 
   private boolean begins(Version event) {
-    return followed || NeighbourState.begins(event.id());
+    return fansOut || AdjacentRowState.begins(event.id());
   }
 
   private static List<Version> standing(List<SortedPages.Entry> entries) {
-    return entries.stream().map(Version::decode).filter(version -> version.op() != Version.VOID).toList();
+    return entries.stream().map(Version::decode).filter(version -> version.op() != Version.RETRACT).toList();
   }
 
   /**
@@ -114,44 +114,44 @@ final class TableState {
    * <p>The revision is that of the right version, when its place among the others was settled, and the rank of what is known of the key up
    * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
    */
-  private void send(byte[] table, Slice events, Version right, Turn turn, Consumer<AsOfState.Joined> out) {
-    AsOfState.Joined piece = piece(table, events, right, turn);
+  private void send(byte[] table, Slice events, Version right, RightChange change, Consumer<AsOfState.Joined> out) {
+    AsOfState.Joined piece = piece(table, events, right, change);
     if (piece != null) {
       takeBack(table, events, right, piece, out);
       out.accept(piece);
     }
   }
 
-  /** Says of a piece with which rows it isn't made of: a lost run may have made it of them, and whoever groups by them must hear. */
+  /** Says of a piece with which rows it isn't made of: a failed attempt may have made it of them, and whoever groups by them must hear. */
   private void takeBack(byte[] table, Slice events, Version right, AsOfState.Joined piece, Consumer<AsOfState.Joined> out) {
     if (replayed == null || piece == null) {
       return;
     }
     Version now = piece.left();
     for (Replay.Pair other : replayed.otherPairs(table, events, right, new Replay.Pair(now, piece.right()))) {
-      Version was = new Version(Version.VOID, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
-      out.accept(new AsOfState.Joined(Version.VOID, was, was.rev(), other.right()));
+      Version was = new Version(Version.RETRACT, now.time(), other.left().ingested(), now.id(), now.rev(), other.left().row());
+      out.accept(new AsOfState.Joined(Version.RETRACT, was, was.rev(), other.right()));
     }
   }
 
   /** Returns what is known of a key from the time of a right version on, null if nothing is. */
-  private AsOfState.Joined piece(byte[] table, Slice events, Version right, Turn turn) {
-    boolean isVoid = right.op() == Version.VOID;
+  private AsOfState.Joined piece(byte[] table, Slice events, Version right, RightChange change) {
+    boolean isRetraction = right.op() == Version.RETRACT;
     byte[] end = Version.at(right.time() + 1);
     Version left = Version.before(events, end);
-    byte[] rank = Stretch.of(events, end, false, this::begins).rank();
-    if (rank.length == Stretch.NOTHING.length) {
+    byte[] rank = AdjacentRow.of(events, end, false, this::begins).rank();
+    if (rank.length == AdjacentRow.NOTHING.length) {
       return null;
     }
     ByteArrayOutputStream rev = new ByteArrayOutputStream();
-    Stretch.write(rev, right.rev(), 0);
-    rev.write(isVoid ? 0 : 1);
-    rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(turn.settled).array());
-    rev.writeBytes(isVoid ? Stretch.NOTHING : rank);
-    boolean stands = turn.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
+    AdjacentRow.write(rev, right.rev(), 0);
+    rev.write(isRetraction ? 0 : 1);
+    rev.writeBytes(ByteBuffer.allocate(Long.BYTES).putLong(change.settled).array());
+    rev.writeBytes(isRetraction ? AdjacentRow.NOTHING : rank);
+    boolean stands = change.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
-    int op = !stands ? Version.VOID : matched || !rule.inner() ? Version.PUT : Version.DELETE;
-    // A void has a row too, and what it is not joined with: they tell operators further on of which key it is.
+    int op = !stands ? Version.RETRACT : matched || !rule.inner() ? Version.PUT : Version.DELETE;
+    // A retraction has a row too, and what it is not joined with: they tell operators further on of which key it is.
     Version of = left != null ? left : Version.decode(events.lower(end));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
@@ -162,11 +162,11 @@ final class TableState {
    *
    * <p>Nothing begins with one that another replaces at its own time, nor with a delete where there was no row.
    */
-  private record Turn(boolean begins, long settled) {}
+  private record RightChange(boolean begins, long settled) {}
 
-  private Turn turn(Version right) {
-    if (right.op() == Version.VOID) {
-      return new Turn(false, 0);
+  private RightChange change(Version right) {
+    if (right.op() == Version.RETRACT) {
+      return new RightChange(false, 0);
     }
     byte[] time = Version.at(right.time());
     Version before = Version.before(rights, time);
@@ -176,15 +176,15 @@ final class TableState {
       Version later = Version.decode(entry);
       if (Arrays.compareUnsigned(later.key(), right.key()) > 0) {
         settled = Math.max(settled, later.ingested());
-        replaced |= later.op() != Version.VOID;
+        replaced |= later.op() != Version.RETRACT;
       }
     }
     boolean changes = right.op() == Version.PUT || (before != null && before.op() == Version.PUT);
-    return new Turn(changes && !replaced, settled);
+    return new RightChange(changes && !replaced, settled);
   }
 
   /** Returns the least place at the time of a version; null, which is the end, for none. */
-  private static byte[] placeOf(Version version) {
+  private static byte[] locationOf(Version version) {
     return version == null ? null : Version.at(version.time());
   }
 

@@ -6,7 +6,7 @@ import java.util.Arrays;
 /** A record as the operators hold it: where it stands in time, what it does, its encoded row. */
 record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
   static final int PUT = 1;
-  static final int VOID = 0;
+  static final int RETRACT = 0;
   static final int DELETE = -1;
 
   private static final int HEADER_BYTES = 1 + Long.BYTES + Short.BYTES;
@@ -48,10 +48,10 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return entry == null ? null : decode(entry.key(), entry.value());
   }
 
-  /** Returns the newest version that is not void below {@code key}, or null. */
+  /** Returns the newest version that is not retracted below {@code key}, or null. */
   static Version before(Slice versions, byte[] key) {
     Version found = decode(versions.lower(key));
-    while (found != null && found.op == VOID) {
+    while (found != null && found.op == RETRACT) {
       found = decode(versions.lower(found.key()));
     }
     return found;
@@ -64,10 +64,10 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return value == null ? null : decode(key, value);
   }
 
-  /** Returns the oldest version that is not void above {@code key}, or null. */
+  /** Returns the oldest version that is not retracted above {@code key}, or null. */
   static Version after(Slice versions, byte[] key) {
     Version found = decode(versions.higher(key));
-    while (found != null && found.op == VOID) {
+    while (found != null && found.op == RETRACT) {
       found = decode(versions.higher(found.key()));
     }
     return found;
@@ -81,13 +81,13 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     }
   }
 
-  /** Tells whether this record replaces another one of the same identity: by a greater revision, or as a put after a void. */
+  /** Tells whether this record replaces another one of the same identity: by a greater revision, or as a put after a retraction. */
   boolean replaces(Version other) {
     if (other == null) {
       return true;
     }
     int order = Arrays.compareUnsigned(rev, other.rev);
-    return order > 0 || (order == 0 && op != VOID && other.op == VOID);
+    return order > 0 || (order == 0 && op != RETRACT && other.op == RETRACT);
   }
 
   /** Tells whether no revision is less: nothing can have been before it. */

@@ -32,20 +32,20 @@ public final class OperatorsTest {
         trees(seed);
         join(seed);
         joins(seed);
-        NeighboursTest.run(seed);
-        NeighboursTest.regrouped(seed);
+        AdjacentRowsTest.run(seed);
+        AdjacentRowsTest.regrouped(seed);
         TablesTest.run(seed);
       } catch (RuntimeException | AssertionError e) {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
       }
     }
-    // Crashes after which a contribution behind a join of tables ended too late.
+    // Crashes after which an aggregate input behind a join of tables ended too late.
     for (int seed : new int[] {263, 1368, 1706, 1983, 2300, 3664, 4236, 4922}) {
       TablesTest.run(seed);
     }
     hotKey();
-    for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
-      hotNeighbours(kind);
+    for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
+      hotAdjacentRows(kind);
     }
     bounded(1);
     bounded(300);
@@ -180,8 +180,8 @@ public final class OperatorsTest {
 
   private static void run(
       AsOfState.Rule rule, Traces.Memory leftPages, Traces.Memory rightPages, List<Traces.Arrival> arrivals, List<Out> sent) {
-    Frontier left = new Frontier(() -> 0, Traces.SETTLE_MS);
-    Frontier right = new Frontier(() -> 0, Traces.SETTLE_MS);
+    MaxEventTime left = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
+    MaxEventTime right = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
     Consumer<AsOfState.Joined> out = joined ->
         sent.add(
             new Out(
@@ -220,12 +220,12 @@ public final class OperatorsTest {
     for (int i = 0; i < checkpoint; i++) {
       step(first, second, pages, sides, read, random, sent);
     }
-    Map<String, Traces.Memory> lost = new HashMap<>();
-    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    Map<String, Traces.Memory> failed = new HashMap<>();
+    pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(first, second, lost, sides, readOn, random, sent);
+      step(first, second, failed, sides, readOn, random, sent);
     }
     for (int i = checkpoint; i < total; i++) {
       step(first, second, pages, sides, read, random, sent);
@@ -273,7 +273,7 @@ public final class OperatorsTest {
     SortedPages rights = new SortedPages(pages.computeIfAbsent(name + "/right", n -> new Traces.Memory()));
     // All keys in one bucket.
     byte[] bytes = {(byte) key};
-    use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new Frontier(() -> 0, Traces.SETTLE_MS), new Frontier(() -> 0, Traces.SETTLE_MS), null));
+    use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new MaxEventTime(() -> 0, Traces.SETTLE_MS), new MaxEventTime(() -> 0, Traces.SETTLE_MS), null));
     lefts.flush();
     rights.flush();
   }
@@ -291,7 +291,7 @@ public final class OperatorsTest {
       others.removeIf(other -> parity(other.id()) != parity(found));
       byte[] other = naiveMatch(second, left, others);
       boolean missing = (first.inner() && found == null) || (second.inner() && other == null);
-      if (left.op() != Version.VOID && !missing) {
+      if (left.op() != Version.RETRACT && !missing) {
         String row = text((text(left.row()) + "+" + text(found)).getBytes(StandardCharsets.UTF_8));
         expected.put(text(left.id()), left.op() + "@" + left.time() + ":" + row + "+" + text(other));
       }
@@ -302,7 +302,7 @@ public final class OperatorsTest {
   private static byte[] naiveMatch(AsOfState.Rule rule, Version left, List<Version> rights) {
     Version match = null;
     for (Version right : rights) {
-      boolean candidate = right.op() != Version.VOID && right.time() <= left.time() + rule.high();
+      boolean candidate = right.op() != Version.RETRACT && right.time() <= left.time() + rule.high();
       if (candidate && (match == null || Arrays.compareUnsigned(right.key(), match.key()) > 0)) {
         match = right;
       }
@@ -315,7 +315,7 @@ public final class OperatorsTest {
     Map<String, String> expected = new HashMap<>();
     for (Version left : newest(lefts)) {
       byte[] found = naiveMatch(rule, left, newest(rights));
-      if (left.op() != Version.VOID && (found != null || !rule.inner())) {
+      if (left.op() != Version.RETRACT && (found != null || !rule.inner())) {
         expected.put(text(left.id()), left.op() + "@" + left.time() + ":" + text(left.row()) + "+" + text(found));
       }
     }
@@ -327,13 +327,13 @@ public final class OperatorsTest {
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
     AsOfState.Rule rule = new AsOfState.Rule(FOREVER, -1, 0, false, false);
-    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+    MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
     long worst = 0;
     for (int i = 0; i < 300_000; i++) {
       long before = leftPages.accesses + rightPages.accesses;
       SortedPages lefts = new SortedPages(leftPages);
       SortedPages rights = new SortedPages(rightPages);
-      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), frontier, frontier, null);
+      AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), maxEventTime, maxEventTime, null);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       // Now and then a late version that corrects ten rows.
       Version row = new Version(1, i % 1_000 == 999 ? i - 10 : i, 0, id, new byte[0], new byte[60]);
@@ -349,32 +349,32 @@ public final class OperatorsTest {
     check(worst <= 30, "a row cost %d pages", worst);
   }
 
-  /** The same of what looks at neighbours: in order, and now and then late. */
-  private static void hotNeighbours(NeighbourState.Kind kind) {
+  /** The same of what looks at adjacent rows: in order, and now and then late. */
+  private static void hotAdjacentRows(AdjacentRowState.Kind kind) {
     Traces.Memory memory = new Traces.Memory();
-    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+    MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
     long worst = 0;
     for (int i = 0; i < 30_000; i++) {
       long before = memory.accesses;
       SortedPages versions = new SortedPages(memory);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
       Version row = new Version(1, i % 100 == 99 ? i / 2 : i, 0, id, new byte[0], new byte[60]);
-      new NeighbourState(new NeighbourState.Rule(kind, 1_000, FOREVER), Slice.of(versions, KEY), frontier).version(row, part -> { });
+      new AdjacentRowState(new AdjacentRowState.Rule(kind, 1_000, FOREVER), Slice.of(versions, KEY), maxEventTime).version(row, part -> { });
       versions.flush();
       worst = Math.max(worst, memory.accesses - before);
     }
     check(worst <= 20, "a row of %s cost %d pages", kind, worst);
   }
 
-  /** Streams that go on for ever need the state of their horizon, and of the time that a frontier takes to settle. */
+  /** Streams that go on for ever need the state of their horizon, and of the time that a max event time takes to settle. */
   private static void bounded(int keys) {
     long[] clock = {0};
-    Frontier left = new Frontier(() -> clock[0], Traces.SETTLE_MS);
-    Frontier right = new Frontier(() -> clock[0], Traces.SETTLE_MS);
+    MaxEventTime left = new MaxEventTime(() -> clock[0], Traces.SETTLE_MS);
+    MaxEventTime right = new MaxEventTime(() -> clock[0], Traces.SETTLE_MS);
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
     Traces.Memory tablePages = new Traces.Memory();
-    Map<NeighbourState.Kind, Traces.Memory> versions = new EnumMap<>(NeighbourState.Kind.class);
+    Map<AdjacentRowState.Kind, Traces.Memory> versions = new EnumMap<>(AdjacentRowState.Kind.class);
     long step = 1_000;
     long horizon = 1_000 * step;
     AsOfState.Rule rule = new AsOfState.Rule(horizon, -1, 0, false, false);
@@ -399,11 +399,11 @@ public final class OperatorsTest {
       state.left(row, joined -> { });
       state.right(row, i, joined -> { });
       new TableState(rule, Slice.of(tables, key), Slice.of(rights, key), true, left, null).left(key, row, joined -> { });
-      for (NeighbourState.Kind kind : NeighbourState.Kind.values()) {
-        NeighbourState.Rule ofKind = new NeighbourState.Rule(kind, 10, horizon);
+      for (AdjacentRowState.Kind kind : AdjacentRowState.Kind.values()) {
+        AdjacentRowState.Rule ofKind = new AdjacentRowState.Rule(kind, 10, horizon);
         SortedPages pages =
-            new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()), NeighbourState.pruner(ofKind, left));
-        new NeighbourState(ofKind, Slice.of(pages, key), left).version(row, part -> { });
+            new SortedPages(versions.computeIfAbsent(kind, k -> new Traces.Memory()), AdjacentRowState.pruner(ofKind, left));
+        new AdjacentRowState(ofKind, Slice.of(pages, key), left).version(row, part -> { });
         pages.flush();
       }
       lefts.flush();
@@ -416,7 +416,7 @@ public final class OperatorsTest {
         // That a group has had its first row is to be known for ever.
         versions.forEach((kind, pages) ->
             check(
-                pages.bytes() <= most || (keys == 0 && kind == NeighbourState.Kind.FIRST),
+                pages.bytes() <= most || (keys == 0 && kind == AdjacentRowState.Kind.FIRST),
                 "%s of %d keys takes %d bytes", kind, keys, pages.bytes()));
       }
     }
@@ -437,13 +437,13 @@ public final class OperatorsTest {
     for (Out out : sent) {
       Out known = held.get(out.id);
       int order = known == null ? 1 : Arrays.compareUnsigned(out.rev, known.rev);
-      if (order > 0 || (order == 0 && (out.op != Version.VOID || known.op == Version.VOID))) {
+      if (order > 0 || (order == 0 && (out.op != Version.RETRACT || known.op == Version.RETRACT))) {
         held.put(out.id, out);
       }
     }
     Map<String, String> result = new HashMap<>();
     held.forEach((id, out) -> {
-      if (out.op != Version.VOID) {
+      if (out.op != Version.RETRACT) {
         result.put(id, out.op + "@" + out.time + ":" + out.content);
       }
     });

@@ -35,7 +35,7 @@ final class TablesTest {
    * @param led whether left rows come out of a join
    */
   private record Shape(AsOfState.Rule rule, boolean revised, boolean led) {
-    boolean followed() {
+    boolean fansOut() {
       return revised || led;
     }
   }
@@ -59,12 +59,12 @@ final class TablesTest {
     for (int i = 0; i < checkpoint; i++) {
       step(shape, pages, null, sides, read, null, random, sent);
     }
-    Map<String, Traces.Memory> lost = new HashMap<>();
-    pages.forEach((name, memory) -> lost.put(name, memory.copy()));
+    Map<String, Traces.Memory> failed = new HashMap<>();
+    pages.forEach((name, memory) -> failed.put(name, memory.copy()));
     int[] readOn = read.clone();
     int crash = random.nextInt(total - checkpoint + 1);
     for (int i = 0; i < crash; i++) {
-      step(shape, lost, null, sides, readOn, null, random, sent);
+      step(shape, failed, null, sides, readOn, null, random, sent);
     }
     // The first batch has at least all that was read before the crash.
     Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
@@ -94,22 +94,22 @@ final class TablesTest {
     }
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
     // Whoever hears of one group only knows what is in it, and nothing that isn't.
-    List<String> astray = texts(Traces.astray(sent.contributions, TablesTest::group));
+    List<String> astray = texts(Traces.astray(sent.aggregateInputs, TablesTest::group));
     check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
     Map<String, String> counted = new TreeMap<>();
-    List<Version> contributions = held(sent.contributions);
-    expected.keySet().forEach(place -> counted.put(place, counted(contributions, place)));
+    List<Version> aggregateInputs = held(sent.aggregateInputs);
+    expected.keySet().forEach(place -> counted.put(place, counted(aggregateInputs, place)));
     check(counted.equals(expected), "%s%ncounted%n%s%nexpected%n%s", shape, counted, expected);
   }
 
-  /** What was sent: joined rows, and their contributions to an aggregate over them. */
-  private record Output(List<AsOfState.Joined> joined, List<Version> contributions) {}
+  /** What was sent: joined rows, and their aggregate inputs to an aggregate over them. */
+  private record Output(List<AsOfState.Joined> joined, List<Version> aggregateInputs) {}
 
   /** Returns what an aggregate counts of a key at a time: all that has begun and not ended. */
-  private static String counted(List<Version> contributions, String place) {
+  private static String counted(List<Version> aggregateInputs, String place) {
     String[] at = place.split("@");
     Map<String, String> open = new TreeMap<>();
-    for (Version version : contributions) {
+    for (Version version : aggregateInputs) {
       if (version.row()[0] == Byte.parseByte(at[0]) && version.time() <= Long.parseLong(at[1])) {
         String of = Arrays.toString(Arrays.copyOf(version.id(), version.id().length - 1));
         boolean begins = version.op() == Version.PUT;
@@ -149,7 +149,7 @@ final class TablesTest {
         for (Version other : made) {
           held = Arrays.equals(other.id(), id) && other.replaces(held) ? other : held;
         }
-        made.add(new Version(Version.VOID, held.time(), 0, id, rev, held.row()));
+        made.add(new Version(Version.RETRACT, held.time(), 0, id, rev, held.row()));
       }
       if (!again || random.nextInt(3) > 0) {
         made.add(new Version(op, random.nextInt(times), 0, id, rev, row));
@@ -159,22 +159,22 @@ final class TablesTest {
   }
 
   private static void step(
-      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] lost, Random random,
+      Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, List<List<Version>> sides, int[] read, int[] failed, Random random,
       Output sent) {
     int side = random.nextInt(sides.size());
     while (read[side] == sides.get(side).size()) {
       side = (side + 1) % sides.size();
     }
     int offset = read[side]++;
-    boolean later = lost != null && offset >= lost[side];
+    boolean later = failed != null && offset >= failed[side];
     int known = sent.joined.size();
     step(shape, pages, replays, side, sides.get(side).get(offset).arrived(later ? RESTART : 0), offset, sent.joined);
     for (AsOfState.Joined joined : sent.joined.subList(known, sent.joined.size())) {
       Version row = version(joined);
       SortedPages counted = new SortedPages(pages.computeIfAbsent("counted", n -> new Traces.Memory()));
-      NeighbourState.Rule rule = new NeighbourState.Rule(NeighbourState.Kind.CONTRIBUTIONS, 0, FOREVER);
-      NeighbourState state = new NeighbourState(rule, Slice.of(counted, new byte[] {row.row()[0]}), new Frontier(() -> 0, Traces.SETTLE_MS));
-      state.version(row, part -> sent.contributions.add(part.version()));
+      AdjacentRowState.Rule rule = new AdjacentRowState.Rule(AdjacentRowState.Kind.AGGREGATE_INPUTS, 0, FOREVER);
+      AdjacentRowState state = new AdjacentRowState(rule, Slice.of(counted, new byte[] {row.row()[0]}), new MaxEventTime(() -> 0, Traces.SETTLE_MS));
+      state.version(row, part -> sent.aggregateInputs.add(part.version()));
       counted.flush();
     }
   }
@@ -196,9 +196,9 @@ final class TablesTest {
       boolean leads = side == LEADING;
       byte[] key = {version.row()[leads ? 0 : 1]};
       opened(pages, "first", key[0], slices -> {
-        Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+        MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
         Replay.Arrivals replayed = replays == null ? null : replays[0].of(key);
-        AsOfState state = new AsOfState(LEADS, slices.get(0), slices.get(1), frontier, frontier, replayed);
+        AsOfState state = new AsOfState(LEADS, slices.get(0), slices.get(1), maxEventTime, maxEventTime, replayed);
         if (leads) {
           state.right(version, offset, led::add);
         } else {
@@ -231,36 +231,36 @@ final class TablesTest {
   private static void left(
       Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, Version version, List<AsOfState.Joined> sent) {
     SortedPages versions = new SortedPages(pages.computeIfAbsent("versions", n -> new Traces.Memory()));
-    SortedPages followers = new SortedPages(pages.computeIfAbsent("followers", n -> new Traces.Memory()));
+    SortedPages fanOut = new SortedPages(pages.computeIfAbsent("fan-out", n -> new Traces.Memory()));
     byte[] table = {version.row()[0]};
     List<Version> events = new ArrayList<>();
-    List<Followers.News> news = new ArrayList<>();
-    NeighbourState.Rule changes = new NeighbourState.Rule(NeighbourState.Kind.TABLE, 0, FOREVER);
-    Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
-    NeighbourState state = new NeighbourState(changes, Slice.of(versions, table), frontier);
+    List<VersionFanOut.Copy> fannedOut = new ArrayList<>();
+    AdjacentRowState.Rule changes = new AdjacentRowState.Rule(AdjacentRowState.Kind.TABLE, 0, FOREVER);
+    MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
+    AdjacentRowState state = new AdjacentRowState(changes, Slice.of(versions, table), maxEventTime);
     boolean isNew = state.version(version, part -> {
-      if (!shape.followed() || part.which() == NeighbourState.BEGIN) {
+      if (!shape.fansOut() || part.which() == AdjacentRowState.BEGIN) {
         events.add(part.version());
       }
     });
-    if (shape.followed()) {
+    if (shape.fansOut()) {
       byte[] at = {version.row()[1]};
-      new Followers(Slice.of(versions, table), Slice.of(followers, table)).version(version, at, isNew, news::add);
+      new VersionFanOut(Slice.of(versions, table), Slice.of(fanOut, table)).version(version, at, isNew, fannedOut::add);
     }
     versions.flush();
-    followers.flush();
+    fanOut.flush();
     for (Version event : events) {
       joined(shape, pages, replays, event.row()[1], (asOf, tables) -> {
-        if (NeighbourState.begins(event.id())) {
+        if (AdjacentRowState.begins(event.id())) {
           asOf.left(event, sent::add);
         }
-        if (!shape.followed()) {
+        if (!shape.fansOut()) {
           tables.left(table, event, sent::add);
         }
       });
     }
-    for (Followers.News one : news) {
-      joined(shape, pages, replays, one.follower()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
+    for (VersionFanOut.Copy one : fannedOut) {
+      joined(shape, pages, replays, one.joinKey()[0], (asOf, tables) -> tables.left(table, one.version(), sent::add));
     }
   }
 
@@ -271,11 +271,11 @@ final class TablesTest {
   private static void joined(
       Shape shape, Map<String, Traces.Memory> pages, Replay[] replays, byte key, Use use) {
     opened(pages, "second", key, slices -> {
-      Frontier frontier = new Frontier(() -> 0, Traces.SETTLE_MS);
+      MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
       Replay.Arrivals replayed = replays == null ? null : replays[1].of(new byte[] {key});
       use.of(
-          new AsOfState(shape.rule, slices.get(0), slices.get(1), frontier, frontier, replayed),
-          new TableState(shape.rule, slices.get(2), slices.get(1), shape.followed(), frontier, replayed));
+          new AsOfState(shape.rule, slices.get(0), slices.get(1), maxEventTime, maxEventTime, replayed),
+          new TableState(shape.rule, slices.get(2), slices.get(1), shape.fansOut(), maxEventTime, replayed));
     });
   }
 
@@ -336,7 +336,7 @@ final class TablesTest {
       held.merge(Arrays.toString(version.id()), version, (old, candidate) -> candidate.replaces(old) ? candidate : old);
     }
     List<Version> result = new ArrayList<>(held.values());
-    result.removeIf(version -> version.op() == Version.VOID);
+    result.removeIf(version -> version.op() == Version.RETRACT);
     return result;
   }
 }

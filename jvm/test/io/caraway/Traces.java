@@ -8,7 +8,7 @@ import java.util.Map;
 import java.util.Random;
 import java.util.function.ToIntFunction;
 
-/** Random records as a topic delivers them: late, at the same times, sent again, revised, void. */
+/** Random records as a topic delivers them: late, at the same times, sent again, revised, retracted. */
 final class Traces {
   static final long SETTLE_MS = 600_000;
 
@@ -37,8 +37,8 @@ final class Traces {
       byte[] rev = revisions ? bytes(revs.merge(id, 1, Integer::sum)) : new byte[0];
       int kind = random.nextInt(10);
       if (known) {
-        // As joins revise: the old row void and, mostly, a new one with the same revision.
-        made.add(new Version(Version.VOID, time, i, bytes(id), rev, bytes(i)));
+        // As joins revise: the old row retracted and, mostly, a new one with the same revision.
+        made.add(new Version(Version.RETRACT, time, i, bytes(id), rev, bytes(i)));
         if (kind < 3) {
           continue;
         }
@@ -86,7 +86,7 @@ final class Traces {
     groups.forEach((key, heard) -> newest(heard).forEach((id, version) -> {
       Version now = newest.get(id);
       boolean here = group.applyAsInt(now) == key && now.op() == version.op() && Arrays.equals(now.rev(), version.rev());
-      if (version.op() != Version.VOID && !here) {
+      if (version.op() != Version.RETRACT && !here) {
         astray.add(version);
       }
     }));

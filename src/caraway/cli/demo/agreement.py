@@ -68,7 +68,7 @@ def compare(served: pd.DataFrame, expected: pd.DataFrame, flight_ids: list[str])
 
 
 def values(column: "pd.Series[Any]") -> Iterator[object]:
-    """Give a column's values as Python's own; every kind of null is None."""
+    """Yield a column's values as Python's own; every kind of null is None."""
     for value in column.astype(object):
         yield None if value is None or value is pd.NA or value is pd.NaT or value != value else value  # noqa: PLR0124 (NaN)
 

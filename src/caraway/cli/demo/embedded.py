@@ -14,7 +14,7 @@ from caraway.stack.stack import Stack
 
 @contextmanager
 def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
-    """Give the chosen folder, else a new one: a second run must not meet the first one's events."""
+    """Yield the chosen folder, else a new one: a second run must not meet the first one's events."""
     if chosen is not None:
         yield chosen
         return
@@ -50,7 +50,7 @@ def running_stack(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def server(url: str, data: Path | None = None) -> Iterator[str]:
-    """Give the address of the server at `url`, or of a stack of its own if that is empty."""
+    """Yield the address of the server at `url`, or of a stack of its own if that is empty."""
     if url:
         yield url
         return

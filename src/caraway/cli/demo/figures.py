@@ -20,7 +20,7 @@ class Quantiles:
         return f"p50 {self.p50_ms:.1f} ms, p99 {self.p99_ms:.1f} ms, max {self.max_ms:.1f} ms (of {self.count})"
 
     def as_json(self) -> dict[str, float]:
-        """Give them for a report."""
+        """Return them for a report."""
         return asdict(self)
 
 

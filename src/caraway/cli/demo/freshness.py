@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from caraway.cli.demo.example import WEBHOOK
 from caraway.cli.demo.figures import Quantiles, quantiles
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 
 # Enough that a slow answer never delays the next event: 16 x (1 s / 200 events) allows 80 ms an answer.
 SENDERS = 16
@@ -17,7 +17,7 @@ SENDERS = 16
 # from the stack that is measured.
 IDLE_SECONDS = 0.001
 # How long to wait for the last events after all are sent.
-PATIENCE_SECONDS = 30.0
+TIMEOUT_SECONDS = 30.0
 # Each event is of an airport of its own, so that its value tells it apart: its delay, as the greatest of the last hour.
 INPUT, OUTPUT = "Origin.origin", "Origin.max_delay_1h"
 
@@ -61,7 +61,7 @@ def measure_freshness(
         turns = threading.Lock()
 
         def send() -> None:
-            with Connection(url) as connection:
+            with DemoConnection(url) as connection:
                 while True:
                     with turns:
                         number = next(turn, None)
@@ -97,7 +97,7 @@ class Run:
         self.finished_at: float | None = None
 
     def key(self, number: int) -> str:
-        """Name the airport of an event."""
+        """Return the airport of an event."""
         return f"{self.name}-{number}"
 
     def event(self, number: int) -> dict[str, object]:
@@ -114,15 +114,15 @@ class Run:
         return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
 
     def over(self) -> bool:
-        """Tell whether there is nothing more to wait for."""
+        """Return whether there is nothing more to wait for."""
         if self.finished_at is None:
             return False
-        return not self.due or time.perf_counter() > self.finished_at + PATIENCE_SECONDS
+        return not self.due or time.perf_counter() > self.finished_at + TIMEOUT_SECONDS
 
 
 def _watch(url: str, run: Run, watched: tuple[str, str]) -> None:
     given, wanted = watched
-    with Connection(url) as connection:
+    with DemoConnection(url) as connection:
         while not run.over():
             time.sleep(IDLE_SECONDS)
             waiting = list(run.due)

@@ -14,7 +14,7 @@ from caraway.errors import RemoteError, UnavailableError
 TIMEOUT_SECONDS = 60.0
 
 
-class Connection:
+class DemoConnection:
     """One connection to a server, for one thread."""
 
     def __init__(self, url: str) -> None:

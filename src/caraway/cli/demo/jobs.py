@@ -3,12 +3,12 @@
 import time
 from collections.abc import Callable
 
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 from caraway.errors import UnavailableError
 
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.2
-TELL_SECONDS = 5.0
+REPORT_SECONDS = 5.0
 
 
 def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
@@ -18,14 +18,14 @@ def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
 
     Args:
         url: The server.
-        told: Told now and then what is waited for.
+        told: Notified now and then of what is waited for.
 
     Raises:
         UnavailableError: Some job doesn't run after two minutes.
         RemoteError: The server refuses to tell.
     """
     started = told_at = time.monotonic()
-    with Connection(url) as connection:
+    with DemoConnection(url) as connection:
         while True:
             wanted = [job for job in connection.get("/status")["jobs"] if job["desired"] == "running"]
             waiting = [job for job in wanted if job["state"] != "running"]
@@ -34,9 +34,9 @@ def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
                 told(f"{len(wanted)} jobs run, {now - started:.1f} s after the commit.")
                 return
             text = ", ".join(f"{job['dataset']} ({job['error'] or job['state']})" for job in waiting)
-            if now - started > PATIENCE_SECONDS:
-                raise UnavailableError(f"these jobs don't run after {PATIENCE_SECONDS:.0f} s: {text}")
-            if now - told_at >= TELL_SECONDS:
+            if now - started > TIMEOUT_SECONDS:
+                raise UnavailableError(f"these jobs don't run after {TIMEOUT_SECONDS:.0f} s: {text}")
+            if now - told_at >= REPORT_SECONDS:
                 told_at = now
                 told(f"{now - started:6.1f} s  waiting for jobs to start: {text}")
             time.sleep(POLL_SECONDS)

@@ -15,11 +15,11 @@ BATCH = 1000
 # A killed broker or server is back after some 10 s, on a busy machine after 30.
 RETRY_SECONDS = 180.0
 
-Told = Callable[[int, pd.Timestamp], None]
+OnSlice = Callable[[int, pd.Timestamp], None]
 
 
 def replay(
-    flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: Told, size: int = SLICE
+    flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: OnSlice, size: int = SLICE
 ) -> float:
     """Send all events and return how many seconds that took, until the last one was durable.
 

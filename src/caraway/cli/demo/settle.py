@@ -8,7 +8,7 @@ import pandas as pd
 
 from caraway.cli.demo.agreement import Agreement, compare
 from caraway.cli.demo.example import Flights
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 from caraway.client import Client
 from caraway.errors import RemoteError, UnavailableError
 
@@ -19,13 +19,13 @@ PROBED = 40
 # Nothing may change for so long while an engine comes back from a crash: some 20 s, on a busy machine more.
 UNCHANGED_SECONDS = 60.0
 POLL_SECONDS = 0.25
-TELL_SECONDS = 2.0
+REPORT_SECONDS = 2.0
 
-Told = Callable[[str], None]
+Notify = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class AgreementCheck:
     """Flights (rows of the schedule), and what their features must be when they are due."""
 
     flights: Flights
@@ -37,10 +37,12 @@ class Question:
         served = pd.concat(self._served(client), ignore_index=True)
         return compare(served, self.expected, [str(name) for name in self.schedule["flight_id"]])
 
-    def sample(self, count: int) -> "Question":
+    def sample(self, count: int) -> "AgreementCheck":
         """Take some of the flights, over the whole time."""
         step = max(1, len(self.schedule) // count)
-        return Question(flights=self.flights, schedule=self.schedule.iloc[::step], expected=self.expected.iloc[::step])
+        return AgreementCheck(
+            flights=self.flights, schedule=self.schedule.iloc[::step], expected=self.expected.iloc[::step]
+        )
 
     def _served(self, client: Client) -> Iterator[pd.DataFrame]:
         key = str(self.flights.key.fqn())
@@ -50,13 +52,13 @@ class Question:
             yield client.query([self.flights.key], self.flights.featuresets, asked, timestamps=rows["due"])
 
 
-def settle(question: Question, url: str, *, told: Told, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
+def settle(check: AgreementCheck, url: str, *, told: Notify, unchanged_seconds: float = UNCHANGED_SECONDS) -> Agreement:
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
-        question: What to compare.
+        check: What to compare.
         url: The server.
-        told: Told what is waited for.
+        told: Notified of what is waited for.
         unchanged_seconds: How long that is.
 
     Raises:
@@ -64,36 +66,36 @@ def settle(question: Question, url: str, *, told: Told, unchanged_seconds: float
     """
     client = Client(url)
     try:
-        _wait(question.sample(PROBED), client, url, told, unchanged_seconds)
-        return _wait(question, client, url, told, unchanged_seconds)
+        _wait(check.sample(PROBED), client, url, told, unchanged_seconds)
+        return _wait(check, client, url, told, unchanged_seconds)
     finally:
         client.close()
 
 
-def _wait(question: Question, client: Client, url: str, told: Told, unchanged_seconds: float) -> Agreement:
+def _wait(check: AgreementCheck, client: Client, url: str, told: Notify, unchanged_seconds: float) -> Agreement:
     started = changed_at = told_at = time.monotonic()
     last: Agreement | None = None
     while True:
-        patient = time.monotonic() - changed_at < unchanged_seconds
-        agreement, missing = _ask(question, client, patient=patient)
+        keep_trying = time.monotonic() - changed_at < unchanged_seconds
+        agreement, missing = _ask(check, client, keep_trying=keep_trying)
         now = time.monotonic()
         if agreement is not None:
             if last is None or agreement.disagreements != last.disagreements:
                 last, changed_at = agreement, now
-            if not agreement.disagreements or not patient:
+            if not agreement.disagreements or not keep_trying:
                 return agreement
-        if now - told_at >= TELL_SECONDS:
+        if now - told_at >= REPORT_SECONDS:
             told_at = now
             told(f"{now - started:6.1f} s  waiting for {missing}{_lag(url)}")
         time.sleep(POLL_SECONDS)
 
 
-def _ask(question: Question, client: Client, *, patient: bool) -> tuple[Agreement | None, str]:
-    """Compare once; also say what is missing. None if the server is away, which only the patient accept."""
+def _ask(check: AgreementCheck, client: Client, *, keep_trying: bool) -> tuple[Agreement | None, str]:
+    """Compare once; also say what is missing. None if the server is away, an error unless `keep_trying`."""
     try:
-        agreement = question.ask(client)
+        agreement = check.ask(client)
     except (UnavailableError, RemoteError) as error:
-        if not patient:
+        if not keep_trying:
             raise
         return None, f"the server ({error})"
     features = sorted({wrong.feature for wrong in agreement.disagreements})
@@ -103,9 +105,9 @@ def _ask(question: Question, client: Client, *, patient: bool) -> tuple[Agreemen
 
 
 def _lag(url: str) -> str:
-    """Tell how far the indexes are behind their topics, if they are and the server says so."""
+    """Return how far the indexes are behind their topics, if they are and the server says so."""
     try:
-        with Connection(url) as connection:
+        with DemoConnection(url) as connection:
             indexes = connection.get("/status")["index"]["indexes"]
     except (UnavailableError, RemoteError):
         return ""

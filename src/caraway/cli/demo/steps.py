@@ -12,10 +12,10 @@ from caraway.cli.demo.display import shown
 from caraway.cli.demo.example import ExampleError, Flights
 from caraway.cli.demo.figures import quantiles
 from caraway.cli.demo.freshness import measure_freshness
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.demo.replay import replay
-from caraway.cli.demo.settle import Question, settle
+from caraway.cli.demo.settle import AgreementCheck, settle
 from caraway.cli.demo.watch import CANDIDATES, Watcher, is_served, wait_until_served
 from caraway.cli.output import out
 from caraway.client import Client
@@ -49,7 +49,7 @@ def commit(demo: Demo) -> None:
     client = Client(demo.url)
     client.commit("Flights out of New York", demo.flights.datasets, demo.flights.featuresets)
     client.close()
-    wait_for_jobs(demo.url, told=_tell)
+    wait_for_jobs(demo.url, told=_print)
     _refuse_twice(demo)
 
 
@@ -95,15 +95,15 @@ def check(demo: Demo) -> Agreement:
         f"in {time.monotonic() - started:.1f} s."
     )
     started = time.monotonic()
-    question = Question(flights=demo.flights, schedule=chosen, expected=expected)
-    agreement = settle(question, demo.url, told=_tell)
+    check = AgreementCheck(flights=demo.flights, schedule=chosen, expected=expected)
+    agreement = settle(check, demo.url, told=_print)
     out.print(f"Compared when the values had settled, {time.monotonic() - started:.1f} s later.")
     out.print(
         f"[bold]{agreement.agreeing:,} of {agreement.total:,} values agree[/]: {agreement.identical:,} are equal to "
         f"the bit, {agreement.close:,} within 1e-9."
     )
     for wrong in agreement.disagreements[:SHOWN_DISAGREEMENTS]:
-        _tell(f"  {wrong}")
+        _print(f"  {wrong}")
     return agreement
 
 
@@ -126,7 +126,7 @@ def query_seconds(demo: Demo, count: int) -> list[float]:
     outputs = [featureset._name for featureset in demo.flights.featuresets]  # noqa: SLF001 (the API's own attribute)
     key = str(demo.flights.key.fqn())
     seconds = []
-    with Connection(demo.url) as connection:
+    with DemoConnection(demo.url) as connection:
         for name, due in zip(flights["flight_id"], flights["due"], strict=True):
             body = {"inputs": [key], "outputs": outputs, "data": {key: [name]}, "timestamps": [due.isoformat()]}
             started = time.perf_counter()
@@ -152,5 +152,5 @@ def _total(tables: Mapping[str, pd.DataFrame]) -> int:
     return sum(map(len, tables.values()))
 
 
-def _tell(text: str) -> None:
+def _print(text: str) -> None:
     out.print(text, markup=False, soft_wrap=True)

@@ -16,7 +16,7 @@ from caraway.errors import RemoteError, UnavailableError
 
 PAUSE_SECONDS = 0.5
 POLL_SECONDS = 0.05
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 # Flights in one query.
 CANDIDATES = 16
 
@@ -101,7 +101,7 @@ class Watcher:
 
 
 def is_served(flights: Flights, client: Client, flight: "pd.Series[Any]") -> bool:
-    """Tell whether a flight (a row of the schedule) is known to queries, when it is due."""
+    """Return whether a flight (a row of the schedule) is known to queries, when it is due."""
     asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
     served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
     return bool(served["Flight.carrier"].notna().all())
@@ -116,7 +116,7 @@ def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> f
     started = time.monotonic()
     client = Client(url)
     try:
-        while time.monotonic() - started < PATIENCE_SECONDS:
+        while time.monotonic() - started < TIMEOUT_SECONDS:
             with suppress(UnavailableError, RemoteError):
                 if is_served(flights, client, flight):
                     return time.monotonic() - started
@@ -124,7 +124,7 @@ def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> f
     finally:
         client.close()
     raise UnavailableError(
-        f"flight {flight['flight_id']} is not served {PATIENCE_SECONDS:.0f} s after it was logged; see `caraway status`"
+        f"flight {flight['flight_id']} is not served {TIMEOUT_SECONDS:.0f} s after it was logged; see `caraway status`"
     )
 
 

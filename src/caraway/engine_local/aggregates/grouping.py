@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from caraway.engine_local.aggregates.functions import Sample, compiled
-from caraway.engine_local.aggregates.table import Aggregated, Column, Group
+from caraway.engine_local.aggregates.table import AggregateColumn, Aggregated, Group
 from caraway.engine_local.aggregates.windows import Life, buckets_of, life, session_window, sessions
 from caraway.engine_local.tables import Key, Table, Version, key_of
 from caraway.graph.operators import Aggregate, AggregateSpec
@@ -15,7 +15,9 @@ Groups = dict[Key, Group]
 
 def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], Aggregated]:
     """Return the operator as a function of its input."""
-    columns = [Column(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates]
+    columns = [
+        AggregateColumn(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
+    ]
     keys = operator.keys if operator.window is None else (*operator.keys, WINDOW_KEY)
 
     def run(table: Table) -> Aggregated:
@@ -34,13 +36,13 @@ def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], 
 def _by_aggregate(operator: Aggregate, table: Table, timestamp: str) -> Groups:
     """Let each aggregate have its own window; each group is one, over all time."""
     placed = sorted(_placed(operator.along or timestamp, table), key=lambda item: item[0])
-    frontier_us = max((time_us for time_us, _ in placed), default=0)
+    max_event_time_us = max((time_us for time_us, _ in placed), default=0)
     if operator.along is None:
         ends = [version.end_us for _, version in placed if version.end_us is not None]
-        frontier_us = max([frontier_us, *ends])
+        max_event_time_us = max([max_event_time_us, *ends])
     groups: Groups = {}
     for time_us, version in placed:
-        lives = [life(_own_window(spec), time_us, version.end_us, frontier_us) for spec in operator.aggregates]
+        lives = [life(_own_window(spec), time_us, version.end_us, max_event_time_us) for spec in operator.aggregates]
         if any(lived is not None for lived in lives):
             group = _group(groups, operator, version)
             for spec, samples, lived in zip(operator.aggregates, group.samples, lives, strict=True):
@@ -63,18 +65,18 @@ def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Grou
     length_us = window.length_us
     if length_us is None:
         raise TypeError("buckets without a begin can't be keys")
-    frontier_us = max((version.begin_us for version in table.versions), default=0)
+    max_event_time_us = max((version.begin_us for version in table.versions), default=0)
     groups: Groups = {}
     filled: dict[Key, tuple[Version, set[int]]] = {}
     for version in table.versions:
-        for end_us in buckets_of(window, length_us, version.begin_us, frontier_us):
+        for end_us in buckets_of(window, length_us, version.begin_us, max_event_time_us):
             _count(_group(groups, operator, version, (end_us - length_us, end_us)), operator, version)
             filled.setdefault(key_of(version.row, operator.keys), (version, set()))[1].add(end_us)
     if operator.aggregates:
         # After a run of buckets with rows there is one that shows that nothing came any more.
         for version, ends in filled.values():
             for end_us in [end_us + window.stride_us for end_us in ends]:
-                if end_us <= frontier_us - window.lookback_us:
+                if end_us <= max_event_time_us - window.lookback_us:
                     _group(groups, operator, version, (end_us - length_us, end_us))
     return groups
 

@@ -16,7 +16,7 @@ _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class AggregateColumn:
     """One aggregate: the output column and what computes it."""
 
     name: str
@@ -47,7 +47,7 @@ class Aggregated:
     """A table of groups; see `caraway.engine_local.tables.Table`."""
 
     def __init__(
-        self, keys: Sequence[str], timestamp: str, columns: Sequence[Column], groups: Mapping[Key, Group]
+        self, keys: Sequence[str], timestamp: str, columns: Sequence[AggregateColumn], groups: Mapping[Key, Group]
     ) -> None:
         """Take groups, none of which is changed ever after."""
         self._keys = keys

@@ -28,7 +28,7 @@ class Life(NamedTuple):
 
 
 def life(
-    window: ContinuousWindow | HoppingWindow, time_us: int, retracted_us: int | None, frontier_us: int
+    window: ContinuousWindow | HoppingWindow, time_us: int, retracted_us: int | None, max_event_time_us: int
 ) -> Life | None:
     """Tell at which times of reads a row counts.
 
@@ -36,7 +36,7 @@ def life(
         window: The window of the aggregate.
         time_us: When the row is.
         retracted_us: When it is taken back; None: never.
-        frontier_us: The greatest time that the aggregation has seen, of any group.
+        max_event_time_us: The greatest time that the aggregation has seen, of any group.
 
     Returns:
         None if it never counts: its first bucket isn't closed yet, or it was taken back before.
@@ -48,7 +48,7 @@ def life(
             expiry_us = time_us + length_us + REST_US
             born = Life(time_us, expiry_us if retracted_us is None else min(expiry_us, retracted_us))
         case HoppingWindow():
-            born = _bucketed(window, time_us, retracted_us, frontier_us - window.lookback_us)
+            born = _bucketed(window, time_us, retracted_us, max_event_time_us - window.lookback_us)
     return born if born.leave_us is None or born.enter_us < born.leave_us else None
 
 
@@ -76,10 +76,10 @@ def next_end(window: HoppingWindow, time_us: int) -> int:
     return (time_us - offset_us) // window.stride_us * window.stride_us + window.stride_us + offset_us
 
 
-def buckets_of(window: HoppingWindow, length_us: int, time_us: int, frontier_us: int) -> Iterator[int]:
+def buckets_of(window: HoppingWindow, length_us: int, time_us: int, max_event_time_us: int) -> Iterator[int]:
     """Yield the ends of the closed buckets that hold a row."""
     end_us = next_end(window, time_us)
-    while end_us <= min(time_us + length_us, frontier_us - window.lookback_us):
+    while end_us <= min(time_us + length_us, max_event_time_us - window.lookback_us):
         yield end_us
         end_us += window.stride_us
 

@@ -16,7 +16,7 @@ from caraway.expr.nodes import Literal, Node
 
 # Their handlers register.
 from caraway.expr.polars import lists, numbers, operators, strings, structs, time  # noqa: F401
-from caraway.expr.polars.scope import Scope, compile_node, widened
+from caraway.expr.polars.scope import PolarsScope, compile_node, widened
 from caraway.expr.polars.values import INSTANT, polars_type
 
 
@@ -58,6 +58,6 @@ def reason_of(error: Exception) -> str:
     return str(error).partition("\n\nThis error occurred in the following expression")[0]
 
 
-def _scope(schema: Mapping[str, DataType], now: pl.Expr | int | None) -> Scope:
+def _scope(schema: Mapping[str, DataType], now: pl.Expr | int | None) -> PolarsScope:
     moment = pl.lit(now, dtype=pl.Int64).cast(INSTANT) if isinstance(now, int) else now
-    return Scope(schema=schema, now=moment)
+    return PolarsScope(schema=schema, now=moment)

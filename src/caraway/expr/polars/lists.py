@@ -24,7 +24,7 @@ from caraway.expr.nodes import (
     Repeat,
     Zip,
 )
-from caraway.expr.polars.scope import ELEMENT, Scope, as_column, compile_node, widened
+from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_node, widened
 from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
@@ -34,7 +34,7 @@ BODY = "__caraway body"
 
 
 @compile_node.register
-def _(node: ListCall, scope: Scope) -> pl.Expr:
+def _(node: ListCall, scope: PolarsScope) -> pl.Expr:
     element = _element(node, node.operand, scope)
     operand = compile_node(node.operand, scope)
     of = operand.list
@@ -74,13 +74,13 @@ def _unsigned(number: pl.Expr) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: ListAt, scope: Scope) -> pl.Expr:
+def _(node: ListAt, scope: PolarsScope) -> pl.Expr:
     index = scope.operand(node.index, INT).clip(-FAR, FAR)
     return compile_node(node.operand, scope).list.get(index, null_on_oob=True)
 
 
 @compile_node.register
-def _(node: ListContains, scope: Scope) -> pl.Expr:
+def _(node: ListContains, scope: PolarsScope) -> pl.Expr:
     element = _element(node, node.operand, scope)
     lists, item = compile_node(node.operand, scope), scope.operand(node.item, element)
 
@@ -96,21 +96,21 @@ def _(node: ListContains, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: ListFilter, scope: Scope) -> pl.Expr:
+def _(node: ListFilter, scope: PolarsScope) -> pl.Expr:
     element = element_type(node, scope.type_of(node.operand))
     predicate = scope.in_lambda(node.variable, element).operand(node.predicate, BOOL)
     return _over_elements(node, scope, predicate, lambda elements, kept: elements.filtered(kept))
 
 
 @compile_node.register
-def _(node: ListMap, scope: Scope) -> pl.Expr:
+def _(node: ListMap, scope: PolarsScope) -> pl.Expr:
     element = element_type(node, scope.type_of(node.operand))
     body = compile_node(node.body, scope.in_lambda(node.variable, element))
     return _over_elements(node, scope, body, lambda elements, values: elements.with_values(values))
 
 
 def _over_elements(
-    node: ListFilter | ListMap, scope: Scope, body: pl.Expr, combine: Callable[[Elements, pl.Series], pl.Series]
+    node: ListFilter | ListMap, scope: PolarsScope, body: pl.Expr, combine: Callable[[Elements, pl.Series], pl.Series]
 ) -> pl.Expr:
     """Evaluate the body of a lambda over all elements of all rows at once, each with the columns of its row.
 
@@ -132,7 +132,7 @@ def _over_elements(
 
 
 @compile_node.register
-def _(node: Repeat, scope: Scope) -> pl.Expr:
+def _(node: Repeat, scope: PolarsScope) -> pl.Expr:
     result = scope.type_of(node)
     assert isinstance(result, ListType)  # noqa: S101 (by inference)
     return of_columns(_repeated, [scope.operand(node.value, result.of), scope.operand(node.by, INT)], result)
@@ -149,7 +149,7 @@ def _repeated(columns: list[pl.Series]) -> pl.Series:
 
 
 @compile_node.register
-def _(node: Zip, scope: Scope) -> pl.Expr:
+def _(node: Zip, scope: PolarsScope) -> pl.Expr:
     """Cut the lists to the shortest, and make a struct of the elements at each place."""
     given, wanted = dict(node.fields), node.dtype.fields
     if not wanted:
@@ -170,5 +170,5 @@ def _(node: Zip, scope: Scope) -> pl.Expr:
     return of_columns(zipped, inputs, ListType(node.dtype))
 
 
-def _element(node: Node, operand: Node, scope: Scope) -> DataType:
+def _element(node: Node, operand: Node, scope: PolarsScope) -> DataType:
     return operand_type(element_type(node, scope.type_of(operand)))

@@ -14,7 +14,7 @@ from caraway.dtypes.types import FLOAT, INT
 from caraway.dtypes.values import INT_MIN
 from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS, power_of_ints
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
-from caraway.expr.polars.scope import Scope, as_column, compile_node
+from caraway.expr.polars.scope import PolarsScope, as_column, compile_node
 from caraway.expr.polars.series import by_row
 from caraway.expr.references import columns_of
 
@@ -32,7 +32,7 @@ OF_FLOATS: Mapping[NumberFunction, Callable[[pl.Expr], pl.Expr]] = {
 
 
 @compile_node.register
-def _(node: NumberCall, scope: Scope) -> pl.Expr:
+def _(node: NumberCall, scope: PolarsScope) -> pl.Expr:
     if node.function in OF_FLOATS:
         return OF_FLOATS[node.function](scope.operand(node.operand, FLOAT))
     base = scope.base_of(node.operand, INT)
@@ -51,7 +51,7 @@ def _(node: NumberCall, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Round, scope: Scope) -> pl.Expr:
+def _(node: Round, scope: PolarsScope) -> pl.Expr:
     if scope.base_of(node.operand, INT) == INT:
         whole = scope.operand(node.operand, INT)
         return whole if node.precision == 0 else whole.cast(pl.Float64)
@@ -76,7 +76,7 @@ def _to_int(number: pl.Expr) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Power, scope: Scope) -> pl.Expr:
+def _(node: Power, scope: PolarsScope) -> pl.Expr:
     if FLOAT not in (scope.base_of(node.operand, INT), scope.base_of(node.exponent, INT)):
         sides = [scope.operand(side, INT) for side in (node.operand, node.exponent)]
         return by_row(power_of_ints, sides, (INT, INT), INT)
@@ -85,7 +85,7 @@ def _(node: Power, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Log, scope: Scope) -> pl.Expr:
+def _(node: Log, scope: PolarsScope) -> pl.Expr:
     logarithm = scope.operand(node.operand, FLOAT).log()
     return logarithm if node.base is None else logarithm / as_column(pl.lit(_log(node.base), dtype=pl.Float64))
 

@@ -15,7 +15,7 @@ from caraway.dtypes.types import (
     base_type,
 )
 from caraway.expr.nodes import Binary, BinaryOp, FillNull, IsNull, Literal, Node, Now, Ref, Unary, UnaryOp, Var, When
-from caraway.expr.polars.scope import ELEMENT, Scope, as_column, compile_node
+from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_node
 from caraway.expr.polars.values import polars_type, to_polars
 from caraway.expr.references import columns_of
 
@@ -50,17 +50,17 @@ OPERATORS: Mapping[BinaryOp, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 
 
 @compile_node.register
-def _(node: Ref, _scope: Scope) -> pl.Expr:
+def _(node: Ref, _scope: PolarsScope) -> pl.Expr:
     return pl.col(node.name)
 
 
 @compile_node.register
-def _(_node: Var, _scope: Scope) -> pl.Expr:
+def _(_node: Var, _scope: PolarsScope) -> pl.Expr:
     return pl.col(ELEMENT)
 
 
 @compile_node.register
-def _(node: Literal, _scope: Scope) -> pl.Expr:
+def _(node: Literal, _scope: PolarsScope) -> pl.Expr:
     if node.value is None or node.dtype is None:
         return pl.lit(None) if node.dtype is None else pl.lit(None, dtype=polars_type(node.dtype))
     if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
@@ -72,14 +72,14 @@ def _(node: Literal, _scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(_node: Now, scope: Scope) -> pl.Expr:
+def _(_node: Now, scope: PolarsScope) -> pl.Expr:
     if scope.now is None:
         raise NotImplementedError("now() has no value here; it is the time of a query")
     return scope.now
 
 
 @compile_node.register
-def _(node: Unary, scope: Scope) -> pl.Expr:
+def _(node: Unary, scope: PolarsScope) -> pl.Expr:
     match node.op:
         case UnaryOp.NOT:
             return ~scope.operand(node.operand, BOOL)
@@ -88,7 +88,7 @@ def _(node: Unary, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Binary, scope: Scope) -> pl.Expr:
+def _(node: Binary, scope: PolarsScope) -> pl.Expr:
     base = _operand_type(node, scope)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     if base == FLOAT and (node.op in DIVISIONS or _may_be_zero(node, node.right)) and not columns_of(node.right):
@@ -103,7 +103,7 @@ def _may_be_zero(node: Binary, constant: Node) -> bool:
     return node.op in (BinaryOp.ADD, BinaryOp.SUB) and not (isinstance(constant, Literal) and constant.value)
 
 
-def _compared(node: Binary, scope: Scope, left: pl.Expr, right: pl.Expr) -> pl.Expr:
+def _compared(node: Binary, scope: PolarsScope, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     if scope.type_of(node.left) is None or scope.type_of(node.right) is None:
         # polars can't compare a struct with null; the result is null, for each row of the other side.
         other = right if scope.type_of(node.left) is None else left
@@ -114,7 +114,7 @@ def _compared(node: Binary, scope: Scope, left: pl.Expr, right: pl.Expr) -> pl.E
     return OPERATORS[node.op](left, right)
 
 
-def _operand_type(node: Binary, scope: Scope) -> DataType:
+def _operand_type(node: Binary, scope: PolarsScope) -> DataType:
     """Return the type as which both operands take part."""
     if node.op in (BinaryOp.AND, BinaryOp.OR):
         return BOOL
@@ -127,12 +127,12 @@ def _operand_type(node: Binary, scope: Scope) -> DataType:
 
 
 @compile_node.register
-def _(node: IsNull, scope: Scope) -> pl.Expr:
+def _(node: IsNull, scope: PolarsScope) -> pl.Expr:
     return compile_node(node.operand, scope).is_null()
 
 
 @compile_node.register
-def _(node: FillNull, scope: Scope) -> pl.Expr:
+def _(node: FillNull, scope: PolarsScope) -> pl.Expr:
     result = scope.type_of(node)
     if result is None:
         return pl.lit(None)
@@ -142,7 +142,7 @@ def _(node: FillNull, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: When, scope: Scope) -> pl.Expr:
+def _(node: When, scope: PolarsScope) -> pl.Expr:
     result = scope.type_of(node)
     if result is None:
         return pl.lit(None)

@@ -19,7 +19,7 @@ ELEMENT = "__caraway element"
 
 
 @dataclass(frozen=True, slots=True)
-class Scope(TypedScope):
+class PolarsScope(TypedScope):
     """What an expression may refer to: columns by type, in a lambda the element, and the time of the query."""
 
     now: pl.Expr | None
@@ -30,7 +30,7 @@ class Scope(TypedScope):
 
 
 @singledispatch
-def compile_node(node: Node, scope: Scope) -> pl.Expr:
+def compile_node(node: Node, scope: PolarsScope) -> pl.Expr:
     """Compile an expression that is well-typed in its scope."""
     raise NotImplementedError(f"polars has no form for {type(node).__name__}")
 

@@ -10,12 +10,12 @@ from caraway.expr.functions.json_path import parse_path
 from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
-from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.scope import PolarsScope, compile_node
 from caraway.expr.polars.series import by_row
 
 
 @compile_node.register
-def _(node: StringCall, scope: Scope) -> pl.Expr:
+def _(node: StringCall, scope: PolarsScope) -> pl.Expr:
     text = scope.operand(node.operand, STRING)
     args = [scope.operand(arg, STRING) for arg in node.args]
     match node.function:
@@ -36,23 +36,23 @@ def _(node: StringCall, scope: Scope) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Split, scope: Scope) -> pl.Expr:
+def _(node: Split, scope: PolarsScope) -> pl.Expr:
     return scope.operand(node.operand, STRING).str.split(node.separator)
 
 
 @compile_node.register
-def _(node: Strptime, scope: Scope) -> pl.Expr:
+def _(node: Strptime, scope: PolarsScope) -> pl.Expr:
     text = scope.operand(node.operand, STRING)
     return by_row(reader(node.format, node.timezone), [text], [STRING], DATETIME)
 
 
 @compile_node.register
-def _(node: ParseJson, scope: Scope) -> pl.Expr:
+def _(node: ParseJson, scope: PolarsScope) -> pl.Expr:
     return by_row(parse_as(node.dtype), [scope.operand(node.operand, STRING)], [STRING], node.dtype)
 
 
 @compile_node.register
-def _(node: JsonExtract, scope: Scope) -> pl.Expr:
+def _(node: JsonExtract, scope: PolarsScope) -> pl.Expr:
     text = scope.operand(node.operand, STRING)
     return by_row(partial(extract, parse_path(node.path)), [text], [STRING], optional(STRING))
 

@@ -10,13 +10,13 @@ import pyarrow.compute as pc
 
 from caraway.dtypes.types import INT, STRING, MapType, base_type
 from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
-from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.scope import PolarsScope, compile_node
 from caraway.expr.polars.series import Elements, Integers, null_where, of_array, of_columns, true_in
 from caraway.expr.polars.values import polars_type
 
 
 @compile_node.register
-def _(node: DictGet, scope: Scope) -> pl.Expr:
+def _(node: DictGet, scope: PolarsScope) -> pl.Expr:
     base = base_type(scope.type_of(node.operand) or MapType(INT))
     assert isinstance(base, MapType)  # noqa: S101 (by inference)
     entries, key = compile_node(node.operand, scope), scope.operand(node.key, STRING)
@@ -49,24 +49,24 @@ def _places(elements: Elements, found: pa.Array, wanted: pa.Array) -> Integers:
 
 
 @compile_node.register
-def _(node: DictLen, scope: Scope) -> pl.Expr:
+def _(node: DictLen, scope: PolarsScope) -> pl.Expr:
     return compile_node(node.operand, scope).list.len().cast(pl.Int64)
 
 
 @compile_node.register
-def _(node: DictContains, scope: Scope) -> pl.Expr:
+def _(node: DictContains, scope: PolarsScope) -> pl.Expr:
     keys = compile_node(node.operand, scope).list.eval(pl.element().struct.field("key"))
     key = scope.operand(node.key, STRING)
     return pl.when(keys.is_not_null() & key.is_not_null()).then(keys.list.contains(key))
 
 
 @compile_node.register
-def _(node: StructGet, scope: Scope) -> pl.Expr:
+def _(node: StructGet, scope: PolarsScope) -> pl.Expr:
     return compile_node(node.operand, scope).struct.field(node.field)
 
 
 @compile_node.register
-def _(node: MakeStruct, scope: Scope) -> pl.Expr:
+def _(node: MakeStruct, scope: PolarsScope) -> pl.Expr:
     given = dict(node.fields)
     if not given:
         return pl.lit(pl.Series([{}], dtype=polars_type(node.dtype))).first()

@@ -14,13 +14,13 @@ from caraway.expr.functions.chrono_writing import writer
 from caraway.expr.functions.local_time import local_instant
 from caraway.expr.functions.units import US_OF_UNIT
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
-from caraway.expr.polars.scope import Scope, compile_node
+from caraway.expr.polars.scope import PolarsScope, compile_node
 from caraway.expr.polars.series import by_row
 from caraway.expr.polars.values import INSTANT, to_polars
 
 
 @compile_node.register
-def _(node: DatePart, scope: Scope) -> pl.Expr:
+def _(node: DatePart, scope: PolarsScope) -> pl.Expr:
     return date_part(scope.operand(node.operand, DATETIME), node.part, node.timezone)
 
 
@@ -50,13 +50,13 @@ def date_part(instant: pl.Expr, part: TimeUnit, timezone: str) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Since, scope: Scope) -> pl.Expr:
+def _(node: Since, scope: PolarsScope) -> pl.Expr:
     end, start = scope.operand(node.operand, DATETIME), scope.operand(node.start, DATETIME)
     return _whole_units(end.cast(pl.Int64) - start.cast(pl.Int64), node.unit)
 
 
 @compile_node.register
-def _(node: SinceEpoch, scope: Scope) -> pl.Expr:
+def _(node: SinceEpoch, scope: PolarsScope) -> pl.Expr:
     return _whole_units(scope.operand(node.operand, DATETIME).cast(pl.Int64), node.unit)
 
 
@@ -67,20 +67,20 @@ def _whole_units(us: pl.Expr, unit: TimeUnit) -> pl.Expr:
 
 
 @compile_node.register
-def _(node: Strftime, scope: Scope) -> pl.Expr:
+def _(node: Strftime, scope: PolarsScope) -> pl.Expr:
     instant = scope.operand(node.operand, DATETIME)
     return by_row(writer(node.format, node.timezone), [instant], [DATETIME], STRING)
 
 
 @compile_node.register
-def _(node: FromEpoch, scope: Scope) -> pl.Expr:
+def _(node: FromEpoch, scope: PolarsScope) -> pl.Expr:
     units, length = scope.operand(node.operand, INT), US_OF_UNIT[node.unit]
     most = INT_MAX // length
     return pl.when((units >= -most) & (units <= most)).then(units * length).cast(INSTANT)
 
 
 @compile_node.register
-def _(node: DatetimeLiteral, _scope: Scope) -> pl.Expr:
+def _(node: DatetimeLiteral, _scope: PolarsScope) -> pl.Expr:
     wall = datetime(  # noqa: DTZ001 (the zone comes next)
         node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
     )

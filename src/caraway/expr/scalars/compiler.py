@@ -12,7 +12,7 @@ from caraway.expr.nodes import Literal, Node
 
 # Their handlers register.
 from caraway.expr.scalars import lists, numbers, operators, strings, structs, time  # noqa: F401
-from caraway.expr.scalars.scope import NoScalarFormError, Scalar, Scope, compile_node, widened
+from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node, widened
 
 
 def compile_scalar(node: Node, dtype: DataType, schema: Mapping[str, DataType]) -> Scalar | None:
@@ -33,6 +33,6 @@ def compile_scalar(node: Node, dtype: DataType, schema: Mapping[str, DataType]) 
         return lambda _row: None
     found = infer(node, schema)
     try:
-        return widened(compile_node(node, Scope(schema)), found, dtype)
+        return widened(compile_node(node, ScalarScope(schema)), found, dtype)
     except NoScalarFormError:
         return None

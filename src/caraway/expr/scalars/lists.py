@@ -19,14 +19,14 @@ from caraway.expr.nodes import (
 )
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
-from caraway.expr.scalars.scope import ELEMENT, NoScalarFormError, Row, Scalar, Scope, compile_node, promotion
+from caraway.expr.scalars.scope import ELEMENT, NoScalarFormError, Row, Scalar, ScalarScope, compile_node, promotion
 from caraway.expr.scalars.values import equality
 
 Values = list[Any]
 
 
 @compile_node.register
-def _(node: ListCall, scope: Scope) -> Scalar:
+def _(node: ListCall, scope: ScalarScope) -> Scalar:
     function = _function(node.function, _element(node, node.operand, scope))
     return strict(function, compile_node(node.operand, scope))
 
@@ -75,7 +75,7 @@ def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values]
 
 
 @compile_node.register
-def _(node: ListAt, scope: Scope) -> Scalar:
+def _(node: ListAt, scope: ScalarScope) -> Scalar:
     def at(values: Values, index: int) -> Any:  # noqa: ANN401 (an element)
         return values[index] if -len(values) <= index < len(values) else None
 
@@ -83,7 +83,7 @@ def _(node: ListAt, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: ListContains, scope: Scope) -> Scalar:
+def _(node: ListContains, scope: ScalarScope) -> Scalar:
     element = _element(node, node.operand, scope)
     lists, items = compile_node(node.operand, scope), scope.operand(node.item, element)
     equal = equality(element)
@@ -105,7 +105,7 @@ def _(node: ListContains, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: ListFilter, scope: Scope) -> Scalar:
+def _(node: ListFilter, scope: ScalarScope) -> Scalar:
     element = element_type(node, scope.type_of(node.operand))
     predicate = scope.in_lambda(node.variable, element).operand(node.predicate, BOOL)
 
@@ -121,7 +121,7 @@ def _(node: ListFilter, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: ListMap, scope: Scope) -> Scalar:
+def _(node: ListMap, scope: ScalarScope) -> Scalar:
     element = element_type(node, scope.type_of(node.operand))
     body = compile_node(node.body, scope.in_lambda(node.variable, element))
 
@@ -144,7 +144,7 @@ def _over_elements(function: Callable[[Values, Row], Values], operand: Scalar) -
 
 
 @compile_node.register
-def _(node: Repeat, scope: Scope) -> Scalar:
+def _(node: Repeat, scope: ScalarScope) -> Scalar:
     result = scope.type_of(node)
     if not isinstance(result, ListType):
         raise NoScalarFormError("a repeat that is no list")
@@ -162,7 +162,7 @@ def _(node: Repeat, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Zip, scope: Scope) -> Scalar:
+def _(node: Zip, scope: ScalarScope) -> Scalar:
     """Cut the lists to the shortest, and make a struct of the elements at each place."""
     given, wanted = dict(node.fields), node.dtype.fields
     if not wanted:
@@ -186,5 +186,5 @@ def _(node: Zip, scope: Scope) -> Scalar:
     return zipped
 
 
-def _element(node: Node, operand: Node, scope: Scope) -> DataType:
+def _element(node: Node, operand: Node, scope: ScalarScope) -> DataType:
     return operand_type(element_type(node, scope.type_of(operand)))

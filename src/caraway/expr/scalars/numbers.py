@@ -9,7 +9,7 @@ from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS, power_of
 from caraway.expr.nodes import Log, NumberCall, NumberFunction, Power, Round
 from caraway.expr.scalars import arithmetic
 from caraway.expr.scalars.operators import strict, strict2
-from caraway.expr.scalars.scope import Scalar, Scope, compile_node
+from caraway.expr.scalars.scope import Scalar, ScalarScope, compile_node
 
 
 def _or_nan(function: Callable[[float], float]) -> Callable[[float], float]:
@@ -37,7 +37,7 @@ OF_FLOATS: Mapping[NumberFunction, Callable[[float], float]] = {
 
 
 @compile_node.register
-def _(node: NumberCall, scope: Scope) -> Scalar:
+def _(node: NumberCall, scope: ScalarScope) -> Scalar:
     if node.function in OF_FLOATS:
         return strict(OF_FLOATS[node.function], scope.operand(node.operand, FLOAT))
     base = scope.base_of(node.operand, INT)
@@ -55,7 +55,7 @@ def _(node: NumberCall, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Round, scope: Scope) -> Scalar:
+def _(node: Round, scope: ScalarScope) -> Scalar:
     if scope.base_of(node.operand, INT) == INT:
         whole = scope.operand(node.operand, INT)
         return whole if node.precision == 0 else strict(float, whole)
@@ -76,7 +76,7 @@ def _(node: Round, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Power, scope: Scope) -> Scalar:
+def _(node: Power, scope: ScalarScope) -> Scalar:
     sides = node.operand, node.exponent
     if FLOAT not in [scope.base_of(side, INT) for side in sides]:
         return strict2(power_of_ints, *[scope.operand(side, INT) for side in sides])
@@ -84,7 +84,7 @@ def _(node: Power, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Log, scope: Scope) -> Scalar:
+def _(node: Log, scope: ScalarScope) -> Scalar:
     operand = scope.operand(node.operand, FLOAT)
     if node.base is None:
         return strict(arithmetic.natural_log, operand)

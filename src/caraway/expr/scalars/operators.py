@@ -29,7 +29,7 @@ from caraway.expr.nodes import (
 )
 from caraway.expr.references import walk
 from caraway.expr.scalars import arithmetic, values
-from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, Scope, compile_node
+from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, compile_node
 
 # Operations that refuse values. Choices evaluate them whatever they choose, as polars does.
 REFUSING = (JsonExtract, ParseJson, Power, Repeat, Strftime, Strptime, Zip)
@@ -64,22 +64,22 @@ ORDERINGS: Mapping[BinaryOp, Function] = {
 
 
 @compile_node.register
-def _(node: Ref, _scope: Scope) -> Scalar:
+def _(node: Ref, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(node.name)
 
 
 @compile_node.register
-def _(_node: Var, _scope: Scope) -> Scalar:
+def _(_node: Var, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(ELEMENT)
 
 
 @compile_node.register
-def _(_node: Now, _scope: Scope) -> Scalar:
+def _(_node: Now, _scope: ScalarScope) -> Scalar:
     return operator.itemgetter(NOW)
 
 
 @compile_node.register
-def _(node: Literal, _scope: Scope) -> Scalar:
+def _(node: Literal, _scope: ScalarScope) -> Scalar:
     value = node.value
     if value is not None and node.dtype is not None and base_type(node.dtype) == FLOAT:
         value = float(value)  # type: ignore[arg-type]  # a literal of a float holds a number
@@ -87,7 +87,7 @@ def _(node: Literal, _scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Unary, scope: Scope) -> Scalar:
+def _(node: Unary, scope: ScalarScope) -> Scalar:
     match node.op:
         case UnaryOp.NOT:
             return strict(operator.not_, scope.operand(node.operand, BOOL))
@@ -118,7 +118,7 @@ def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
 
 
 @compile_node.register
-def _(node: Binary, scope: Scope) -> Scalar:
+def _(node: Binary, scope: ScalarScope) -> Scalar:
     base = _operand_type(node, scope)
     left, right = scope.operand(node.left, base), scope.operand(node.right, base)
     match node.op:
@@ -150,7 +150,7 @@ def _kleene(left: Scalar, right: Scalar, *, decides: bool) -> Scalar:
     return evaluate
 
 
-def _operand_type(node: Binary, scope: Scope) -> DataType:
+def _operand_type(node: Binary, scope: ScalarScope) -> DataType:
     """Return the type as which both operands take part."""
     if node.op in (BinaryOp.AND, BinaryOp.OR):
         return BOOL
@@ -164,13 +164,13 @@ def _operand_type(node: Binary, scope: Scope) -> DataType:
 
 
 @compile_node.register
-def _(node: IsNull, scope: Scope) -> Scalar:
+def _(node: IsNull, scope: ScalarScope) -> Scalar:
     operand = compile_node(node.operand, scope)
     return lambda row: operand(row) is None
 
 
 @compile_node.register
-def _(node: FillNull, scope: Scope) -> Scalar:
+def _(node: FillNull, scope: ScalarScope) -> Scalar:
     result = scope.type_of(node)
     if result is None:
         return lambda _row: None
@@ -188,7 +188,7 @@ def _(node: FillNull, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: When, scope: Scope) -> Scalar:
+def _(node: When, scope: ScalarScope) -> Scalar:
     result = scope.type_of(node)
     if result is None:
         return lambda _row: None

@@ -29,7 +29,7 @@ class NoScalarFormError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Scope(TypedScope):
+class ScalarScope(TypedScope):
     """What an expression may refer to: columns by type, in a lambda the element."""
 
     def operand(self, node: Node, base: DataType) -> Scalar:
@@ -38,7 +38,7 @@ class Scope(TypedScope):
 
 
 @singledispatch
-def compile_node(node: Node, scope: Scope) -> Scalar:  # noqa: ARG001 (handlers take it)
+def compile_node(node: Node, scope: ScalarScope) -> Scalar:  # noqa: ARG001 (handlers take it)
     """Compile an expression that is well-typed in its scope.
 
     Raises:

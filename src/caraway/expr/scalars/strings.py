@@ -12,7 +12,7 @@ from caraway.expr.functions.json_text import extract
 from caraway.expr.functions.json_values import parse_as
 from caraway.expr.nodes import JsonExtract, ParseJson, Split, StringCall, StringFunction, Strptime
 from caraway.expr.scalars.operators import strict, strict2
-from caraway.expr.scalars.scope import Scalar, Scope, compile_node
+from caraway.expr.scalars.scope import Scalar, ScalarScope, compile_node
 
 
 def lower(text: str) -> str:
@@ -49,7 +49,7 @@ OF_TWO: Mapping[StringFunction, Callable[[str, str], Any]] = {
 
 
 @compile_node.register
-def _(node: StringCall, scope: Scope) -> Scalar:
+def _(node: StringCall, scope: ScalarScope) -> Scalar:
     operands = [scope.operand(operand, STRING) for operand in (node.operand, *node.args)]
     if node.function in OF_ONE:
         return strict(OF_ONE[node.function], *operands)
@@ -57,21 +57,21 @@ def _(node: StringCall, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Split, scope: Scope) -> Scalar:
+def _(node: Split, scope: ScalarScope) -> Scalar:
     separator = node.separator
     return strict((lambda text: text.split(separator)) if separator else list, scope.operand(node.operand, STRING))
 
 
 @compile_node.register
-def _(node: Strptime, scope: Scope) -> Scalar:
+def _(node: Strptime, scope: ScalarScope) -> Scalar:
     return strict(reader(node.format, node.timezone), scope.operand(node.operand, STRING))
 
 
 @compile_node.register
-def _(node: ParseJson, scope: Scope) -> Scalar:
+def _(node: ParseJson, scope: ScalarScope) -> Scalar:
     return strict(parse_as(node.dtype), scope.operand(node.operand, STRING))
 
 
 @compile_node.register
-def _(node: JsonExtract, scope: Scope) -> Scalar:
+def _(node: JsonExtract, scope: ScalarScope) -> Scalar:
     return strict(partial(extract, parse_path(node.path)), scope.operand(node.operand, STRING))

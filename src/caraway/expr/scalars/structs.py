@@ -6,11 +6,11 @@ from typing import Any
 from caraway.dtypes.types import INT, STRING, MapType, StructType, base_type
 from caraway.expr.nodes import DictContains, DictGet, DictLen, MakeStruct, StructGet
 from caraway.expr.scalars.operators import strict, strict2
-from caraway.expr.scalars.scope import NoScalarFormError, Row, Scalar, Scope, compile_node
+from caraway.expr.scalars.scope import NoScalarFormError, Row, Scalar, ScalarScope, compile_node
 
 
 @compile_node.register
-def _(node: DictGet, scope: Scope) -> Scalar:
+def _(node: DictGet, scope: ScalarScope) -> Scalar:
     base = base_type(scope.type_of(node.operand) or MapType(INT))
     if not isinstance(base, MapType):
         raise NoScalarFormError("an entry of what is no dict")
@@ -25,17 +25,17 @@ def _(node: DictGet, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: DictLen, scope: Scope) -> Scalar:
+def _(node: DictLen, scope: ScalarScope) -> Scalar:
     return strict(len, compile_node(node.operand, scope))
 
 
 @compile_node.register
-def _(node: DictContains, scope: Scope) -> Scalar:
+def _(node: DictContains, scope: ScalarScope) -> Scalar:
     return strict2(operator.contains, compile_node(node.operand, scope), scope.operand(node.key, STRING))
 
 
 @compile_node.register
-def _(node: StructGet, scope: Scope) -> Scalar:
+def _(node: StructGet, scope: ScalarScope) -> Scalar:
     found = scope.type_of(node.operand)
     base = None if found is None else base_type(found)
     if not isinstance(base, StructType):
@@ -45,7 +45,7 @@ def _(node: StructGet, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: MakeStruct, scope: Scope) -> Scalar:
+def _(node: MakeStruct, scope: ScalarScope) -> Scalar:
     given = dict(node.fields)
     fields = [scope.operand(given[name], dtype) for name, dtype in node.dtype.fields]
     return lambda row: [field(row) for field in fields]

@@ -15,7 +15,7 @@ from caraway.expr.functions.units import US_OF_UNIT
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, Strftime, TimeUnit
 from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
-from caraway.expr.scalars.scope import NoScalarFormError, Scalar, Scope, compile_node
+from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node
 
 # Years that Python's calendar has, in microseconds.
 FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
@@ -35,7 +35,7 @@ PARTS: Mapping[TimeUnit, Callable[[datetime], int]] = {
 
 
 @compile_node.register
-def _(node: DatePart, scope: Scope) -> Scalar:
+def _(node: DatePart, scope: ScalarScope) -> Scalar:
     if node.timezone != "UTC":
         raise NoScalarFormError(node.timezone)
     part_of, unit = PARTS[node.part], node.part
@@ -52,7 +52,7 @@ def _(node: DatePart, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: Since, scope: Scope) -> Scalar:
+def _(node: Since, scope: ScalarScope) -> Scalar:
     whole = _whole_units(node.unit)
     return strict2(
         lambda end, start: whole(wrapped(end - start)),
@@ -62,7 +62,7 @@ def _(node: Since, scope: Scope) -> Scalar:
 
 
 @compile_node.register
-def _(node: SinceEpoch, scope: Scope) -> Scalar:
+def _(node: SinceEpoch, scope: ScalarScope) -> Scalar:
     return strict(_whole_units(node.unit), scope.operand(node.operand, DATETIME))
 
 
@@ -73,19 +73,19 @@ def _whole_units(unit: TimeUnit) -> Callable[[int], int]:
 
 
 @compile_node.register
-def _(node: Strftime, scope: Scope) -> Scalar:
+def _(node: Strftime, scope: ScalarScope) -> Scalar:
     return strict(writer(node.format, node.timezone), scope.operand(node.operand, DATETIME))
 
 
 @compile_node.register
-def _(node: FromEpoch, scope: Scope) -> Scalar:
+def _(node: FromEpoch, scope: ScalarScope) -> Scalar:
     length = US_OF_UNIT[node.unit]
     most = INT_MAX // length
     return strict(lambda units: units * length if -most <= units <= most else None, scope.operand(node.operand, INT))
 
 
 @compile_node.register
-def _(node: DatetimeLiteral, _scope: Scope) -> Scalar:
+def _(node: DatetimeLiteral, _scope: ScalarScope) -> Scalar:
     wall = datetime(  # noqa: DTZ001 (the zone comes next)
         node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond
     )

@@ -8,7 +8,15 @@ import pandas as pd
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
-from caraway.expr.tracing.recording import Column, Recording, Silent, declared_node, is_constant, names_used, record
+from caraway.expr.tracing.recording import (
+    Recording,
+    Silent,
+    TracedColumn,
+    declared_node,
+    is_constant,
+    names_used,
+    record,
+)
 
 Typed = tuple[str, DataType]
 
@@ -42,7 +50,7 @@ def trace_extractor(
         else:
             called = function  # type: ignore[assignment] # it is one
         unknown = _Unknown(recording)
-        return called(unknown, unknown, *(Column.of(recording, name, dtype) for name, dtype in inputs))
+        return called(unknown, unknown, *(TracedColumn.of(recording, name, dtype) for name, dtype in inputs))
 
     found = _named(record(call))
     nodes = {name: declared_node(found[name], dtype) for name, dtype in outputs if name in found}
@@ -50,9 +58,9 @@ def trace_extractor(
     return traced if len(traced) == len(outputs) else None
 
 
-def _named(result: object) -> Mapping[object, Column]:
+def _named(result: object) -> Mapping[object, TracedColumn]:
     match result:
-        case Column():
+        case TracedColumn():
             return {result.label: result}
         case _Frame():
             return result.columns
@@ -77,7 +85,7 @@ class _Frame(_Unknown):
 
     __slots__ = ("columns",)
 
-    def __init__(self, recording: Recording, columns: Mapping[object, Column]) -> None:
+    def __init__(self, recording: Recording, columns: Mapping[object, TracedColumn]) -> None:
         super().__init__(recording)
         self.columns = columns
 
@@ -87,14 +95,14 @@ class _Pandas(_Unknown):
 
     __slots__ = ()
 
-    def Series(self, data: object = None, *, name: object = None) -> Column:  # noqa: N802 (as pandas has it)
+    def Series(self, data: object = None, *, name: object = None) -> TracedColumn:  # noqa: N802 (as pandas has it)
         """Name a column."""
-        if not isinstance(data, Column):
+        if not isinstance(data, TracedColumn):
             self._give_up()
         return data if name is None else data.rename(name)
 
     def DataFrame(self, data: object = None) -> _Frame:  # noqa: N802 (as pandas has it)
         """Take columns together."""
-        if type(data) is not dict or not all(isinstance(column, Column) for column in data.values()):
+        if type(data) is not dict or not all(isinstance(column, TracedColumn) for column in data.values()):
             self._give_up()
         return _Frame(self._recording, dict(data))

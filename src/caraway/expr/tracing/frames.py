@@ -8,9 +8,9 @@ import pandas as pd
 from caraway.dtypes.types import BOOL, DataType
 from caraway.expr.nodes import FillNull, Literal, Node
 from caraway.expr.tracing.recording import (
-    Column,
     Recording,
     Silent,
+    TracedColumn,
     declared_node,
     is_constant,
     is_large,
@@ -39,12 +39,12 @@ def trace_column(function: Callable[..., Any], columns: Mapping[str, DataType], 
     return None if recorded is None else declared_node(recorded, dtype)
 
 
-def _recorded(function: Callable[..., Any], columns: Mapping[str, DataType]) -> Column | None:
+def _recorded(function: Callable[..., Any], columns: Mapping[str, DataType]) -> TracedColumn | None:
     used = names_used(function)
     if used is None or not all(map(is_constant, used.values())):
         return None
     result = record(lambda recording: function(_Frame(recording, columns)))
-    return result if isinstance(result, Column) else None
+    return result if isinstance(result, TracedColumn) else None
 
 
 class _Frame(Silent):
@@ -56,12 +56,12 @@ class _Frame(Silent):
         super().__init__(recording)
         self._columns = columns
 
-    def __getitem__(self, name: object) -> Column:
+    def __getitem__(self, name: object) -> TracedColumn:
         if not isinstance(name, str) or name not in self._columns:
             self._give_up()
-        return Column.of(self._recording, name, self._columns[name])
+        return TracedColumn.of(self._recording, name, self._columns[name])
 
-    def __getattr__(self, name: str) -> Column:
+    def __getattr__(self, name: str) -> TracedColumn:
         if hasattr(pd.DataFrame, name):
             self._give_up()
         return self[name]

@@ -52,7 +52,7 @@ MAX_NODES = 300
 CONSTANTS: Mapping[type, DataType] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 PLAIN = (IntType, FloatType, BoolType, StringType)
 _NUMBERS = (INT, FLOAT)
-# Within `Column`, `str` is what its property is called.
+# Within `TracedColumn`, `str` is what its property is called.
 _TEXT = str
 _ORDERS = (BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
@@ -114,7 +114,7 @@ def is_constant(value: object) -> bool:
     return type(value) in CONSTANTS
 
 
-def declared_node(recorded: "Column", dtype: DataType) -> Node | None:
+def declared_node(recorded: "TracedColumn", dtype: DataType) -> Node | None:
     """Return the expression of a column of type `dtype`, None if what was recorded is of another, or too large."""
     declared = strip_optional(dtype)
     if declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
@@ -151,7 +151,7 @@ class Silent:
     __enter__ = __exit__ = __reversed__ = __copy__ = __deepcopy__ = __reduce_ex__ = _give_up
 
 
-class Column(Silent):
+class TracedColumn(Silent):
     """Stands for a column: `Int64`, `Float64`, `boolean` or `string`, as a node whose type is `kind` or optional."""
 
     __slots__ = ("kind", "label", "node")
@@ -164,7 +164,7 @@ class Column(Silent):
         self.label = label
 
     @classmethod
-    def of(cls, recording: Recording, name: str, dtype: DataType) -> "Column":
+    def of(cls, recording: Recording, name: str, dtype: DataType) -> "TracedColumn":
         """Stand for a column that is there; gives up on types that aren't plain."""
         if not isinstance(base_type(dtype), PLAIN):
             recording.give_up()
@@ -176,59 +176,59 @@ class Column(Silent):
     def __getitem__(self, key: object) -> NoReturn:
         self._give_up()
 
-    def _made(self, node: Node, kind: DataType) -> "Column":
-        return Column(self._recording, node, kind, self.label)
+    def _made(self, node: Node, kind: DataType) -> "TracedColumn":
+        return TracedColumn(self._recording, node, kind, self.label)
 
-    def _made_with(self, other: "Column", node: Node, kind: DataType) -> "Column":
+    def _made_with(self, other: "TracedColumn", node: Node, kind: DataType) -> "TracedColumn":
         # As pandas names what it makes of two series.
-        return Column(self._recording, node, kind, self.label if self.label == other.label else None)
+        return TracedColumn(self._recording, node, kind, self.label if self.label == other.label else None)
 
-    def _operand(self, value: object) -> "Column":
+    def _operand(self, value: object) -> "TracedColumn":
         """Return what stands beside this column in an operator: another one, or a constant."""
-        if isinstance(value, Column):
+        if isinstance(value, TracedColumn):
             return value
         kind = CONSTANTS.get(type(value))
         if kind is None or not is_storable(value):
             self._give_up()
         return self._made(Literal(value=value, dtype=kind), kind)
 
-    def _arithmetic(self, op: BinaryOp, left: "Column", right: "Column") -> "Column":
+    def _arithmetic(self, op: BinaryOp, left: "TracedColumn", right: "TracedColumn") -> "TracedColumn":
         if left.kind not in _NUMBERS or right.kind not in _NUMBERS:
             self._give_up()
         floating = op is BinaryOp.DIV or FLOAT in {left.kind, right.kind}
         made = Binary(op=op, left=left.node, right=right.node)
         return left._made_with(right, made, FLOAT if floating else INT)  # noqa: SLF001 (of one kind)
 
-    def __add__(self, other: object) -> "Column":
+    def __add__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.ADD, self, self._operand(other))
 
-    def __radd__(self, other: object) -> "Column":
+    def __radd__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.ADD, self._operand(other), self)
 
-    def __sub__(self, other: object) -> "Column":
+    def __sub__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.SUB, self, self._operand(other))
 
-    def __rsub__(self, other: object) -> "Column":
+    def __rsub__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.SUB, self._operand(other), self)
 
-    def __mul__(self, other: object) -> "Column":
+    def __mul__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.MUL, self, self._operand(other))
 
-    def __rmul__(self, other: object) -> "Column":
+    def __rmul__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.MUL, self._operand(other), self)
 
-    def __truediv__(self, other: object) -> "Column":
+    def __truediv__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.DIV, self, self._operand(other))
 
-    def __rtruediv__(self, other: object) -> "Column":
+    def __rtruediv__(self, other: object) -> "TracedColumn":
         return self._arithmetic(BinaryOp.DIV, self._operand(other), self)
 
-    def __neg__(self) -> "Column":
+    def __neg__(self) -> "TracedColumn":
         if self.kind not in _NUMBERS:
             self._give_up()
         return self._made(Unary(op=UnaryOp.NEGATE, operand=self.node), self.kind)
 
-    def _compared(self, op: BinaryOp, value: object) -> "Column":
+    def _compared(self, op: BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
         numbers = self.kind in _NUMBERS and other.kind in _NUMBERS
         if not numbers and (self.kind != other.kind or (op in _ORDERS and self.kind == BOOL)):
@@ -243,58 +243,58 @@ class Column(Silent):
             compared = When(branches=((null, _NULL), (unordered, differs)), otherwise=compared)
         return self._made_with(other, compared, BOOL)
 
-    def __eq__(self, other: object) -> "Column":  # type: ignore[override]
+    def __eq__(self, other: object) -> "TracedColumn":  # type: ignore[override]
         return self._compared(BinaryOp.EQ, other)
 
-    def __ne__(self, other: object) -> "Column":  # type: ignore[override]
+    def __ne__(self, other: object) -> "TracedColumn":  # type: ignore[override]
         return self._compared(BinaryOp.NE, other)
 
-    def __lt__(self, other: object) -> "Column":
+    def __lt__(self, other: object) -> "TracedColumn":
         return self._compared(BinaryOp.LT, other)
 
-    def __le__(self, other: object) -> "Column":
+    def __le__(self, other: object) -> "TracedColumn":
         return self._compared(BinaryOp.LE, other)
 
-    def __gt__(self, other: object) -> "Column":
+    def __gt__(self, other: object) -> "TracedColumn":
         return self._compared(BinaryOp.GT, other)
 
-    def __ge__(self, other: object) -> "Column":
+    def __ge__(self, other: object) -> "TracedColumn":
         return self._compared(BinaryOp.GE, other)
 
-    def _logical(self, op: BinaryOp, value: object) -> "Column":
+    def _logical(self, op: BinaryOp, value: object) -> "TracedColumn":
         other = self._operand(value)
         if self.kind != BOOL or other.kind != BOOL:
             self._give_up()
         return self._made_with(other, Binary(op=op, left=self.node, right=other.node), BOOL)
 
     # With both sides in the other order the value is the same.
-    def __and__(self, other: object) -> "Column":
+    def __and__(self, other: object) -> "TracedColumn":
         return self._logical(BinaryOp.AND, other)
 
     __rand__ = __and__
 
-    def __or__(self, other: object) -> "Column":
+    def __or__(self, other: object) -> "TracedColumn":
         return self._logical(BinaryOp.OR, other)
 
     __ror__ = __or__
 
-    def __invert__(self) -> "Column":
+    def __invert__(self) -> "TracedColumn":
         if self.kind != BOOL:
             self._give_up()
         return self._made(Unary(op=UnaryOp.NOT, operand=self.node), BOOL)
 
-    def isnull(self) -> "Column":
+    def isnull(self) -> "TracedColumn":
         """As of a series."""
         return self._made(IsNull(operand=self.node), BOOL)
 
-    def notnull(self) -> "Column":
+    def notnull(self) -> "TracedColumn":
         """As of a series."""
         return self._made(Unary(op=UnaryOp.NOT, operand=IsNull(operand=self.node)), BOOL)
 
     isna = isnull
     notna = notnull
 
-    def fillna(self, value: object) -> "Column":
+    def fillna(self, value: object) -> "TracedColumn":
         """As of a series, of a constant of the column's type."""
         fill = self._operand(value)
         if not isinstance(fill.node, Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
@@ -302,11 +302,11 @@ class Column(Silent):
         constant = Literal(value=float(value), dtype=FLOAT) if self.kind == FLOAT else fill.node  # type: ignore[arg-type]
         return self._made(FillNull(operand=self.node, fill=constant), self.kind)
 
-    def rename(self, index: object) -> "Column":
+    def rename(self, index: object) -> "TracedColumn":
         """As of a series, which has a name: a text."""
         if type(index) is not _TEXT:
             self._give_up()
-        return Column(self._recording, self.node, self.kind, index)
+        return TracedColumn(self._recording, self.node, self.kind, index)
 
     @property
     def str(self) -> "Text":
@@ -321,39 +321,39 @@ class Text:
 
     __slots__ = ("_column",)
 
-    def __init__(self, column: Column) -> None:
+    def __init__(self, column: TracedColumn) -> None:
         self._column = column
 
     def __getattr__(self, name: str) -> NoReturn:
         self._column._give_up()  # noqa: SLF001 (of one kind)
 
-    def lower(self) -> Column:
+    def lower(self) -> TracedColumn:
         """In lower case."""
         return self._called(StringFunction.LOWER, STRING)
 
-    def upper(self) -> Column:
+    def upper(self) -> TracedColumn:
         """In upper case."""
         return self._called(StringFunction.UPPER, STRING)
 
-    def len(self) -> Column:
+    def len(self) -> TracedColumn:
         """How many characters."""
         return self._called(StringFunction.LEN, INT)
 
-    def contains(self, pat: object, *, regex: object = True) -> Column:
+    def contains(self, pat: object, *, regex: object = True) -> TracedColumn:
         """Whether a constant is in it; not a regular expression, which pandas takes it for by default."""
         if regex is not False:
             self._column._give_up()  # noqa: SLF001 (of one kind)
         return self._called(StringFunction.CONTAINS, BOOL, pat)
 
-    def startswith(self, pat: object) -> Column:
+    def startswith(self, pat: object) -> TracedColumn:
         """Whether it begins with a constant."""
         return self._called(StringFunction.STARTSWITH, BOOL, pat)
 
-    def endswith(self, pat: object) -> Column:
+    def endswith(self, pat: object) -> TracedColumn:
         """Whether it ends with a constant."""
         return self._called(StringFunction.ENDSWITH, BOOL, pat)
 
-    def _called(self, function: StringFunction, kind: DataType, *args: object) -> Column:
+    def _called(self, function: StringFunction, kind: DataType, *args: object) -> TracedColumn:
         if any(type(arg) is not str for arg in args):
             self._column._give_up()  # noqa: SLF001 (of one kind)
         constants = tuple(Literal(value=arg, dtype=STRING) for arg in args)

@@ -47,7 +47,7 @@ class Typed:
 
 
 @dataclass(slots=True)
-class Batch:
+class RowBatch:
     """The rows that are still on their way.
 
     `numbers` are the rows' numbers in what came; `raw` has their payload as it came, `made` what preproc made of it and
@@ -127,11 +127,11 @@ class Batch:
         return frame
 
 
-def batch_of_frame(frame: pd.DataFrame) -> Batch:
+def batch_of_frame(frame: pd.DataFrame) -> RowBatch:
     """Take a frame for a batch: each row has all columns."""
     frame = frame.reset_index(drop=True)
     raw = {str(name): without_nan(frame[name].tolist()) for name in frame.columns}
-    return Batch(list(range(len(frame))), raw, frame)
+    return RowBatch(list(range(len(frame))), raw, frame)
 
 
 def without_nan(values: Iterable[object]) -> list[object]:
@@ -139,13 +139,13 @@ def without_nan(values: Iterable[object]) -> list[object]:
     return [None if is_null(value) else value for value in values]
 
 
-def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> Batch:
+def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> RowBatch:
     """Take self-describing records for a batch: each has the members that it has."""
     names: Collection[str] = dict.fromkeys(name for record in records for name in record)
     raw = {name: without_nan(record.get(name, MISSING) for record in records) for name in names}
     shown = {name: _plain([None if value is MISSING else value for value in values]) for name, values in raw.items()}
     frame = pd.DataFrame(shown, index=pd.RangeIndex(len(records)))
-    return Batch(list(range(len(records)) if numbers is None else numbers), raw, frame)
+    return RowBatch(list(range(len(records)) if numbers is None else numbers), raw, frame)
 
 
 def _plain(values: list[object]) -> "pd.Series[Any]":

@@ -32,7 +32,7 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class CapturedChange:
     """A row of a dataset that holds from `at_us` on, or holds no more.
 
     `number` is that of the record it comes from. A delete has at least the fields that are keys; it never takes effect
@@ -49,7 +49,7 @@ class Change:
 class MappedChanges:
     """Changes of a dataset in the order of their records, and why other records made none."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[CapturedChange, ...]
     errors: tuple[RecordError, ...]
 
 
@@ -62,7 +62,7 @@ class _Envelope:
     at_us: int | None
 
 
-def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[Change]:
+def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[CapturedChange]:
     """Make changes of a dataset from a frame of envelopes: columns `before`, `after`, `op`, or one `payload`.
 
     Raises:
@@ -98,7 +98,7 @@ def map_envelopes(
             envelopes.append(envelope)
     before, after, failed = _mapped_sides(dataset, source, envelopes)
     bad = {error.row for error in failed}
-    changes: list[Change] = []
+    changes: list[CapturedChange] = []
     for envelope in envelopes:
         if envelope.number in bad:
             continue
@@ -185,7 +185,7 @@ def _mapped_sides(
     return before, dict(mapped_after.rows), errors
 
 
-def _changes(dataset: DatasetSpec, envelope: _Envelope, before: Row | None, after: Row | None) -> list[Change]:
+def _changes(dataset: DatasetSpec, envelope: _Envelope, before: Row | None, after: Row | None) -> list[CapturedChange]:
     changes = []
     key = [after[name] for name in dataset.keys] if after is not None else None
     if before is not None and [before[name] for name in dataset.keys] != key:
@@ -195,9 +195,9 @@ def _changes(dataset: DatasetSpec, envelope: _Envelope, before: Row | None, afte
         own = before.get(dataset.timestamp)
         if isinstance(own, int):
             at_us = max(at_us, own)
-        changes.append(Change(number=envelope.number, kind=ChangeKind.DELETE, row=before, at_us=at_us))
+        changes.append(CapturedChange(number=envelope.number, kind=ChangeKind.DELETE, row=before, at_us=at_us))
     if after is not None:
         at = after[dataset.timestamp]
         assert isinstance(at, int)  # noqa: S101 (a row in stored form)
-        changes.append(Change(number=envelope.number, kind=ChangeKind.INSERT, row=after, at_us=at))
+        changes.append(CapturedChange(number=envelope.number, kind=ChangeKind.INSERT, row=after, at_us=at))
     return changes

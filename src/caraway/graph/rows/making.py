@@ -29,7 +29,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Node
 from caraway.expr.references import columns_of
 from caraway.graph.functions import PythonFunction
-from caraway.graph.rows.batches import Batch, Stage, Typed, member, without_nan
+from caraway.graph.rows.batches import RowBatch, Stage, Typed, member, without_nan
 from caraway.graph.rows.column_casts import MISSING, ColumnCast
 from caraway.graph.sources import Computed, Constant, Ref, SourceSpec
 
@@ -37,7 +37,7 @@ Fields = Mapping[str, DataType]
 
 
 def make_columns(
-    batch: Batch, source: SourceSpec, fields: Fields, now_us: int, *, only: Collection[str] | None = None
+    batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int, *, only: Collection[str] | None = None
 ) -> None:
     """Run preproc, or its entries for the fields in `only`; rows for which it fails are taken out."""
     for name, made in source.preproc:
@@ -52,7 +52,7 @@ def make_columns(
                 _compute(batch, name, made, fields, now_us)
 
 
-def keep_wanted(batch: Batch, source: SourceSpec, fields: Fields, now_us: int) -> None:
+def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int) -> None:
     """Run where: keep the rows for which it is true. Null isn't."""
     where = source.where
     if where is None or not len(batch):
@@ -71,7 +71,7 @@ def keep_wanted(batch: Batch, source: SourceSpec, fields: Fields, now_us: int) -
     batch.keep([p for p, value in enumerate(values) if value])
 
 
-def _copy(batch: Batch, name: str, ref: Ref) -> None:
+def _copy(batch: RowBatch, name: str, ref: Ref) -> None:
     first, *rest = ref.path
     values, errors = list(batch.column(first)), {}
     for position, value in enumerate(values):
@@ -94,7 +94,7 @@ def _spelled(ref: Ref) -> str:
     return ref.path[0] + "".join(f"[{part}]" for part in ref.path[1:])
 
 
-def _repeat(batch: Batch, name: str, constant: Constant, field: DataType) -> None:
+def _repeat(batch: RowBatch, name: str, constant: Constant, field: DataType) -> None:
     if constant.dtype == DATETIME:
         # An instant is stored as a number already, which the cast would take for an epoch of some unit.
         batch.put(name, [constant.value] * len(batch), field)
@@ -102,7 +102,7 @@ def _repeat(batch: Batch, name: str, constant: Constant, field: DataType) -> Non
         batch.put(name, [constant.value] * len(batch))
 
 
-def _compute(batch: Batch, name: str, computed: Computed, fields: Fields, now_us: int) -> None:
+def _compute(batch: RowBatch, name: str, computed: Computed, fields: Fields, now_us: int) -> None:
     if not len(batch):
         batch.put(name, [])
         return
@@ -124,7 +124,7 @@ def _compute(batch: Batch, name: str, computed: Computed, fields: Fields, now_us
         batch.refuse(Stage.PREPROC, name, _unfit(values, fields[name]))
 
 
-def _declared(batch: Batch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
+def _declared(batch: RowBatch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
     """Cast the columns of the payload that a schema declares; rows where that fails are taken out."""
     casts: dict[str, Typed] = {}
     errors: dict[int, str] = {}
@@ -145,7 +145,7 @@ def _declared(batch: Batch, computed: Computed, stage: Stage, name: str = "") ->
     return _followed(casts, numbers, batch)
 
 
-def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: Batch) -> dict[str, Typed]:
+def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: RowBatch) -> dict[str, Typed]:
     """Take out of columns, whose rows had these numbers, what was taken out of the batch since."""
     if len(numbers) == len(batch):
         return dict(columns)
@@ -157,7 +157,7 @@ def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: Batch
 
 
 def _called(
-    batch: Batch, function: PythonFunction, declared: Mapping[str, Typed], stage: Stage, name: str
+    batch: RowBatch, function: PythonFunction, declared: Mapping[str, Typed], stage: Stage, name: str
 ) -> list[object]:
     """Call a user's function with the whole batch; if it fails, with each row, so that the others get through."""
     frame = batch.seen_by_functions(declared)
@@ -194,7 +194,7 @@ def loaded(pickled: bytes) -> Any:  # noqa: ANN401 (a user's function)
 
 
 def _evaluated(
-    batch: Batch,
+    batch: RowBatch,
     node: Node,
     wanted: DataType,
     declared: dict[str, Typed],

@@ -20,7 +20,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr.references import columns_of
 from caraway.graph.connectors import format_name, identifier
 from caraway.graph.functions import PythonFunction
-from caraway.graph.rows.batches import Batch, RecordError, Stage, batch_of_frame, batch_of_records
+from caraway.graph.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
 from caraway.graph.rows.making import keep_wanted, make_columns
 from caraway.graph.rows.sampling import sampler
 from caraway.graph.sources import Computed, Ref, SourceSpec
@@ -71,7 +71,7 @@ def map_records(dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapp
 
 
 def map_batch(
-    dataset: DatasetSpec, source: SourceSpec, batch: Batch, *, fields: Sequence[str] | None = None
+    dataset: DatasetSpec, source: SourceSpec, batch: RowBatch, *, fields: Sequence[str] | None = None
 ) -> MappedRows:
     """Take a batch through preproc, where and cast; `fields`: make only these, and without where."""
     now_us = time.time_ns() // 1_000

@@ -7,10 +7,10 @@ from caraway.graph.connectors import identifier
 from caraway.graph.source_checks import check_sink, check_source
 from caraway.graph.sources import Cdc
 from caraway.graph.specs import DatasetSpec
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 
-def datasets_are_sound(scope: Scope) -> None:
+def datasets_are_sound(scope: CheckedGraph) -> None:
     """A dataset has one timestamp, and an index only if it has keys."""
     for dataset in scope.graph.datasets:
         if sum(f.timestamp for f in dataset.fields) != 1:
@@ -25,7 +25,7 @@ def datasets_are_sound(scope: Scope) -> None:
                 )
 
 
-def rows_come_from_one_side(scope: Scope) -> None:
+def rows_come_from_one_side(scope: CheckedGraph) -> None:
     """A dataset has sources or a pipeline, and a source reads changes the way that the keys ask for."""
     for dataset in scope.graph.datasets:
         if dataset.sources and dataset.pipelines:
@@ -50,7 +50,7 @@ def _check_cdc(dataset: DatasetSpec) -> None:
             )
 
 
-def sinks_are_fed(scope: Scope) -> None:
+def sinks_are_fed(scope: CheckedGraph) -> None:
     """A sink takes what a pipeline computes, each column under a name of its own."""
     for dataset in scope.graph.datasets:
         if dataset.sinks and not dataset.pipelines:
@@ -71,7 +71,7 @@ def sinks_are_fed(scope: Scope) -> None:
                     raise CommitError(f"{where}: two columns would be named {new}; rename one of them otherwise")
 
 
-def sources_and_sinks_fit(scope: Scope) -> None:
+def sources_and_sinks_fit(scope: CheckedGraph) -> None:
     """What sources make of their rows, and how they are read, goes with their dataset; likewise sinks."""
     for dataset in scope.graph.datasets:
         for source in dataset.sources:

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 from caraway.errors import CommitError
 from caraway.graph.specs import DatasetSpec, FeaturesetSpec
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 
-def names_are_unique(scope: Scope) -> None:
+def names_are_unique(scope: CheckedGraph) -> None:
     """Each dataset and featureset is given once, and so are the parts of each."""
     for kind, names in (
         ("dataset", [d.name for d in scope.graph.datasets]),
@@ -28,7 +28,7 @@ def names_are_unique(scope: Scope) -> None:
             raise CommitError(f"featureset {featureset.name} has two extractors {twice}")
 
 
-def owners_are_known(scope: Scope) -> None:
+def owners_are_known(scope: CheckedGraph) -> None:
     """Each dataset and featureset has an owner, to whom alerts go."""
     entities: list[tuple[str, DatasetSpec | FeaturesetSpec]] = [
         *(("dataset", d) for d in scope.graph.datasets),

@@ -3,10 +3,10 @@
 from caraway.errors import CommitError
 from caraway.graph.expectations import argument_fault, arguments_of, columns_of, is_known, unsupported
 from caraway.graph.trees import is_terminal
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 
-def expectations_are_sound(scope: Scope) -> None:
+def expectations_are_sound(scope: CheckedGraph) -> None:
     """Each check is known, can be carried out, and is about columns of its dataset."""
     for dataset in scope.graph.datasets:
         if dataset.expectations is None:

@@ -25,10 +25,10 @@ from caraway.graph.specs import (
     FeaturesetSpec,
     LookupExtractor,
 )
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 
-def features_have_one_extractor(scope: Scope) -> None:
+def features_have_one_extractor(scope: CheckedGraph) -> None:
     """Each feature is computed by one extractor at most, and extractors compute features of their own featureset."""
     for featureset in scope.graph.featuresets:
         own = {f"{featureset.name}.{feature.name}" for feature in featureset.features}
@@ -48,7 +48,7 @@ def features_have_one_extractor(scope: Scope) -> None:
                 taken[output] = extractor.name
 
 
-def datasets_are_there(scope: Scope) -> None:
+def datasets_are_there(scope: CheckedGraph) -> None:
     """What extractors look up is in the commit and has an index."""
     for where, _, extractor in _extractors(scope):
         for name in datasets_of(extractor):
@@ -63,7 +63,7 @@ def datasets_are_there(scope: Scope) -> None:
                 )
 
 
-def inputs_are_there(scope: Scope) -> None:
+def inputs_are_there(scope: CheckedGraph) -> None:
     """The features that extractors need are in the commit; what an alias refers to, the caller may supply."""
     names = {name: {feature.name for feature in f.features} for name, f in scope.featuresets.items()}
     for where, _, extractor in _extractors(scope):
@@ -80,7 +80,7 @@ def inputs_are_there(scope: Scope) -> None:
                 )
 
 
-def generated_extractors_fit(scope: Scope) -> None:
+def generated_extractors_fit(scope: CheckedGraph) -> None:
     """Lookups, aliases and expressions are of the types of their features."""
     for where, featureset, extractor in _extractors(scope):
         types = {feature.name: feature.dtype for feature in featureset.features}
@@ -123,7 +123,7 @@ def _check_lookup(where: str, extractor: LookupExtractor, dataset: DatasetSpec, 
     _check_default(where, extractor.default, strip_optional(found))
 
 
-def _check_alias(where: str, extractor: AliasExtractor, scope: Scope, types: dict[str, DataType]) -> None:
+def _check_alias(where: str, extractor: AliasExtractor, scope: CheckedGraph, types: dict[str, DataType]) -> None:
     declared = types[_bare(extractor.output)]
     source = scope.featuresets.get(featureset_of(extractor.input))
     if source is not None:
@@ -163,7 +163,7 @@ def _check_expression(where: str, extractor: ExpressionExtractor, types: dict[st
         )
 
 
-def extractors_have_no_cycle(scope: Scope) -> None:
+def extractors_have_no_cycle(scope: CheckedGraph) -> None:
     """No feature is needed to compute itself, in one featureset or across several."""
     makers = {
         output: (f.name, e.name) for f in scope.graph.featuresets for e in f.extractors for output in outputs_of(e)
@@ -179,7 +179,7 @@ def extractors_have_no_cycle(scope: Scope) -> None:
         raise CommitError(f"extractors need each other in a circle: {circle}") from None
 
 
-def _extractors(scope: Scope) -> Iterator[tuple[str, FeaturesetSpec, Extractor]]:
+def _extractors(scope: CheckedGraph) -> Iterator[tuple[str, FeaturesetSpec, Extractor]]:
     for featureset in scope.graph.featuresets:
         for extractor in featureset.extractors:
             yield f"extractor {extractor.name} of featureset {featureset.name}", featureset, extractor

@@ -11,9 +11,9 @@ from caraway.graph.validation.entities import ENTITY_CHECKS
 from caraway.graph.validation.expectations import EXPECTATION_CHECKS
 from caraway.graph.validation.featuresets import FEATURESET_CHECKS
 from caraway.graph.validation.pipelines import PIPELINE_CHECKS
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
-Check = Callable[[Scope], None]
+Check = Callable[[CheckedGraph], None]
 
 CHECKS: tuple[Check, ...] = (
     *ENTITY_CHECKS,
@@ -39,7 +39,7 @@ def validate(graph: Graph, *, partial: bool = False) -> None:
     """
     entities: tuple[DatasetSpec | FeaturesetSpec, ...] = (*graph.datasets, *graph.featuresets)
     deleted = frozenset(entity.name for entity in entities if entity.metadata.deleted)
-    scope = Scope(without_deleted(graph), partial, deleted)
+    scope = CheckedGraph(without_deleted(graph), partial, deleted)
     for check in CHECKS:
         check(scope)
 

@@ -9,10 +9,10 @@ from caraway.graph.envs import common_env
 from caraway.graph.schemas import schema_differences, schema_of, schema_of_dataset
 from caraway.graph.specs import DatasetSpec, PipelineSpec
 from caraway.graph.trees import datasets_read, is_terminal
-from caraway.graph.validation.scope import Scope
+from caraway.graph.validation.scope import CheckedGraph
 
 
-def one_pipeline_runs(scope: Scope) -> None:
+def one_pipeline_runs(scope: CheckedGraph) -> None:
     """Of several pipelines each has an environment, and no environment selects two."""
     for dataset in scope.graph.datasets:
         if len(dataset.pipelines) < 2:
@@ -32,7 +32,7 @@ def one_pipeline_runs(scope: Scope) -> None:
                 )
 
 
-def pipelines_have_no_cycle(scope: Scope) -> None:
+def pipelines_have_no_cycle(scope: CheckedGraph) -> None:
     """No dataset is computed from itself."""
     needs = {d.name: {name for p in d.pipelines for name in datasets_read(p.operator)} for d in scope.graph.datasets}
     try:
@@ -41,7 +41,7 @@ def pipelines_have_no_cycle(scope: Scope) -> None:
         raise CommitError(f"datasets are computed from each other in a circle: {' <- '.join(error.args[1])}") from None
 
 
-def inputs_are_there(scope: Scope) -> None:
+def inputs_are_there(scope: CheckedGraph) -> None:
     """All that pipelines read is in the commit."""
     for name in dict.fromkeys(name for _, pipeline in _pipelines(scope) for name in _needed(pipeline)):
         if name in scope.datasets or scope.may_be_elsewhere(name):
@@ -52,14 +52,14 @@ def inputs_are_there(scope: Scope) -> None:
         raise CommitError(f"{kind} {', '.join(users)} {verb} dataset {name}, {scope.remedy(name)}")
 
 
-def pipelines_fit(scope: Scope) -> None:
+def pipelines_fit(scope: CheckedGraph) -> None:
     """Each step of a pipeline fits, and its output is what the dataset declares."""
     for dataset, pipeline in _pipelines(scope):
         if all(name in scope.datasets for name in _needed(pipeline)):
             _check_pipeline(scope, dataset, pipeline)
 
 
-def _check_pipeline(scope: Scope, dataset: DatasetSpec, pipeline: PipelineSpec) -> None:
+def _check_pipeline(scope: CheckedGraph, dataset: DatasetSpec, pipeline: PipelineSpec) -> None:
     where = f"pipeline {dataset.name}.{pipeline.name}"
     for name in datasets_read(pipeline.operator):
         if name not in pipeline.inputs:
@@ -80,7 +80,7 @@ def _check_pipeline(scope: Scope, dataset: DatasetSpec, pipeline: PipelineSpec) 
         raise CommitTypeError(f"{where}: the output is not what dataset {dataset.name} declares: {'; '.join(problems)}")
 
 
-def _pipelines(scope: Scope) -> Iterator[tuple[DatasetSpec, PipelineSpec]]:
+def _pipelines(scope: CheckedGraph) -> Iterator[tuple[DatasetSpec, PipelineSpec]]:
     for dataset in scope.graph.datasets:
         for pipeline in dataset.pipelines:
             yield dataset, pipeline

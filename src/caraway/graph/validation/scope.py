@@ -8,7 +8,7 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 
 
 @dataclass(frozen=True)
-class Scope:
+class CheckedGraph:
     """A graph to check, already filtered by the environment of the commit and without what is deleted.
 
     Attributes:

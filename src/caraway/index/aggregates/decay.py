@@ -68,7 +68,7 @@ class DecayedSum:
         self._merge(other, 1)
 
     def subtract(self, other: "DecayedSum", left: int) -> bool:
-        """Take a sum away of which `left` contributions remain. Return True if it has to be made anew."""
+        """Take a sum away of which `left` aggregate inputs remain. Return True if it has to be made anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
         # What was cut off can't be told; and the newest value decides what is cut.
@@ -92,9 +92,9 @@ class DecayedSum:
     def pack(self) -> bytes:
         """Return the bytes of it."""
         if self.total and not self.total & 1:
-            places = (self.total & -self.total).bit_length() - 1
-            self.total >>= places
-            self.exponent += places
+            bits = (self.total & -self.total).bit_length() - 1
+            self.total >>= bits
+            self.exponent += bits
         bits = self.total.bit_length()
         total = self.total if bits <= _MSGPACK_BITS else self.total.to_bytes(bits // 8 + 1, signed=True)
         specials = (self.infinities, self.negative, self.nans)
@@ -135,14 +135,14 @@ class DecayedSum:
             self.total += total << spare
 
     def _trimmed(self, total: int, exponent: int, least: int) -> tuple[int, int]:
-        places = least - exponent
-        if places <= 0 or not total:
+        bits = least - exponent
+        if bits <= 0 or not total:
             return total, exponent
-        if places > total.bit_length():
+        if bits > total.bit_length():
             self.cut = True
             return 0, least
-        kept = total >> places
-        self.cut = self.cut or kept << places != total
+        kept = total >> bits
+        self.cut = self.cut or kept << bits != total
         return kept, least
 
     def _add_special(self, value: float) -> None:

@@ -52,11 +52,11 @@ class Moments:
             except (OverflowError, ValueError):
                 self._add_special(value)
                 continue
-            # The denominator is a power of two; the value is numerator * 2**-places.
-            places = denominator.bit_length() - 1
-            spare = -self.exponent - places
+            # The denominator is a power of two; the value is numerator * 2**-bits.
+            bits = denominator.bit_length() - 1
+            spare = -self.exponent - bits
             if spare < 0:
-                self._extend(-places)
+                self._extend(-bits)
             elif spare:
                 numerator <<= spare
             self.total += numerator
@@ -140,9 +140,9 @@ class Moments:
 
     def _extend(self, exponent: int) -> None:
         """Go over to a smaller exponent."""
-        places = self.exponent - exponent
-        self.total <<= places
-        self.squares <<= 2 * places
+        bits = self.exponent - exponent
+        self.total <<= bits
+        self.squares <<= 2 * bits
         self.exponent = exponent
 
     def _aligned(self, other: "Moments") -> tuple[int, int]:
@@ -157,15 +157,15 @@ class Moments:
         """Make the exponent as great as it can be: the state's one canonical form."""
         if not self.exponent:
             return
-        places = -self.exponent
+        bits = -self.exponent
         if self.total:
-            places = min(places, _trailing_zeros(self.total))
+            bits = min(bits, _trailing_zeros(self.total))
         if self.squares:
-            places = min(places, _trailing_zeros(self.squares) // 2)
-        if places:
-            self.total >>= places
-            self.squares >>= 2 * places
-            self.exponent += places
+            bits = min(bits, _trailing_zeros(self.squares) // 2)
+        if bits:
+            self.total >>= bits
+            self.squares >>= 2 * bits
+            self.exponent += bits
 
     def _add_special(self, value: float) -> None:
         if value > 0:

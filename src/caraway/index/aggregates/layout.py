@@ -22,8 +22,8 @@ from caraway.index.aggregates.values import Values, ValuesSpec
 from caraway.plan.model import IndexPlan
 from caraway.topics import Record
 
-# Event time in microseconds, the values of the aggregated columns, the rank among contributions of equal times.
-Contribution = tuple[int, tuple[object, ...], bytes]
+# Event time in microseconds, the values of the aggregated columns, the rank among aggregate inputs of equal times.
+AggregateInput = tuple[int, tuple[object, ...], bytes]
 
 SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
 ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
@@ -34,7 +34,7 @@ PLAIN = SUMMED | ORDERED
 
 @dataclass(frozen=True, slots=True)
 class ExtraColumn:
-    """Something kept beyond sums: the column's place in the row, how its values are read, what keeps them.
+    """Something kept beyond sums: the column's position in the row, how its values are read, what keeps them.
 
     A reader's own (`make_whole`) takes as many values as there are.
     """
@@ -68,45 +68,45 @@ class Layout:
     def __init__(self, plan: IndexPlan, most_values: int) -> None:
         """Keep what a plan's aggregates need, up to `most_values` distinct values a tile."""
         self._most_values = most_values
-        places = {column.name: place for place, column in enumerate(plan.schema.columns)}
+        positions = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self.types: dict[str, DataType] = {column.name: column.dtype for column in plan.schema.columns}
         # Where the row doesn't have it, the time stamp is the record's time, read as if it came last.
         timestamp = plan.schema.timestamp
-        self._timed = timestamp not in places and any(spec.of == timestamp for spec in plan.aggregates)
+        self._timed = timestamp not in positions and any(spec.of == timestamp for spec in plan.aggregates)
         if self._timed:
-            places[timestamp] = len(places)
+            positions[timestamp] = len(positions)
             self.types[timestamp] = DATETIME
         used: dict[str, list[AggregateSpec]] = {}
         for spec in plan.aggregates:
             if spec.of is not None and reads_values(spec):
                 used.setdefault(spec.of, []).append(spec)
         self.columns = tuple(
-            _column(name, self.types[name], places[name], specs)
+            _column(name, self.types[name], positions[name], specs)
             for name, specs in used.items()
             if any(is_plain(spec) for spec in specs)
         )
-        self.plain_of = {column.name: place for place, column in enumerate(self.columns)}
+        self.plain_of = {column.name: position for position, column in enumerate(self.columns)}
         extras: list[ExtraColumn] = []
         self.values_of: dict[str, int] = {}
         self.decayed_of: dict[tuple[str, int], int] = {}
         for name, specs in used.items():
-            self._add_extras(extras, name, places[name], specs)
+            self._add_extras(extras, name, positions[name], specs)
         self.extras = tuple(extras)
         numbers = [(column.position, number_reader(column.name, self.types[column.name])) for column in self.columns]
         self._readers = (*numbers, *((column.position, column.read) for column in self.extras))
 
-    def _add_extras(self, extras: list[ExtraColumn], name: str, place: int, specs: Sequence[AggregateSpec]) -> None:
+    def _add_extras(self, extras: list[ExtraColumn], name: str, position: int, specs: Sequence[AggregateSpec]) -> None:
         dtype, most = self.types[name], self._most_values
         if any(keeps_values(spec) for spec in specs):
             kept = _values_spec(name, dtype, specs)
             self.values_of[name] = len(extras)
             read = identity_reader(name, dtype)
-            kept_values = ExtraColumn(place, read, kept, lambda: Values(kept, most), lambda: Values(kept, None))
+            kept_values = ExtraColumn(position, read, kept, lambda: Values(kept, most), lambda: Values(kept, None))
             extras.append(kept_values)
         for half_life_us in dict.fromkeys(spec.half_life_us for spec in specs):
             if half_life_us is not None:
                 self.decayed_of[name, half_life_us] = len(extras)
-                extras.append(_decayed(name, dtype, place, half_life_us))
+                extras.append(_decayed(name, dtype, position, half_life_us))
 
     def values(self, record: Record) -> tuple[object, ...]:
         """Read the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
@@ -121,9 +121,9 @@ class Layout:
             row = [*row, record.time]
         return tuple([read(row[position]) for position, read in self._readers])
 
-    def values_spec(self, place: int) -> ValuesSpec:
+    def values_spec(self, position: int) -> ValuesSpec:
         """Return what an extra keeps of the values of its column."""
-        spec = self.extras[place].values
+        spec = self.extras[position].values
         if spec is None:
             raise TypeError("the extra keeps no values")
         return spec
@@ -141,28 +141,28 @@ class Layout:
 
     def total(self, needed: frozenset[int]) -> Partial:
         """Return the partial aggregate of nothing, for a reader who needs some of the extras."""
-        extras = [extra.make_whole() if place in needed else None for place, extra in enumerate(self.extras)]
+        extras = [extra.make_whole() if position in needed else None for position, extra in enumerate(self.extras)]
         return Partial([ColumnPartial() for _ in self.columns], extras)
 
-    def partial(self, contributions: Sequence[Contribution]) -> Partial:
-        """Return the partial aggregate of `contributions`."""
+    def partial(self, aggregate_inputs: Sequence[AggregateInput]) -> Partial:
+        """Return the partial aggregate of `aggregate_inputs`."""
         partial = self.empty()
-        self.add(partial, contributions)
+        self.add(partial, aggregate_inputs)
         return partial
 
-    def add(self, partial: Partial, contributions: Sequence[Contribution]) -> None:
-        """Add `contributions`, at least one, to a partial aggregate."""
-        partial.count += len(contributions)
-        times = [time_us for time_us, _, _ in contributions]
+    def add(self, partial: Partial, aggregate_inputs: Sequence[AggregateInput]) -> None:
+        """Add `aggregate_inputs`, at least one, to a partial aggregate."""
+        partial.count += len(aggregate_inputs)
+        times = [time_us for time_us, _, _ in aggregate_inputs]
         low, high = min(times), max(times)
         partial.low, partial.high = min(low, partial.low), max(high, partial.high)
         for position, column in enumerate(self.columns):
-            values = [values[position] for _, values, _ in contributions if values[position] is not None]
+            values = [values[position] for _, values, _ in aggregate_inputs if values[position] is not None]
             if values:
                 partial.columns[position].add(column, values)
         for position, extra in enumerate(partial.extras, start=len(self.columns)):
             if extra is not None:
-                extra.add([(time_us, values[position], order) for time_us, values, order in contributions])  # type: ignore[misc]
+                extra.add([(time_us, values[position], order) for time_us, values, order in aggregate_inputs])  # type: ignore[misc]
 
 
 def reads_values(spec: AggregateSpec) -> bool:
@@ -215,8 +215,8 @@ def _values_spec(name: str, dtype: DataType, specs: Sequence[AggregateSpec]) -> 
     )
 
 
-def _decayed(name: str, dtype: DataType, place: int, half_life_us: int) -> ExtraColumn:
+def _decayed(name: str, dtype: DataType, position: int, half_life_us: int) -> ExtraColumn:
     def make() -> DecayedSum:
         return DecayedSum(half_life_us)
 
-    return ExtraColumn(place, float_reader(name, dtype), None, make, make)
+    return ExtraColumn(position, float_reader(name, dtype), None, make, make)

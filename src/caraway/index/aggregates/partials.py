@@ -14,7 +14,7 @@ from caraway.index.aggregates.values import Values
 
 # ruff: noqa: PLR1730 - a comparison takes a third of the time of a call, and this is where the time goes
 
-# The bounds of a tile without contributions: no event time is greater, none less.
+# The bounds of a tile without aggregate inputs: no event time is greater, none less.
 NO_LOW, NO_HIGH = (1 << 63) - 1, -(1 << 63)
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -92,11 +92,12 @@ class ColumnPartial(Moments):
 
 
 class Partial:
-    """The partial aggregate of some contributions.
+    """The partial aggregate of some aggregate inputs.
 
     `low` and `high` bound their event times (they may be further apart than the times after a removal); `columns` and
     `extras` are those of the layout, None where a reader doesn't need it. `flags`: `SPLIT` where tiles one level below
-    hold the same contributions in parts, `HAS_ENDED` (root only) where the key has contributions that were taken back.
+    hold the same aggregate inputs in parts, `HAS_ENDED` (root only) where the key has aggregate inputs that were taken
+    back.
     """
 
     __slots__ = ("columns", "count", "extras", "flags", "high", "low", "noted_weight")
@@ -111,7 +112,7 @@ class Partial:
         self.noted_weight = 0
 
     def merge(self, other: "Partial") -> None:
-        """Add the contributions of `other`."""
+        """Add the aggregate inputs of `other`."""
         self.count += other.count
         if other.low < self.low:
             self.low = other.low
@@ -124,7 +125,7 @@ class Partial:
             self._merge_extras(other)
 
     def subtract(self, other: "Partial") -> bool:
-        """Take the contributions of `other` away. Return True if something has to be found anew (`find_anew`)."""
+        """Take the aggregate inputs of `other` away. Return True if something has to be found anew (`find_anew`)."""
         self.count -= other.count
         stale = False
         for mine, theirs in zip(self.columns, other.columns, strict=True):
@@ -141,7 +142,7 @@ class Partial:
         return stale
 
     def find_anew(self, parts: Sequence["Partial"]) -> None:
-        """Find what can't be subtracted, given the partial aggregates of all contributions."""
+        """Find what can't be subtracted, given the partial aggregates of all aggregate inputs."""
         for position, column in enumerate(self.columns):
             column.least = column.greatest = None
             for part in parts:

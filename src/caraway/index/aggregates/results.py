@@ -55,32 +55,34 @@ def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     if function is AggregateFunction.EXP_DECAY_SUM:
         if spec.half_life_us is None:
             raise InvalidInputError(f"{name}: exp_decay_sum needs a half-life")
-        place = layout.decayed_of[of, spec.half_life_us]
-        return Result(spec.into, spec, _decayed(place), unseen, frozenset([place]))
+        position = layout.decayed_of[of, spec.half_life_us]
+        return Result(spec.into, spec, _decayed(position), unseen, frozenset([position]))
     if spec.unique or function is AggregateFunction.QUANTILE:
-        place = layout.values_of[of]
-        finish = _unique(place, nulls=not spec.dropnull) if spec.unique else _quantile(place, spec.p or 0.0, default)
-        return Result(spec.into, spec, finish, unseen, frozenset([place]))
+        position = layout.values_of[of]
+        finish = (
+            _unique(position, nulls=not spec.dropnull) if spec.unique else _quantile(position, spec.p or 0.0, default)
+        )
+        return Result(spec.into, spec, finish, unseen, frozenset([position]))
     return Result(spec.into, spec, _of_sums(name, spec, layout, default), unseen)
 
 
 def _of_sums(name: str, spec: AggregateSpec, layout: Layout, default: object) -> Finisher:
-    place = layout.plain_of[spec.of or ""]
-    column = layout.columns[place]
+    position = layout.plain_of[spec.of or ""]
+    column = layout.columns[position]
     unit = column.unit
     match spec.function:
         case AggregateFunction.COUNT:
-            return lambda partial, _: partial.columns[place].count
+            return lambda partial, _: partial.columns[position].count
         case AggregateFunction.SUM:
-            return _sum(name, place, spec, layout)
+            return _sum(name, position, spec, layout)
         case AggregateFunction.AVERAGE:
-            return _moment(place, default, lambda c: c.mean(unit))
+            return _moment(position, default, lambda c: c.mean(unit))
         case AggregateFunction.STDDEV:
-            return _moment(place, default, lambda c: c.stddev(unit))
+            return _moment(position, default, lambda c: c.stddev(unit))
         case AggregateFunction.MIN:
-            return _moment(place, default, lambda c: _shown(_least(c), column.family, unit))
+            return _moment(position, default, lambda c: _shown(_least(c), column.family, unit))
         case AggregateFunction.MAX:
-            return _moment(place, default, lambda c: _shown(_greatest(c), column.family, unit))
+            return _moment(position, default, lambda c: _shown(_greatest(c), column.family, unit))
         case _:
             raise InvalidInputError(f"{name}: {spec.function.value} is no sum")
 
@@ -116,10 +118,10 @@ def _misfit(spec: AggregateSpec) -> InvalidInputError:
     return InvalidInputError(f"{spec.into}: the default {spec.default!r} doesn't fit column {spec.of}")
 
 
-def _sum(name: str, place: int, spec: AggregateSpec, layout: Layout) -> Finisher:
-    column = layout.columns[place]
+def _sum(name: str, position: int, spec: AggregateSpec, layout: Layout) -> Finisher:
+    column = layout.columns[position]
     if column.family is Family.FLOAT:
-        return lambda partial, _: partial.columns[place].sum()
+        return lambda partial, _: partial.columns[position].sum()
     told: list[bool] = []
     if isinstance(base_type(layout.types[spec.of or ""]), DecimalType):
         least, most, limit = 1 - 10**DECIMAL_DIGITS, 10**DECIMAL_DIGITS - 1, f"{DECIMAL_DIGITS} digits"
@@ -127,7 +129,7 @@ def _sum(name: str, place: int, spec: AggregateSpec, layout: Layout) -> Finisher
         least, most, limit = INT64_MIN, INT64_MAX, "64 bits"
 
     def finish(partial: Partial, _at_us: int) -> object:
-        total = partial.columns[place].total
+        total = partial.columns[position].total
         if least <= total <= most:
             return decimal_text(total, column.unit) if column.family is Family.DECIMAL else total
         if not told:
@@ -138,31 +140,31 @@ def _sum(name: str, place: int, spec: AggregateSpec, layout: Layout) -> Finisher
     return finish
 
 
-def _moment(place: int, default: object, finish: Callable[[ColumnPartial], object]) -> Finisher:
+def _moment(position: int, default: object, finish: Callable[[ColumnPartial], object]) -> Finisher:
     """Apply `finish` to the column's partial, if it has values."""
 
     def finished(partial: Partial, _at_us: int) -> object:
-        column = partial.columns[place]
+        column = partial.columns[position]
         return finish(column) if column.count else default
 
     return finished
 
 
-def _unique(place: int, *, nulls: bool) -> Finisher:
-    return lambda partial, _: _values(partial, place).distinct(nulls=nulls)
+def _unique(position: int, *, nulls: bool) -> Finisher:
+    return lambda partial, _: _values(partial, position).distinct(nulls=nulls)
 
 
-def _quantile(place: int, p: float, default: object) -> Finisher:
+def _quantile(position: int, p: float, default: object) -> Finisher:
     def finish(partial: Partial, _at_us: int) -> object:
-        found = _values(partial, place).quantile(p)
+        found = _values(partial, position).quantile(p)
         return default if found is None else found
 
     return finish
 
 
-def _decayed(place: int) -> Finisher:
+def _decayed(position: int) -> Finisher:
     def finish(partial: Partial, at_us: int) -> object:
-        decayed = partial.extras[place]
+        decayed = partial.extras[position]
         if not isinstance(decayed, DecayedSum):
             raise TypeError("the partial has no decayed sum")
         return decayed.at(at_us)
@@ -170,8 +172,8 @@ def _decayed(place: int) -> Finisher:
     return finish
 
 
-def _values(partial: Partial, place: int) -> Values:
-    values = partial.extras[place]
+def _values(partial: Partial, position: int) -> Values:
+    values = partial.extras[position]
     if not isinstance(values, Values):
         raise TypeError("the partial has no values")
     return values

@@ -58,27 +58,27 @@ def bin_of(number: float) -> int:
     if number == 0:
         return 0
     bits: int = _BITS.unpack(_FLOAT.pack(number))[0]
-    place = ((bits & _MAGNITUDE) >> _SHIFT) + 1
-    return -place if bits >> 63 else place
+    bin_number = ((bits & _MAGNITUDE) >> _SHIFT) + 1
+    return -bin_number if bits >> 63 else bin_number
 
 
-def bin_middle(place: int) -> float:
+def bin_middle(bin_number: int) -> float:
     """Return the number that stands for those of a bin."""
-    if place in {0, NAN_BIN}:
-        return math.nan if place else 0.0
-    magnitude = abs(place) - 1
+    if bin_number in {0, NAN_BIN}:
+        return math.nan if bin_number else 0.0
+    magnitude = abs(bin_number) - 1
     bits = _INFINITE << _SHIFT if magnitude >= _INFINITE else magnitude << _SHIFT | 1 << (_SHIFT - 1)
     middle: float = _FLOAT.unpack(_BITS.pack(bits))[0]
-    return -middle if place < 0 else middle
+    return -middle if bin_number < 0 else middle
 
 
 def element(bins: Mapping[int, int], position: int) -> float:
     """Return what stands for the element at a position of the sorted numbers."""
     seen = 0
-    for place in sorted(bins):
-        seen += bins[place]
+    for bin_number in sorted(bins):
+        seen += bins[bin_number]
         if seen > position:
-            return bin_middle(place)
+            return bin_middle(bin_number)
     raise IndexError(f"there are {seen} numbers, none at position {position}")
 
 

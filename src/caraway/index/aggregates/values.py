@@ -68,8 +68,8 @@ class Sketch:
         if self.registers is not None and registers is not None and sign > 0:
             self.registers = united(self.registers, registers)
         if self.bins is not None:
-            for place, count in bins:
-                _shift(self.bins, place, sign * count)
+            for bin_number, count in bins:
+                _shift(self.bins, bin_number, sign * count)
 
 
 class Values:
@@ -124,7 +124,7 @@ class Values:
             self._condensed().merge(sketch.registers, bins, sketch.nulls)
 
     def subtract(self, other: "Values", left: int) -> bool:
-        """Take the values of `other` away; `left` contributions remain. Return True if it has to be made anew."""
+        """Take the values of `other` away; `left` aggregate inputs remain. Return True if it has to be made anew."""
         if self.sketch is not None:
             if other.sketch is None:
                 self.sketch.add(self.spec, other.counts.items(), -1)
@@ -166,9 +166,9 @@ class Values:
         """Return the bytes of it."""
         if self.sketch is not None:
             bins = self.sketch.bins or {}
-            places = sorted(bins)
+            numbers = sorted(bins)
             registers = None if self.sketch.registers is None else bytes(self.sketch.registers)
-            return _ENCODE((False, registers, places, [bins[place] for place in places], self.sketch.nulls))
+            return _ENCODE((False, registers, numbers, [bins[number] for number in numbers], self.sketch.nulls))
         firsts = [self.firsts[value] for value in self.counts] if self.spec.firsts else None
         lasts = [self.lasts[value] for value in self.counts] if self.spec.lasts else None
         return _ENCODE((True, list(self.counts), list(self.counts.values()), firsts, lasts))
@@ -189,11 +189,11 @@ class Values:
         if self.sketch is not None:
             bins = self.sketch.bins or {}
             count = sum(bins.values())
-            return element(bins, _place(p, count)) if count else None
+            return element(bins, _quantile_position(p, count)) if count else None
         numbers = [(number(value), count) for value, count in self.counts.items() if value is not None]
         if not numbers:
             return None
-        position = _place(p, sum(count for _, count in numbers))
+        position = _quantile_position(p, sum(count for _, count in numbers))
         for value, count in sorted(numbers, key=_rank):
             position -= count
             if position < 0:
@@ -258,15 +258,15 @@ def _position(item: tuple[Any, Hashable]) -> Any:  # noqa: ANN401 (a position)
     return item[0]
 
 
-def _shift(bins: dict[int, int], place: int, count: int) -> None:
-    left = bins.get(place, 0) + count
+def _shift(bins: dict[int, int], bin_number: int, count: int) -> None:
+    left = bins.get(bin_number, 0) + count
     if left:
-        bins[place] = left
+        bins[bin_number] = left
     else:
-        del bins[place]
+        del bins[bin_number]
 
 
-def _place(p: float, count: int) -> int:
+def _quantile_position(p: float, count: int) -> int:
     return min(count - 1, int(p * count))
 
 

@@ -1,9 +1,9 @@
 """Rows of aggregates for jobs that read them: an index writes what changes in its dataset to a topic.
 
-After each batch the index holds which groups are stale over which spans of time, and how far the frontier got. The rows
-that these groups have are compared with those that were emitted. What differs goes to an outbox, in one write with the
-note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets nothing, and
-what is sent again is the same record (docs/index.md, Emission).
+After each batch the index holds which groups are dirty over which intervals of time, and how far the max event time
+got. The rows that these groups have are compared with those that were emitted. What differs goes to an outbox, in one
+write with the note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets
+nothing, and what is sent again is the same record (docs/index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,15 +14,16 @@ import msgspec
 from rocksdict import WriteBatch
 
 from caraway.graph.windows import HoppingWindow
-from caraway.index.records.frontier import read_frontier
+from caraway.index.records.max_event_time import read_max_event_time
+from caraway.index.storage.intervals import Interval, has_max_event_time, own_windows
 from caraway.index.storage.keys import (
+    CHANGE_POINTS,
+    DIRTY,
     FIRST_TIME_US,
     LAST_TIME_US,
     OUTBOX,
     SENT,
     SIGN,
-    STALE,
-    TURNS,
     after,
     emission_key,
     from_time,
@@ -30,12 +31,11 @@ from caraway.index.storage.keys import (
     time_of,
     timed_key,
 )
-from caraway.index.storage.spans import has_frontier, own_windows
 from caraway.index.storage.store import IndexStore
+from caraway.index.windows.change_points import pack_intervals, unpack_intervals
 from caraway.index.windows.current import CurrentRows, Row, row_readers
-from caraway.index.windows.turns import Stretch, pack_stretches, unpack_stretches
 from caraway.plan.model import IndexPlan, TopicPlan
-from caraway.topics import PUT, VOID, RecordCodec
+from caraway.topics import PUT, RETRACT, RecordCodec
 
 # Takes records of the topic (key, value) and returns when they are durable.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
@@ -51,9 +51,9 @@ class Progress(msgspec.Struct, array_like=True, frozen=True):
     """How far an index has emitted.
 
     `revision` is that of the records sent last. Rows of times up to `closed_low` are there, and those beyond
-    `closed_high` aren't; in between it isn't known, while the frontier's move is worked off. `ingested` is the greatest
-    ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's topic were
-    reached.
+    `closed_high` aren't; in between it isn't known, while the max event time's move is worked off. `ingested` is the
+    greatest ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's
+    topic were reached.
     """
 
     revision: int
@@ -102,7 +102,7 @@ class Emission:
         self._store = store
         self._codec = RecordCodec(topic.schema)
         self._rows: CurrentRows = row_readers(plan, topic, store.geometry)
-        self._closes = has_frontier(plan)
+        self._closes = has_max_event_time(plan)
         self._lookback_us = max(
             (w.lookback_us for w in (plan.window, *own_windows(plan)) if isinstance(w, HoppingWindow)), default=0
         )
@@ -138,58 +138,58 @@ class Emission:
         """Return the time up to which rows are there."""
         if not self._closes:
             return LAST_TIME_US
-        frontier_us = read_frontier(self._store.iterator(), self._asset)
-        return FIRST_TIME_US if frontier_us is None else max(FIRST_TIME_US, frontier_us - self._lookback_us)
+        max_event_time_us = read_max_event_time(self._store.iterator(), self._asset)
+        return FIRST_TIME_US if max_event_time_us is None else max(FIRST_TIME_US, max_event_time_us - self._lookback_us)
 
     def _freshen(self, progress: Progress) -> int | None:
-        """Emit for some of the stale groups; None if there are none."""
+        """Emit for some of the dirty groups; None if there are none."""
         batch = self._store.batch()
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
         if self._closes and progress.closed_low == progress.closed_high:
-            # Beyond, nothing was emitted, and all is looked at when the frontier's move is worked off.
+            # Beyond, nothing was emitted, and all is looked at when the max event time's move is worked off.
             closed_us = min(closed_us, progress.closed_low)
-        entries = self._asset + STALE
-        any_stale = False
+        entries = self._asset + DIRTY
+        any_dirty = False
         for key, data in self._store.scan(entries, after(entries)):
-            any_stale = True
-            left = self._freshen_group(self._asset + key[len(entries) :], unpack_stretches(data), closed_us, writer)
+            any_dirty = True
+            left = self._freshen_group(self._asset + key[len(entries) :], unpack_intervals(data), closed_us, writer)
             if left:
-                batch.put(key, pack_stretches(left))
+                batch.put(key, pack_intervals(left))
                 break
             batch.delete(key)
             if writer.full:
                 break
-        if not any_stale:
+        if not any_dirty:
             return None
         writer.finish(progress)
         return writer.count
 
     def _freshen_group(
-        self, prefix: bytes, stretches: Sequence[Stretch], closed_us: int, writer: "_Writer"
-    ) -> list[Stretch]:
-        """Emit for one group; return what is left of its spans."""
-        for place, (first, last) in enumerate(stretches):
+        self, prefix: bytes, intervals: Sequence[Interval], closed_us: int, writer: "_Writer"
+    ) -> list[Interval]:
+        """Emit for one group; return what is left of its intervals."""
+        for position, (first, last) in enumerate(intervals):
             for change in self._changes(prefix, (first, last), closed_us):
                 if writer.full:
-                    return [(change.time_us, last), *stretches[place + 1 :]]
+                    return [(change.time_us, last), *intervals[position + 1 :]]
                 writer.add(prefix, change)
         return []
 
     def _close(self, send: Send, progress: Progress) -> int:
-        """Emit what the frontier's move has closed, or opened again."""
+        """Emit what the max event time's move has closed, or opened again."""
         closed_us = self._closed()
         if not self._closes or progress.closed_low == progress.closed_high == closed_us:
             return 0
         low, high = min(progress.closed_low, closed_us), max(progress.closed_high, closed_us)
         progress = msgspec.structs.replace(progress, closed_low=low, closed_high=high)
-        entries = self._asset + TURNS
-        turns = self._store.scan(from_time(entries, low + 1), from_time(entries, high + 1))
+        entries = self._asset + CHANGE_POINTS
+        change_points = self._store.scan(from_time(entries, low + 1), from_time(entries, high + 1))
         sent, done = 0, False
         while not done:
             writer = _Writer(self, self._store.batch(), progress)
             done = True
-            for key, _ in turns:
+            for key, _ in change_points:
                 time_us, prefix = time_of(key, len(entries)), self._asset + key[len(entries) + 8 :]
                 for change in self._changes(prefix, (time_us, time_us), closed_us):
                     writer.add(prefix, change)
@@ -204,9 +204,9 @@ class Emission:
             sent += writer.count
         return sent
 
-    def _changes(self, prefix: bytes, stretch: Stretch, closed_us: int) -> Iterator[_Change]:
+    def _changes(self, prefix: bytes, interval: Interval, closed_us: int) -> Iterator[_Change]:
         """Yield what isn't as it was emitted, in order of time."""
-        first, last = stretch
+        first, last = interval
         present = self._rows(self._store, prefix, (first, min(last, closed_us)))
         entries = prefix + SENT
         emitted = self._store.scan(from_time(entries, first), from_time(entries, last + 1))
@@ -229,7 +229,7 @@ class Emission:
         return self._codec.encode_key(row.key) or b"", value
 
     def record(self, op: int, time_us: int, letter: tuple[bytes, bytes], progress: Progress) -> tuple[bytes, bytes]:
-        """Return the record of a row that is there (put) or no longer is (void)."""
+        """Return the record of a row that is there (put) or no longer is (retraction)."""
         key, value = letter
         record = self._codec.decode_value(value)
         return key, self._codec.encode_value(
@@ -286,7 +286,7 @@ class _Writer:
         time_us, sent, row = change
         entry = timed_key(prefix + SENT, time_us, b"")
         if sent is not None and (row is None or row[0] != sent[0]):
-            self._put(VOID, time_us, sent)
+            self._put(RETRACT, time_us, sent)
         if row is None:
             self._batch.delete(entry)
         else:
@@ -294,7 +294,7 @@ class _Writer:
             self._batch.put(entry, pack_sent((*row, self._progress.revision)))
 
     def finish(self, progress: Progress) -> None:
-        """Write it all, with what is known of the frontier."""
+        """Write it all, with what is known of the max event time."""
         revision = self._progress.revision if self.count else progress.revision
         self._emission.finish(self._batch, msgspec.structs.replace(progress, revision=revision))
 

@@ -13,7 +13,7 @@ from caraway.index.feeding.consumption import connect
 from caraway.index.feeding.emission import Progress, pack_progress, pack_sent, unpack_sent
 from caraway.index.storage.keys import FIRST_TIME_US, LAST_TIME_US, SENT, after, emission_key, key_prefix, timed_key
 from caraway.index.storage.store import IndexStore
-from caraway.index.windows.turns import Turns
+from caraway.index.windows.change_points import ChangePoints
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics import PUT, RecordCodec
 
@@ -25,7 +25,7 @@ ANSWER_S = 10.0
 def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_servers: str) -> None:
     """Note what is on the topic of an index's rows, if the index doesn't know of anything that it sent.
 
-    All groups on it are stale then. Nothing is emitted before the index is where its own topic ends now: on the way
+    All groups on it are dirty then. Nothing is emitted before the index is where its own topic ends now: on the way
     there it would take back what it has yet to read.
 
     Raises:
@@ -70,7 +70,7 @@ class _Sent:
         self._store = store
         self._rows = RecordCodec(topic.schema)
         self._groups = RecordCodec(plan.schema)
-        self._turns = Turns(plan, store)
+        self._change_points = ChangePoints(plan, store)
         names = [column.name for column in topic.schema.columns]
         self._group_at = [names.index(column.name) for column in plan.schema.keys]
         self.revision = 0
@@ -86,7 +86,7 @@ class _Sent:
                 continue
             revision = int.from_bytes(record.rev or b"")
             self.revision = max(self.revision, revision)
-            group = self._groups.encode_key([record.row[place] for place in self._group_at]) or b""
+            group = self._groups.encode_key([record.row[position] for position in self._group_at]) or b""
             prefix = prefixes.setdefault(group, key_prefix(self._asset, group))
             entry = timed_key(prefix + SENT, record.time, b"")
             if entry in kept:
@@ -106,7 +106,7 @@ class _Sent:
                 batch.delete(entry)
             else:
                 batch.put(entry, pack_sent(sent))
-        self._turns.make_stale({prefix: [(FIRST_TIME_US, LAST_TIME_US)] for prefix in prefixes.values()}, batch)
+        self._change_points.mark_dirty({prefix: [(FIRST_TIME_US, LAST_TIME_US)] for prefix in prefixes.values()}, batch)
         self._store.write(batch)
 
 

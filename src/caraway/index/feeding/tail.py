@@ -14,7 +14,7 @@ from confluent_kafka import Message as KafkaMessage
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.index.feeding.consumption import BACKLOG_BATCH, FRESH_BATCH, LOST_OFFSET, connect
 from caraway.index.feeding.emission import Emission, Send
-from caraway.index.feeding.outlet import NotOursError
+from caraway.index.feeding.emission_writer import NotOursError
 from caraway.index.feeding.recovery import recover
 from caraway.index.feeding.writer import IndexWriter, Message
 from caraway.index.records.delivery import Applied
@@ -356,7 +356,7 @@ class Tail:
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
             except NotOursError:
-                # What is stale stays noted. Whoever gets the right back follows the topic again, and writes it then.
+                # What is dirty stays noted. Whoever gets the right back follows the topic again, and writes it then.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 return
             except UnavailableError as error:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 
 from caraway.errors import UnavailableError
-from caraway.index.feeding.outlet import Outlet
+from caraway.index.feeding.emission_writer import EmissionWriter
 from caraway.index.feeding.tail import Subscription, Tail, every_partition
 from caraway.index.records.expiry import Swept, sweep
 from caraway.index.records.removal import Removal, compact, known_erasures, mark_removed, remove
@@ -48,8 +48,8 @@ class IndexWorker:
     """Follows the topics of the current plans, from the offsets that the store accounts for.
 
     One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
-    that the others don't have to go back, and is handed over when it is level. A broker that is away is waited for; a
-    record that can't be read is logged, counted and skipped.
+    that the others don't have to go back, and is handed over when it is caught up. A broker that is away is waited for;
+    a record that can't be read is logged, counted and skipped.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class IndexWorker:
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
-        self._outlet = Outlet(bootstrap_servers, may_emit)
+        self._emission_writer = EmissionWriter(bootstrap_servers, may_emit)
         self._behind, self._live = self._tails()
 
     def _tails(self) -> tuple[Tail, Tail]:
-        servers, store, send = self._bootstrap_servers, self._store, self._outlet.send
+        servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
         erased, holds = self._erased, self._holds
         return (
             Tail("behind", servers, store, send, when_level=self._take_over, erased=erased, holds=holds),
@@ -93,7 +93,7 @@ class IndexWorker:
         """End after the batches in hand. What is applied is durable; the rest is read again next time."""
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
-        self._outlet.close()
+        self._emission_writer.close()
 
     def rebuild(self) -> None:
         """Take a new database in the place of one that is damaged, and follow the topics into it.
@@ -269,7 +269,7 @@ class IndexWorker:
         self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
 
     def _take_over(self, subscription: Subscription) -> bool:
-        """Hand a subscription that catches up to the live tail, if it is level with that. Called by the other tail."""
+        """Hand a subscription to the live tail once it has caught up with that. Called by the other tail."""
         return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
 
     def _done(self, command: Callable[[], bool]) -> bool:

@@ -12,7 +12,7 @@ from caraway.index.records.delivery import Applied, Delivered
 from caraway.index.records.removal import known_erasures, note_erasure
 from caraway.index.records.versions import VersionFeed
 from caraway.index.storage.store import IndexStore
-from caraway.index.windows.contributions import ContributionFeed
+from caraway.index.windows.aggregate_inputs import AggregateInputFeed
 from caraway.index.windows.pyramid import CACHED_TILES, TileCache
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import ErasedKeys, decode_erasure, is_erasure, is_marker
@@ -134,7 +134,7 @@ class IndexWriter:
         feed: Feed = (
             VersionFeed(plan, self._store)
             if plan.kind is IndexKind.VERSIONS
-            else ContributionFeed(plan, self._store, self._tiles)
+            else AggregateInputFeed(plan, self._store, self._tiles)
         )
         self._feeds[plan.asset] = plan, feed
         return feed

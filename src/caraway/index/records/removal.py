@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import msgspec
 from rocksdict import WriteBatch
 
-from caraway.index.records.places import Place
-from caraway.index.storage.keys import ASSET_BYTES, ERASED, PLACES, after
+from caraway.index.records.locations import Location
+from caraway.index.storage.keys import ASSET_BYTES, ERASED, LOCATIONS, after
 from caraway.index.storage.store import IndexStore, check_end
-from caraway.topics import VOID, Erasure
+from caraway.topics import RETRACT, Erasure
 from caraway.topics.erasure import Hides
 
 LENGTH_BYTES = 2
@@ -27,7 +27,7 @@ PENDING, REMOVED = b"\x00", b"\x01"
 
 _ENCODE = msgspec.msgpack.Encoder().encode
 _DECODE = msgspec.msgpack.Decoder(Erasure).decode
-_DECODE_PLACE = msgspec.msgpack.Decoder(Place).decode
+_DECODE_LOCATION = msgspec.msgpack.Decoder(Location).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
 def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: int) -> Removal:
     """Remove all entries of hidden keys; look at some `limit` keys. To be called by the thread that writes the asset.
 
-    What is left of an id that may be revised says only that it is void, so that an old revision which comes again isn't
-    taken for a new one.
+    What is left of an id that may be revised says only that it is retracted, so that an old revision which comes again
+    isn't taken for a new one.
 
     Args:
         store: The database.
@@ -85,15 +85,15 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
             batch.delete_range(prefix, after(prefix))
             removed += 1
     if stopped is None:
-        places = asset + PLACES
-        for key, value in store.scan(max(start, places), after(places)):
+        locations = asset + LOCATIONS
+        for key, value in store.scan(max(start, locations), after(locations)):
             if looked >= limit:
                 stopped = key
                 break
             looked += 1
-            place = _DECODE_PLACE(value)
-            if place.key and hides(place.key):
-                batch.put(key, _ENCODE(Place(place.rev, VOID, 0, b"")))
+            location = _DECODE_LOCATION(value)
+            if location.key and hides(location.key):
+                batch.put(key, _ENCODE(Location(location.rev, RETRACT, 0, b"")))
                 removed += 1
     if removed:
         store.write(batch)

@@ -9,11 +9,11 @@ from rocksdict import RdictIter, WriteBatch
 
 from caraway.errors import InvalidInputError
 from caraway.index.records.delivery import Applied, Delivered
-from caraway.index.records.places import Places
+from caraway.index.records.locations import Locations
 from caraway.index.storage.keys import VERSION, key_prefix, version_key, version_seek
 from caraway.index.storage.store import IndexStore, check_end
 from caraway.plan.model import IndexPlan
-from caraway.topics import PUT, VOID, Record, RecordCodec, position_id
+from caraway.topics import PUT, RETRACT, Record, RecordCodec, position_id
 from caraway.topics.keys import check_read
 
 
@@ -23,7 +23,7 @@ class VersionFeed:
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
         self._codec = RecordCodec(plan.schema)
-        self._places = Places(plan, store) if plan.revised else None
+        self._locations = Locations(plan, store) if plan.revised else None
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
         """See `writer.Feed`."""
@@ -35,8 +35,8 @@ class VersionFeed:
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
         """See `writer.Feed`."""
-        if self._places is not None:
-            movements = self._places.settle(delivered, batch)
+        if self._locations is not None:
+            movements = self._locations.settle(delivered, batch)
             for move in movements:
                 if move.old is not None and (move.new is None or move.new.entry != move.old.entry):
                     batch.delete(move.old.entry)
@@ -48,7 +48,7 @@ class VersionFeed:
         # An id has one time and one key here, so writing it again writes the same.
         asset, put = self._asset, batch.put
         for item in delivered:
-            if item.record.op == VOID or item.erased:
+            if item.record.op == RETRACT or item.erased:
                 applied.unchanged += 1
                 continue
             put(version_key(key_prefix(asset, item.key), item.record.time, item.record_id), item.value)

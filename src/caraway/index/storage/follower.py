@@ -1,8 +1,8 @@
 """The database of an index as other processes than its writer read it (decision 22).
 
 RocksDB lets them open it as a secondary instance: they see the tables on disk and what the write-ahead log has beyond
-them, once they are told to catch up. The writer keeps on a board how far it is, so a read knows whether there is
-anything to catch up with, and sees all that was written before it began.
+them, once they are told to catch up. The writer keeps in shared counters how far it is, so a read knows whether there
+is anything to catch up with, and sees all that was written before it began.
 """
 
 import logging
@@ -21,7 +21,7 @@ from caraway.index.storage.store import (
     GENERATION,
     REFUSING,
     SEQUENCE,
-    board_of,
+    counters_of,
     database_options,
     format_of,
     is_damage,
@@ -74,7 +74,7 @@ class IndexFollower:
         # up starts all of them, to open nothing: 500 us instead of 20.
         self._options.set_max_open_files(-1)
         self._options.set_max_file_opening_threads(1)
-        self._board = board_of(path)
+        self._counters = counters_of(path)
         self._clock = clock
         self._lock = threading.Lock()
         self._db: Rdict | None = None
@@ -88,7 +88,7 @@ class IndexFollower:
     @property
     def refusing(self) -> bool:
         """Whether nobody may read: what a damaged database had isn't there again."""
-        return bool(self._board[REFUSING])
+        return bool(self._counters[REFUSING])
 
     def iterator(self) -> RdictIter:
         """Return an iterator over all entries as they are now: all that was written before shows, nothing later does.
@@ -96,8 +96,8 @@ class IndexFollower:
         Raises:
             UnavailableError: The database hasn't been opened yet.
         """
-        board = self._board
-        if board[GENERATION] != self._generation or board[SEQUENCE] > self._reached:
+        counters = self._counters
+        if counters[GENERATION] != self._generation or counters[SEQUENCE] > self._reached:
             self.catch_up()
         db = self._db
         if db is None:
@@ -110,7 +110,7 @@ class IndexFollower:
         Else logs and tables that the writer has removed would stay on disk for as long as this process has them open.
         """
         with self._lock:
-            generation, wanted = self._board[GENERATION], self._board[SEQUENCE]
+            generation, wanted = self._counters[GENERATION], self._counters[SEQUENCE]
             if self._db is None or generation != self._generation:
                 if self._clock() >= self._retry_at:
                     self._open(generation)
@@ -133,10 +133,10 @@ class IndexFollower:
     def mark_damaged(self, reason: str) -> None:
         """Open the database anew; at the second time, ask the next start of the writer to build it anew."""
         with self._lock:
-            if self._suspect == self._board[GENERATION]:
+            if self._suspect == self._counters[GENERATION]:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
                 (self._path / DAMAGED).write_text(reason, encoding="utf-8")
-            self._suspect = self._board[GENERATION]
+            self._suspect = self._counters[GENERATION]
             # Readers that are in the middle keep what they have.
             self._generation = 0
 

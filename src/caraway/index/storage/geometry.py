@@ -11,7 +11,7 @@ MOST_VALUES = 256
 
 @dataclass(frozen=True, slots=True)
 class Geometry:
-    """Tiles of level n are 2**(base_bits + n * fan_bits) us long; above `split` contributions a tile has children.
+    """Tiles of level n are 2**(base_bits + n * fan_bits) us long; above `split` aggregate inputs a tile has children.
 
     Up to `values` distinct values of a column are kept in a tile (`caraway.index.aggregates.values`). With the
     defaults 4.1 ms, 33 ms, 0.26 s, 2.1 s, 17 s, 2.2 min, 18 min, 2.4 h, 19 h, 6.4 d, 51 d, 1.1 y, 8.9 y, on to all of
@@ -47,8 +47,8 @@ class Geometry:
 
     def children(self, level: int, number: int) -> range:
         """Return the numbers of the tiles one level below that a tile is divided into."""
-        places = self.shift(level) - self.shift(level - 1)
-        return range(number << places, (number + 1) << places)
+        bits = self.shift(level) - self.shift(level - 1)
+        return range(number << bits, (number + 1) << bits)
 
     def describe(self) -> bytes:
         """Return what is stored in the database: tiles of another shape can't be used."""

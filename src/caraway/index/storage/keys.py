@@ -5,8 +5,8 @@ import struct
 ASSET_BYTES = 8
 TIME_BYTES = 8
 
-# What an entry of a key is. The order matters: the root lies before the raw contributions, so that a read of a key with
-# few of them is one seek.
+# What an entry of a key is. The order matters: the root lies before the raw aggregate inputs, so that a read of a key
+# with few of them is one seek.
 VERSION = b"\x01"
 ROOT = b"\x0e"
 RAW = b"\x10"
@@ -14,17 +14,17 @@ ENDED = b"\x11"
 NEVER = b"\x12"
 SESSION = b"\x13"
 # Of an index that emits rows: the times at which the group changes, and what was emitted for them.
-TURN = b"\x14"
+CHANGE_POINT = b"\x14"
 SENT = b"\x15"
 TILE = 0x20
 
-# The length of a key is two bytes (`caraway.topics.keys`); the greatest mark entries of the whole asset: the places of
-# the ids, the times of contributions; and of an index that emits rows: the turns of all groups in order of time, the
-# spans of time for which groups are to be looked at, the records to be written.
-PLACES = b"\xff\xff"
+# The length of a key is two bytes (`caraway.topics.keys`); the greatest mark entries of the whole asset: the locations
+# of the identities, the times of aggregate inputs; and of an index that emits rows: the change points of all groups in
+# order of time, the intervals of time for which groups are to be looked at, the records to be written.
+LOCATIONS = b"\xff\xff"
 TIMES = b"\xff\xfe"
-TURNS = b"\xff\xfd"
-STALE = b"\xff\xfc"
+CHANGE_POINTS = b"\xff\xfd"
+DIRTY = b"\xff\xfc"
 OUTBOX = b"\xff\xfb"
 # Keys that were erased, and whether their entries are removed already.
 ERASED = b"\xff\xfa"
@@ -48,12 +48,12 @@ def key_prefix(asset: bytes, key: bytes) -> bytes:
 
 
 def timed_key(entries: bytes, time_us: int, order: bytes) -> bytes:
-    """Return the place of a contribution among `entries`, in order of a time and of its rank among equal times."""
+    """Return the place of an aggregate input among `entries`, in order of a time and of its rank among equal times."""
     return entries + pack_u64(time_us + SIGN) + order
 
 
 def time_of(key: bytes, entries: int) -> int:
-    """Return the time in the key of a contribution whose entries begin with so many bytes."""
+    """Return the time in the key of an aggregate input whose entries begin with so many bytes."""
     time_us: int = unpack_u64(key, entries)[0] - SIGN
     return time_us
 
@@ -80,17 +80,17 @@ def tile_key(prefix: bytes, level: int, number: int) -> bytes:
     return b"%b%c%b" % (prefix, TILE + level, pack_u64(number))
 
 
-def place_key(asset: bytes, record_id: bytes) -> bytes:
+def location_key(asset: bytes, record_id: bytes) -> bytes:
     """Return where the place of an id is kept."""
-    return asset + PLACES + record_id
+    return asset + LOCATIONS + record_id
 
 
 def times_key(asset: bytes, time_us: int, record_id: bytes) -> bytes:
-    """Return where it is noted that a contribution reaches a time."""
+    """Return where it is noted that an aggregate input reaches a time."""
     return asset + TIMES + pack_u64(time_us + SIGN) + record_id
 
 
-def frontier_key(asset: bytes) -> bytes:
+def max_event_time_key(asset: bytes) -> bytes:
     """Return where the greatest time of an asset is kept."""
     return META + b"frontier" + asset
 

@@ -12,7 +12,7 @@ LOGGER = logging.getLogger(__name__)
 INTERVAL_S = 0.2
 
 
-class Worker(Protocol):
+class DatabaseFiller(Protocol):
     """What fills the database (`caraway.index.IndexWorker`)."""
 
     def rebuild(self) -> None:
@@ -27,7 +27,7 @@ class Worker(Protocol):
 class Rebuilding:
     """Looks after a database, in a thread: whether it is damaged, and when a new one has all that it had."""
 
-    def __init__(self, worker: Worker, store: IndexStore, *, interval_s: float = INTERVAL_S) -> None:
+    def __init__(self, worker: DatabaseFiller, store: IndexStore, *, interval_s: float = INTERVAL_S) -> None:
         """Prepare; nothing is looked at before `start`."""
         self._worker = worker
         self._store = store

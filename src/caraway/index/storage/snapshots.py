@@ -118,20 +118,20 @@ class Snapshots:
         self._tidy()
         return manifest
 
-    def restore(self, folder: Path, wanted: bytes, unlike: str = "") -> str | None:
+    def restore(self, folder: Path, wanted: bytes, older_than: str = "") -> str | None:
         """Put the newest sound snapshot of the format `wanted` into `folder`, which isn't there yet.
 
         Args:
             folder: Where it goes.
             wanted: The format of the database.
-            unlike: The name of a snapshot that turned out damaged: only older ones are taken.
+            older_than: The name of a snapshot that turned out damaged: only older ones are taken.
 
         Returns:
             Its name; None if there is no sound snapshot, or the object store is away.
         """
         try:
             for stored in sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name, reverse=True):
-                if unlike and stored.name >= unlike:
+                if older_than and stored.name >= older_than:
                     continue
                 manifest = self._read(stored)
                 if manifest is None or manifest.format != wanted.decode():

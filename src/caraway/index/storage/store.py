@@ -24,9 +24,9 @@ from rocksdict import (
 )
 
 from caraway.errors import ConflictError, UnavailableError
-from caraway.index.storage.board import Board
 from caraway.index.storage.geometry import DEFAULT_GEOMETRY, Geometry
-from caraway.index.storage.keys import META, after, emission_key, frontier_key, offset_key
+from caraway.index.storage.keys import META, after, emission_key, max_event_time_key, offset_key
+from caraway.index.storage.shared_counters import SharedCounters
 
 LOGGER = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ FORMAT_KEY = META + b"format"
 # another one after each start, RocksDB's number of the last write since, and whether nobody may read yet
 # (`begin_anew`).
 GENERATION, SEQUENCE, REFUSING = 0, 1, 2
-BOARD_NUMBERS = 3
+COUNTERS = 3
 
 # The file that asks for the database to be built anew: reads found it damaged.
 DAMAGED = "DAMAGED"
@@ -100,15 +100,15 @@ class IndexStore:
         self._found_damaged = False
         self.format = format_of(geometry)
         self._restore = restore
-        self._board: Board | None = None
+        self._counters: SharedCounters | None = None
         self._cache = Cache(cache_bytes)
-        unlike = _began_with(path) if (path / DAMAGED).exists() else ""
+        older_than = _began_with(path) if (path / DAMAGED).exists() else ""
         if (path / DAMAGED).exists():
             _move_aside(path, "it was found damaged")
-        self.db = self._open_sound(unlike)
+        self.db = self._open_sound(older_than)
         self.due = _due(path)
-        self._telling = threading.Lock()
-        self._board = board_of(path) if shared else None
+        self._notifying = threading.Lock()
+        self._counters = counters_of(path) if shared else None
         self._tell_generation()
 
     def __enter__(self) -> Self:
@@ -151,8 +151,8 @@ class IndexStore:
     def write(self, batch: WriteBatch) -> None:
         """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
         self.db.write(batch)
-        if self._board is not None:
-            self._tell(self._board)
+        if self._counters is not None:
+            self._tell(self._counters)
 
     def sync(self) -> None:
         """Let all that was written survive the loss of power too."""
@@ -178,7 +178,7 @@ class IndexStore:
         batch.delete_range(asset, after(asset))
         prefix = offset_key(asset, 0)[:-4]
         batch.delete_range(prefix, after(prefix))
-        batch.delete(frontier_key(asset))
+        batch.delete(max_event_time_key(asset))
         batch.delete(emission_key(asset))
         self.write(batch)
 
@@ -230,17 +230,17 @@ class IndexStore:
             UnavailableError: The folder can't be used. It may be tried again.
         """
         self.due = {asset: dict(offsets) for asset, offsets in due.items()}
-        if self._board is not None:
-            self._board[REFUSING] = 1
+        if self._counters is not None:
+            self._counters[REFUSING] = 1
         with suppress(DbClosedError):
             self.db.close()
         try:
             _write_due(self.path, self.due)
-            unlike = _began_with(self.path)
+            older_than = _began_with(self.path)
             if self.path.exists():
                 self._wait_until_free()
                 _move_aside(self.path, "it was found damaged")
-            self.db = self._begin(unlike)
+            self.db = self._begin(older_than)
         except OSError as error:
             raise UnavailableError(f"no new index database can be made at {self.path}: {error}") from error
         self._found_damaged = False
@@ -250,33 +250,33 @@ class IndexStore:
         """Let the database be read again."""
         _due_file(self.path).unlink(missing_ok=True)
         self.due = None
-        if self._board is not None:
-            self._board[REFUSING] = 0
+        if self._counters is not None:
+            self._counters[REFUSING] = 0
 
     def close(self) -> None:
         """Write what is in memory to disk and let go of the folder."""
         self.db.close()
 
     def _tell_generation(self) -> None:
-        if self._board is not None:
-            self._board[REFUSING] = int(self.refusing)
+        if self._counters is not None:
+            self._counters[REFUSING] = int(self.refusing)
             # In this order: whoever sees the new number opens the database anew, and has all of it.
-            self._board[SEQUENCE] = 0
-            self._board[GENERATION] = time.time_ns()
-            self._tell(self._board)
+            self._counters[SEQUENCE] = 0
+            self._counters[GENERATION] = time.time_ns()
+            self._tell(self._counters)
 
-    def _tell(self, board: Board) -> None:
+    def _tell(self, counters: SharedCounters) -> None:
         # Two threads write. Without the lock the one that wrote first might tell last.
-        with self._telling:
-            board[SEQUENCE] = self.db.latest_sequence_number()
+        with self._notifying:
+            counters[SEQUENCE] = self.db.latest_sequence_number()
 
-    def _open_sound(self, unlike: str) -> Rdict:
+    def _open_sound(self, older_than: str) -> Rdict:
         """Open the database; one that can't be used is moved aside and a new one made."""
         wanted = self.format
         db: Rdict | None = None
         try:
             if not self.path.exists() or not any(self.path.iterdir()):
-                return self._begin(unlike)
+                return self._begin(older_than)
             db = self._open(self.path)
             found = db.get(FORMAT_KEY)
             # Who can't read how far an index is can't follow its topic. All else is found out when it is read.
@@ -291,16 +291,16 @@ class IndexStore:
             reason = f"its format is {found!r}, wanted is {wanted!r}"
         if db is not None:
             db.close()
-        unlike = _began_with(self.path)
+        older_than = _began_with(self.path)
         _move_aside(self.path, reason)
-        return self._begin(unlike)
+        return self._begin(older_than)
 
-    def _begin(self, unlike: str = "") -> Rdict:
-        """Make a new database, from a snapshot older than `unlike` if there is one."""
+    def _begin(self, older_than: str = "") -> Rdict:
+        """Make a new database, from a snapshot older than `older_than` if there is one."""
         if self._restore is not None:
             folder = self.path.with_name(f"{self.path.name}.restoring")
             shutil.rmtree(folder, ignore_errors=True)
-            name = self._restore(folder, self.format, unlike)
+            name = self._restore(folder, self.format, older_than)
             if name is not None and self._prepared(folder, name):
                 folder.rename(self.path)
                 LOGGER.info("the index begins with snapshot %s and goes on from its offsets", name)
@@ -353,9 +353,9 @@ class IndexStore:
         return UnavailableError(f"the index database at {self.path} can't be opened: {text}")
 
 
-def board_of(path: Path) -> Board:
-    """Return the board of the database in the folder `path`. It lies beside that, which may be moved aside."""
-    return Board(path.with_name(f"{path.name}.board"), BOARD_NUMBERS)
+def counters_of(path: Path) -> SharedCounters:
+    """Return the counters of the database in the folder `path`. It lies beside that, which may be moved aside."""
+    return SharedCounters(path.with_name(f"{path.name}.board"), COUNTERS)
 
 
 def format_of(geometry: Geometry) -> bytes:

@@ -10,13 +10,13 @@ from caraway.errors import InvalidInputError
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.aggregates.results import results_of
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.intervals import Interval, has_max_event_time, last_end
 from caraway.index.storage.keys import key_prefix
-from caraway.index.storage.spans import Span, has_frontier, last_end
-from caraway.index.windows.descent import totals_of
-from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.index.windows.lists import ListReader
+from caraway.index.windows.range_query import totals_of
 from caraway.index.windows.sessions import SECOND_US, sessions_from
-from caraway.index.windows.windows import Elsewhere, Read, finish_all, frontier_at, pick
+from caraway.index.windows.windows import Elsewhere, Read, finish_all, max_event_time_at, pick
 from caraway.plan.model import IndexPlan, RecordSchema
 from caraway.topics import RecordCodec
 
@@ -38,8 +38,8 @@ class BucketReader:
             case _:
                 raise InvalidInputError(f"{plan.dataset}: buckets without a begin can't be keys")
         self._asset = plan.asset
-        self._has_frontier = has_frontier(plan)
-        self._shape = Shape(plan, geometry)
+        self._has_max_event_time = has_max_event_time(plan)
+        self._shape = IndexShape(plan, geometry)
         schema = plan.schema
         self._keys = RecordCodec(
             RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=schema.timestamp, fingerprint=0)
@@ -53,11 +53,13 @@ class BucketReader:
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
-        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
-        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
-        return partial(self._read, iterator, frontier_us)
+        """Return what reads keys from one state of the database; `elsewhere` returns the max event time elsewhere."""
+        max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
+        return partial(self._read, iterator, max_event_time_us)
 
-    def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
+    def _read(
+        self, iterator: RdictIter, max_event_time_us: int | None, key: bytes, at_us: int
+    ) -> tuple[list[object], bool]:
         """Return the columns' values as of `at_us`, and whether the window is closed and there."""
         *group, bounds = echo = self._keys.decode_key(key)
         values: dict[str, object] = {}
@@ -68,49 +70,51 @@ class BucketReader:
                 raise InvalidInputError(f"{bounds!r} is no window; it has a begin and an end")
         prefix = key_prefix(self._asset, self._shape.codec.encode_key(group) or b"")
         entries = KeyEntries(self._shape, iterator, prefix)
-        span = self._find(entries, Bounds(prefix, begin_us, end_us, frontier_us)) if end_us <= at_us else None
-        if span is not None:
-            self._fill(entries, span, at_us, values)
-        return [pick(echo, values, None if span is None else end_us) for pick in self._columns], span is not None
+        interval = self._find(entries, Bounds(prefix, begin_us, end_us, max_event_time_us)) if end_us <= at_us else None
+        if interval is not None:
+            self._fill(entries, interval, at_us, values)
+        return [
+            pick(echo, values, None if interval is None else end_us) for pick in self._columns
+        ], interval is not None
 
-    def _fill(self, entries: KeyEntries, span: Span, at_us: int, values: dict[str, object]) -> None:
+    def _fill(self, entries: KeyEntries, interval: Interval, at_us: int, values: dict[str, object]) -> None:
         contents = Contents(entries, entries.root(), ())
-        for _, total in totals_of(self._shape, contents, [span], self._needed):
+        for _, total in totals_of(self._shape, contents, [interval], self._needed):
             finish_all(self._summed, total, at_us, values)
         for result, reader in self._lists:
-            values[result.name] = reader.read(contents, span)
+            values[result.name] = reader.read(contents, interval)
 
 
 class Bounds(NamedTuple):
-    """A window that is asked for: of a group, by what its entries begin with, at a frontier."""
+    """A window that is asked for: of a group, by what its entries begin with, at a max event time."""
 
     prefix: bytes
     begin_us: int
     end_us: int
-    frontier_us: int | None
+    max_event_time_us: int | None
 
 
 # Tells which times a window holds; None if there is none such, or it isn't closed yet.
-Find = Callable[[KeyEntries, Bounds], Span | None]
+Find = Callable[[KeyEntries, Bounds], Interval | None]
 
 
 def _find_bucket(
     window: HoppingWindow, length_us: int, entries: KeyEntries, asked: Bounds, *, shows_empty: bool
-) -> Span | None:
-    end_us, frontier_us = asked.end_us, asked.frontier_us
+) -> Interval | None:
+    end_us, max_event_time_us = asked.end_us, asked.max_event_time_us
     if end_us - asked.begin_us != length_us or last_end(window, end_us) != end_us:
         return None
-    if frontier_us is None or end_us > frontier_us - window.lookback_us:
+    if max_event_time_us is None or end_us > max_event_time_us - window.lookback_us:
         return None
-    span = end_us - length_us, end_us - 1
-    if _has_any(entries, *span):
-        return span
+    interval = end_us - length_us, end_us - 1
+    if _has_any(entries, *interval):
+        return interval
     # After a run of buckets with rows there is one that shows that nothing came any more.
-    before = shows_empty and _has_any(entries, span[0] - window.stride_us, span[1] - window.stride_us)
-    return span if before else None
+    before = shows_empty and _has_any(entries, interval[0] - window.stride_us, interval[1] - window.stride_us)
+    return interval if before else None
 
 
-def _find_session(entries: KeyEntries, asked: Bounds) -> Span | None:
+def _find_session(entries: KeyEntries, asked: Bounds) -> Interval | None:
     session = next(sessions_from(entries.iterator, asked.prefix, asked.begin_us, asked.begin_us), None)
     if session is None or session.end_us != asked.end_us:
         return None

@@ -1,36 +1,38 @@
-"""When an aggregate last changed: a contribution came into one of its windows, left it or was taken back."""
+"""When an aggregate last changed: an aggregate input came into one of its windows, left it or was taken back."""
 
 from collections.abc import Iterable, Sequence
 
 from caraway.graph.windows import ContinuousWindow
-from caraway.index.storage.spans import WINDOW_REST_US, OwnWindow, Span, life, next_end
+from caraway.index.storage.intervals import WINDOW_REST_US, Interval, OwnWindow, life, next_end
 from caraway.index.windows.entries import Ended, KeyEntries
 
 
-def last_change(entries: KeyEntries, spans: Sequence[tuple[OwnWindow, Span]], ended: Iterable[Ended]) -> int | None:
+def last_change(
+    entries: KeyEntries, intervals: Sequence[tuple[OwnWindow, Interval]], ended: Iterable[Ended]
+) -> int | None:
     """Return when one of the windows last changed, None if none of them did.
 
     Args:
         entries: The key's entries.
-        spans: All windows of the plan, with what they hold at the time of the read.
-        ended: What was taken back after the first of the spans' ends.
+        intervals: All windows of the plan, with what they hold at the time of the read.
+        ended: What was taken back after the first of the intervals' ends.
     """
     newest: int | None = None
-    for window, (_, last) in spans:
+    for window, (_, last) in intervals:
         newest = _later(newest, *_of_live(entries, window, last))
     for item in ended:
-        newest = _later(newest, *_of_ended(item, spans))
-    least = min(last for _, (_, last) in spans)
+        newest = _later(newest, *_of_ended(item, intervals))
+    least = min(last for _, (_, last) in intervals)
     for item in entries.ended_by(least):
         # It changed nothing after it was taken back, and what comes next was taken back before.
-        if newest is not None and max(_seen(window, item.end_us) for window, _ in spans) <= newest:
+        if newest is not None and max(_seen(window, item.end_us) for window, _ in intervals) <= newest:
             break
-        newest = _later(newest, *_of_ended(item, spans))
+        newest = _later(newest, *_of_ended(item, intervals))
     return newest
 
 
 def _of_live(entries: KeyEntries, window: OwnWindow, last: int) -> Iterable[int | None]:
-    """Yield when the last contribution came into a window, and when the last one that is gone by now left it."""
+    """Yield when the last aggregate input came into a window, and when the last one that is gone by now left it."""
     came = entries.last_time(last)
     if came is None:
         return
@@ -42,8 +44,8 @@ def _of_live(entries: KeyEntries, window: OwnWindow, last: int) -> Iterable[int 
             yield life(window, left, None)[1]
 
 
-def _of_ended(item: Ended, spans: Sequence[tuple[OwnWindow, Span]]) -> Iterable[int | None]:
-    for window, (_, last) in spans:
+def _of_ended(item: Ended, intervals: Sequence[tuple[OwnWindow, Interval]]) -> Iterable[int | None]:
+    for window, (_, last) in intervals:
         enter_us, leave_us = life(window, item.record.time, item.end_us)
         now = _now(window, last)
         if enter_us > now or (leave_us is not None and leave_us <= enter_us):

@@ -1,4 +1,4 @@
-"""The rows that an aggregated dataset has over a span of time, of one group: what an index emits."""
+"""The rows that an aggregated dataset has over an interval of time, of one group: what an index emits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -8,11 +8,12 @@ from rocksdict import RdictIter
 
 from caraway.graph.windows import HoppingWindow, SessionWindow
 from caraway.index.storage.geometry import Geometry
-from caraway.index.storage.keys import ASSET_BYTES, TURN, from_time, time_of
+from caraway.index.storage.intervals import Interval
+from caraway.index.storage.keys import ASSET_BYTES, CHANGE_POINT, from_time, time_of
 from caraway.index.storage.store import IndexStore
 from caraway.index.windows.buckets import BucketReader
+from caraway.index.windows.change_points import LENGTH_BYTES
 from caraway.index.windows.sessions import session_by, sessions_from
-from caraway.index.windows.turns import LENGTH_BYTES, Stretch
 from caraway.index.windows.windows import WindowReader
 from caraway.plan.model import IndexPlan, RecordSchema, TopicPlan
 from caraway.topics import RecordCodec
@@ -26,11 +27,11 @@ class Row(NamedTuple):
     values: Sequence[object]
 
 
-# Yields the rows of a group that begin in a span of time, both ends included, in order of time.
-CurrentRows = Callable[[IndexStore, bytes, Stretch], Iterator[Row]]
+# Yields the rows of a group that begin in an interval of time, both ends included, in order of time.
+CurrentRows = Callable[[IndexStore, bytes, Interval], Iterator[Row]]
 
-# Yields begin and end of the windows that end in a span of time.
-Bounds = Callable[[IndexStore, bytes, Stretch], Iterator[Stretch]]
+# Yields begin and end of the windows that end in an interval of time.
+Bounds = Callable[[IndexStore, bytes, Interval], Iterator[Interval]]
 
 
 def row_readers(plan: IndexPlan, topic: TopicPlan, geometry: Geometry) -> CurrentRows:
@@ -39,7 +40,7 @@ def row_readers(plan: IndexPlan, topic: TopicPlan, geometry: Geometry) -> Curren
     keys = len(topic.schema.keys)
     match plan.window:
         case None:
-            return partial(_by_turns, WindowReader(plan, columns, geometry), keys)
+            return partial(_by_change_points, WindowReader(plan, columns, geometry), keys)
         case HoppingWindow(length_us=int(length_us)):
             return partial(_by_window, _Windows(plan, columns, geometry, keys), partial(_buckets, length_us))
         case HoppingWindow() | SessionWindow():
@@ -56,44 +57,48 @@ class _Windows:
         named = RecordSchema(keys=plan.keys, columns=plan.keys, timestamp=plan.schema.timestamp, fingerprint=0)
         self._keys = RecordCodec(named)
 
-    def read(self, iterator: RdictIter, prefix: bytes, bounds: Stretch) -> list[object] | None:
+    def read(self, iterator: RdictIter, prefix: bytes, bounds: Interval) -> list[object] | None:
         """Return the row of a group for a window, None if there is none."""
         key = self._keys.encode_key([*self._groups.decode_key(group_of(prefix)), list(bounds)]) or b""
         values, found = self._reader.bound(iterator)(key, bounds[1])
         return values if found else None
 
 
-def _by_turns(reader: WindowReader, keys: int, store: IndexStore, prefix: bytes, stretch: Stretch) -> Iterator[Row]:
+def _by_change_points(
+    reader: WindowReader, keys: int, store: IndexStore, prefix: bytes, interval: Interval
+) -> Iterator[Row]:
     read, group = reader.bound(store.iterator()), group_of(prefix)
-    for time_us in _turns(store, prefix, stretch):
+    for time_us in _change_points(store, prefix, interval):
         values, found = read(group, time_us)
         if found:
             yield Row(time_us, values[:keys], values)
 
 
-def _by_window(windows: _Windows, bounds: Bounds, store: IndexStore, prefix: bytes, stretch: Stretch) -> Iterator[Row]:
+def _by_window(
+    windows: _Windows, bounds: Bounds, store: IndexStore, prefix: bytes, interval: Interval
+) -> Iterator[Row]:
     iterator = store.iterator()
-    for window in bounds(store, prefix, stretch):
+    for window in bounds(store, prefix, interval):
         values = windows.read(iterator, prefix, window)
         if values is not None:
             yield Row(window[1], values[: windows.keys], values)
 
 
-def _turns(store: IndexStore, prefix: bytes, stretch: Stretch) -> Iterator[int]:
-    entries = prefix + TURN
-    for key, _ in store.scan(from_time(entries, stretch[0]), from_time(entries, stretch[1] + 1)):
+def _change_points(store: IndexStore, prefix: bytes, interval: Interval) -> Iterator[int]:
+    entries = prefix + CHANGE_POINT
+    for key, _ in store.scan(from_time(entries, interval[0]), from_time(entries, interval[1] + 1)):
         yield time_of(key, len(entries))
 
 
-def _buckets(length_us: int, store: IndexStore, prefix: bytes, stretch: Stretch) -> Iterator[Stretch]:
-    for end_us in _turns(store, prefix, stretch):
+def _buckets(length_us: int, store: IndexStore, prefix: bytes, interval: Interval) -> Iterator[Interval]:
+    for end_us in _change_points(store, prefix, interval):
         yield end_us - length_us, end_us
 
 
-def _sessions(store: IndexStore, prefix: bytes, stretch: Stretch) -> Iterator[Stretch]:
-    """Yield the sessions that end in a span of time."""
+def _sessions(store: IndexStore, prefix: bytes, interval: Interval) -> Iterator[Interval]:
+    """Yield the sessions that end in an interval of time."""
     iterator = store.iterator()
-    first, last = stretch
+    first, last = interval
     before = session_by(iterator, prefix, first)
     if before is not None and first <= before.end_us <= last:
         yield before.first_us, before.end_us

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from rocksdict import RdictIter
 
-from caraway.index.aggregates.layout import Contribution, Layout
+from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import unpack
 from caraway.index.storage.geometry import Geometry
 from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, from_time, tile_key, time_of
@@ -15,7 +15,7 @@ from caraway.plan.model import IndexPlan
 from caraway.topics import Record, RecordCodec
 
 
-class Shape:
+class IndexShape:
     """What all keys of an index have in common."""
 
     def __init__(self, plan: IndexPlan, geometry: Geometry) -> None:
@@ -23,19 +23,19 @@ class Shape:
         self.codec = RecordCodec(plan.schema)
         self.layout = Layout(plan, geometry.values)
         self.total = self.layout.total
-        # After a removal the bounds of a root may be further apart than its contributions.
+        # After a removal the bounds of a root may be further apart than its aggregate inputs.
         self.bounds_exact = not plan.revised
 
 
 class Entry(NamedTuple):
-    """A contribution: its place among those of equal times, and its record."""
+    """An aggregate input: its place among those of equal times, and its record."""
 
     order: bytes
     record: Record
 
 
 class Ended(NamedTuple):
-    """A contribution that was taken back, and when."""
+    """An aggregate input that was taken back, and when."""
 
     end_us: int
     order: bytes
@@ -47,7 +47,7 @@ class KeyEntries:
 
     __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
 
-    def __init__(self, shape: Shape, iterator: RdictIter, prefix: bytes) -> None:
+    def __init__(self, shape: IndexShape, iterator: RdictIter, prefix: bytes) -> None:
         self._shape = shape
         self.iterator = self._iterator = iterator
         self._prefix = prefix
@@ -62,7 +62,7 @@ class KeyEntries:
         return unpack(iterator.value())
 
     def last_time(self, time_us: int) -> int | None:
-        """Return the time of the last contribution by a time, that time included."""
+        """Return the time of the last aggregate input by a time, that time included."""
         iterator, entries = self._iterator, self._prefix + RAW
         iterator.seek_for_prev(from_time(entries, time_us + 1))
         check_end(iterator)
@@ -72,7 +72,7 @@ class KeyEntries:
         return time_of(key, len(entries)) if key.startswith(entries) else None
 
     def first_time(self, time_us: int) -> int | None:
-        """Return the time of the first contribution from a time on."""
+        """Return the time of the first aggregate input from a time on."""
         iterator, entries = self._iterator, self._prefix + RAW
         iterator.seek(from_time(entries, time_us))
         check_end(iterator)
@@ -93,8 +93,8 @@ class KeyEntries:
         check_end(iterator)
         return tiles
 
-    def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[Contribution]]) -> None:
-        """Put the contributions from `first` to `last` into the segments between `cuts`."""
+    def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[AggregateInput]]) -> None:
+        """Put the aggregate inputs from `first` to `last` into the segments between `cuts`."""
         iterator, decode, values = self._iterator, self._shape.codec.decode_value, self._shape.layout.values
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
@@ -112,7 +112,7 @@ class KeyEntries:
         check_end(iterator)
 
     def ranked(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the contributions from `first` to `last`, oldest first. The iterator must not be moved meanwhile."""
+        """Yield the aggregate inputs from `first` to `last`, oldest first. The iterator must not be moved meanwhile."""
         iterator, decode = self._iterator, self._shape.codec.decode_value
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
@@ -124,7 +124,7 @@ class KeyEntries:
         check_end(iterator)
 
     def ranked_backwards(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the contributions from `first` to `last` newest first; see `ranked`."""
+        """Yield the aggregate inputs from `first` to `last` newest first; see `ranked`."""
         iterator, decode = self._iterator, self._shape.codec.decode_value
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
@@ -161,7 +161,8 @@ class KeyEntries:
 class Contents(NamedTuple):
     """What a read of a key goes by.
 
-    `root` is None if the pyramid has nothing of the spans; `ended` is what was taken back after the first one's end.
+    `root` is None if the pyramid has nothing of the intervals; `ended` is what was taken back after the first one's
+    end.
     """
 
     entries: KeyEntries

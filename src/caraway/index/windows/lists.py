@@ -1,4 +1,4 @@
-"""Lists of a column's values over a span of time: distinct, newest and oldest ones.
+"""Lists of a column's values over an interval of time: distinct, newest and oldest ones.
 
 They are read one by one in the order of time, from the end that the list begins with, and no further than needed. Tiles
 are only opened where they may have something: one without values is passed over where nulls are dropped, and of one
@@ -16,8 +16,8 @@ from caraway.index.aggregates.columns import identity_reader, shower
 from caraway.index.aggregates.layout import keeps_values
 from caraway.index.aggregates.partials import SPLIT
 from caraway.index.aggregates.values import Position, first_positions, last_positions
-from caraway.index.storage.spans import Span
-from caraway.index.windows.entries import Contents, KeyEntries, Shape
+from caraway.index.storage.intervals import Interval
+from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.topics import Record
 
 # A value, or its identity, where it occurs.
@@ -29,7 +29,7 @@ _POSITION = itemgetter(0)
 class ListReader:
     """Reads one list."""
 
-    def __init__(self, spec: AggregateSpec, shape: Shape) -> None:
+    def __init__(self, spec: AggregateSpec, shape: IndexShape) -> None:
         layout = shape.layout
         name = spec.of or ""
         self._shape = shape
@@ -44,16 +44,16 @@ class ListReader:
         self._identity = identity_reader(name, layout.types[name])
         self._show = shower(layout.types[name]) if self._distinct else _same
 
-    def read(self, contents: Contents, span: Span) -> list[object]:
-        """Return the list over a span of a key."""
+    def read(self, contents: Contents, interval: Interval) -> list[object]:
+        """Return the list over an interval of a key."""
         found: Iterator[Found] = iter(())
         if contents.root is not None:
-            found = self._walk(contents.entries, contents.root, span)
+            found = self._walk(contents.entries, contents.root, interval)
         alive = sorted(
             (
                 ((e.record.time, e.order), self._value(e.record))
                 for e in contents.ended
-                if e.end_us > span[1] and span[0] <= e.record.time <= span[1]
+                if e.end_us > interval[1] and interval[0] <= e.record.time <= interval[1]
             ),
             key=_POSITION,
             reverse=self._newest_first,
@@ -69,18 +69,18 @@ class ListReader:
         value = self._pick(record)
         return self._identity(value) if self._distinct else value
 
-    def _walk(self, entries: KeyEntries, root: Sequence[Any], span: Span) -> Iterator[Found]:
+    def _walk(self, entries: KeyEntries, root: Sequence[Any], interval: Interval) -> Iterator[Found]:
         geometry = self._shape.geometry
         if not self._distinct and self._counted is None:
-            return self._raw(entries, *span)
-        return self._of_tile(entries, geometry.level_of(root[1], root[2]), root, span)
+            return self._raw(entries, *interval)
+        return self._of_tile(entries, geometry.level_of(root[1], root[2]), root, interval)
 
-    def _of_tile(self, entries: KeyEntries, level: int, tile: Sequence[Any], span: Span) -> Iterator[Found]:
+    def _of_tile(self, entries: KeyEntries, level: int, tile: Sequence[Any], interval: Interval) -> Iterator[Found]:
         low, high, flags = tile[1:4]
-        first, last = max(low, span[0]), min(high, span[1])
+        first, last = max(low, interval[0]), min(high, interval[1])
         if first > last or (self._counted is not None and not tile[4][self._counted][0][0]):
             return
-        if self._kept is not None and self._values_spec is not None and low >= span[0] and high <= span[1]:
+        if self._kept is not None and self._values_spec is not None and low >= interval[0] and high <= interval[1]:
             positions = last_positions if self._newest_first else first_positions
             kept = positions(self._values_spec, tile[5][self._kept])
             if kept is not None:
@@ -91,7 +91,7 @@ class ListReader:
             return
         children = entries.children(level - 1, first, last)
         for child in reversed(children) if self._newest_first else children:
-            yield from self._of_tile(entries, level - 1, child, span)
+            yield from self._of_tile(entries, level - 1, child, interval)
 
     def _raw(self, entries: KeyEntries, first: int, last: int) -> Iterator[Found]:
         walk = entries.ranked_backwards if self._newest_first else entries.ranked
@@ -99,13 +99,13 @@ class ListReader:
             yield (record.time, order), self._value(record)
 
 
-def _picker(shape: Shape, name: str) -> Callable[[Record], Any]:
+def _picker(shape: IndexShape, name: str) -> Callable[[Record], Any]:
     names = [column.name for column in shape.codec.schema.columns]
     if name not in names:
         # The time stamp, which isn't in the row.
         return lambda record: record.time
-    place = names.index(name)
-    return lambda record: None if record.row is None else record.row[place]
+    position = names.index(name)
+    return lambda record: None if record.row is None else record.row[position]
 
 
 def _once(values: Iterator[Hashable]) -> Iterator[Hashable]:

@@ -1,18 +1,19 @@
-"""Keeping the tile pyramids of an index: contributions in, contributions out.
+"""Keeping the tile pyramids of an index: aggregate inputs in, aggregate inputs out.
 
-The root of a key is the smallest tile that holds all its contributions (`Geometry.level_of`). A tile that comes to hold
-more than `Geometry.split` contributions gets children, made from its raw contributions once and kept from then on. So a
-key with few contributions has a root and nothing else, and a busy key a tree whose leaves hold few contributions each,
-or contributions of one moment.
+The root of a key is the smallest tile that holds all its aggregate inputs (`Geometry.level_of`). A tile that comes to
+hold more than `Geometry.split` aggregate inputs gets children, made from its raw aggregate inputs once and kept from
+then on. So a key with few aggregate inputs has a root and nothing else, and a busy key a tree whose leaves hold few
+aggregate inputs each, or aggregate inputs of one moment.
 
-A batch changes each tile once: the leaves from the contributions, each tile above by the sum of its children's changes.
+A batch changes each tile once: the leaves from the aggregate inputs, each tile above by the sum of its children's
+changes.
 """
 
 from collections.abc import Container, Sequence
 
 from rocksdict import WriteBatch
 
-from caraway.index.aggregates.layout import Contribution, Layout
+from caraway.index.aggregates.layout import AggregateInput, Layout
 from caraway.index.aggregates.partials import HAS_ENDED, NO_HIGH, NO_LOW, SPLIT, Partial, unpack
 from caraway.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, tile_key
 from caraway.index.storage.store import IndexStore
@@ -60,7 +61,7 @@ class TileCache:
         self._dirty[key] = tile
 
     def flush(self, batch: WriteBatch) -> None:
-        """Add all changed tiles to `batch`. Those without contributions are deleted."""
+        """Add all changed tiles to `batch`. Those without aggregate inputs are deleted."""
         put = batch.put
         for key, tile in self._dirty.items():
             if tile.count or tile.flags & HAS_ENDED:
@@ -113,7 +114,7 @@ class Pyramid:
     """Changes the tiles of one index."""
 
     def __init__(self, store: IndexStore, tiles: TileCache, layout: Layout, codec: RecordCodec) -> None:
-        """Keep the tiles of `layout` in `tiles`; `codec` reads contributions that are in `store` already."""
+        """Keep the tiles of `layout` in `tiles`; `codec` reads aggregate inputs that are in `store` already."""
         self.store = store
         self.tiles = tiles
         self.layout = layout
@@ -124,17 +125,17 @@ class Pyramid:
         self,
         prefix: bytes,
         root: Partial,
-        added: Sequence[Contribution],
-        removed: Sequence[Contribution],
+        added: Sequence[AggregateInput],
+        removed: Sequence[AggregateInput],
         touched: Container[bytes],
     ) -> None:
-        """Add and remove contributions of one key.
+        """Add and remove aggregate inputs of one key.
 
         Args:
             prefix: What the key's entries begin with.
             root: The key's root; it is changed, and left to the caller to be saved.
-            added: Contributions that weren't there.
-            removed: Contributions that were.
+            added: Aggregate inputs that weren't there.
+            removed: Aggregate inputs that were.
             touched: Raw keys of both: what the database holds under them doesn't count.
         """
         key_tiles = _KeyTiles(self, prefix, touched)
@@ -160,7 +161,7 @@ class _KeyTiles:
         self._prefix = prefix
         self._touched = touched
 
-    def grow(self, root: Partial, added: Sequence[Contribution]) -> None:
+    def grow(self, root: Partial, added: Sequence[AggregateInput]) -> None:
         """Extend the root's bounds.
 
         If it gets to a higher level, it becomes the tiles on the levels between as well, unless it is without children.
@@ -181,7 +182,7 @@ class _KeyTiles:
         root.low, root.high = low, high
 
     def change(
-        self, level: int, number: int, tile: Partial, added: Sequence[Contribution], removed: Sequence[Contribution]
+        self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput], removed: Sequence[AggregateInput]
     ) -> tuple[Partial | None, Partial | None]:
         """Change a tile and those below. Return what was added and what was removed, as partial aggregates."""
         if tile.flags & SPLIT:
@@ -199,7 +200,7 @@ class _KeyTiles:
         return gain, loss
 
     def _change_children(
-        self, level: int, added: Sequence[Contribution], removed: Sequence[Contribution]
+        self, level: int, added: Sequence[AggregateInput], removed: Sequence[AggregateInput]
     ) -> tuple[Partial | None, Partial | None]:
         gains, losses = self._by_tile(level, added), self._by_tile(level, removed)
         total_gain: Partial | None = None
@@ -212,36 +213,36 @@ class _KeyTiles:
             total_gain, total_loss = _sum(total_gain, gain), _sum(total_loss, loss)
         return total_gain, total_loss
 
-    def _split(self, level: int, number: int, tile: Partial, added: Sequence[Contribution]) -> None:
-        """Give a tile children, made from its contributions."""
-        contributions = list(added)
+    def _split(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
+        """Give a tile children, made from its aggregate inputs."""
+        aggregate_inputs = list(added)
         if tile.count > len(added):
-            contributions += self._untouched(level, number)
-        for child, part in self._by_tile(level - 1, contributions).items():
+            aggregate_inputs += self._untouched(level, number)
+        for child, part in self._by_tile(level - 1, aggregate_inputs).items():
             child_tile = self._layout.empty()
             self.change(level - 1, child, child_tile, part, ())
             self._tiles.save(tile_key(self._prefix, level - 1, child), child_tile)
         tile.flags |= SPLIT
 
-    def _find_anew(self, level: int, number: int, tile: Partial, added: Sequence[Contribution]) -> None:
+    def _find_anew(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
         """Find anew what couldn't be subtracted: least and greatest values, first and last ones, sketches."""
         if tile.flags & SPLIT:
             keys = (tile_key(self._prefix, level - 1, child) for child in self._geometry.children(level, number))
             parts = [part for key in keys if (part := self._tiles.load(self._layout, key)) is not None]
         else:
-            contributions = [*added, *self._untouched(level, number)]
-            parts = [self._layout.partial(contributions)] if contributions else []
+            aggregate_inputs = [*added, *self._untouched(level, number)]
+            parts = [self._layout.partial(aggregate_inputs)] if aggregate_inputs else []
         tile.find_anew(parts)
 
-    def _by_tile(self, level: int, contributions: Sequence[Contribution]) -> dict[int, list[Contribution]]:
+    def _by_tile(self, level: int, aggregate_inputs: Sequence[AggregateInput]) -> dict[int, list[AggregateInput]]:
         shift = self._geometry.shift(level)
-        groups: dict[int, list[Contribution]] = {}
-        for contribution in contributions:
-            groups.setdefault((contribution[0] + SIGN) >> shift, []).append(contribution)
+        groups: dict[int, list[AggregateInput]] = {}
+        for aggregate_input in aggregate_inputs:
+            groups.setdefault((aggregate_input[0] + SIGN) >> shift, []).append(aggregate_input)
         return groups
 
-    def _untouched(self, level: int, number: int) -> list[Contribution]:
-        """Return the contributions of a tile that the database holds and that this batch leaves as they are."""
+    def _untouched(self, level: int, number: int) -> list[AggregateInput]:
+        """Return the aggregate inputs of a tile that the database holds and that this batch leaves as they are."""
         pyramid, shift, prefix = self._pyramid, self._geometry.shift(level), self._prefix
         end = (number + 1) << shift
         last = prefix + RAW + pack_u64(end) if end < 1 << 64 else prefix + ENDED

@@ -1,8 +1,8 @@
-"""The sessions of a group: runs of contributions with at most a gap between one and the next.
+"""The sessions of a group: runs of aggregate inputs with at most a gap between one and the next.
 
-Each session is an entry: the second of its first contribution, and that of its last. A contribution that comes changes
-the sessions beside it; one that goes needs its neighbours in time. So nothing is linear in the contributions of a
-group.
+Each session is an entry: the second of its first aggregate input, and that of its last. An aggregate input that comes
+changes the sessions beside it; one that goes needs the adjacent ones in time. So nothing is linear in the aggregate
+inputs of a group.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,12 +16,12 @@ from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, 
 from caraway.index.storage.store import IndexStore, check_end
 
 SECOND_US = 1_000_000
-# What the end of a session lies behind the second of its last contribution.
+# What the end of a session lies behind the second of its last aggregate input.
 END_US = 1
 
 
 class Session(NamedTuple):
-    """A session: the seconds of its first and of its last contribution, microseconds."""
+    """A session: the seconds of its first and of its last aggregate input, microseconds."""
 
     first_us: int
     last_us: int
@@ -47,17 +47,17 @@ class Sessions:
         touched: Collection[bytes],
         batch: WriteBatch,
     ) -> list[tuple[int, int]]:
-        """Note that contributions of one group came or went.
+        """Note that aggregate inputs of one group came or went.
 
         Args:
             prefix: What the group's entries begin with.
-            added: Times of contributions that weren't there.
-            removed: Times of contributions that were.
+            added: Times of aggregate inputs that weren't there.
+            removed: Times of aggregate inputs that were.
             touched: Raw keys of both: what the database holds under them doesn't count.
             batch: What the changed entries are added to.
 
         Returns:
-            Spans of time, each from the begin to the end of a session that was or is there and isn't as it was.
+            Intervals of time, each from the begin to the end of a session that was or is there and isn't as it was.
         """
         iterator = self._store.iterator()
         seconds = {_second(time_us) for time_us in (*added, *removed)}
@@ -84,7 +84,7 @@ class Sessions:
         yield from sessions_from(iterator, prefix, second, second + self._gap_us)
 
     def _merged(self, sessions: Sequence[Session], seconds: Sequence[int]) -> list[Session]:
-        """Return sessions after contributions came. No session that isn't given lies so near that it matters."""
+        """Return sessions after aggregate inputs came. No session that isn't given lies so near that it matters."""
         merged: list[Session] = []
         for part in sorted([*sessions, *(Session(second, second) for second in seconds)]):
             if merged and part.first_us - merged[-1].last_us <= self._gap_us:
@@ -94,15 +94,15 @@ class Sessions:
         return merged
 
     def _part(self, sessions: list[Session], second: int, raw: "_Raw") -> None:
-        """Take out a second, unless a contribution is left in it: its session gets shorter, falls apart or goes."""
-        place = bisect_right(sessions, second, key=_first) - 1
-        if place < 0 or sessions[place].last_us < second:
+        """Take out a second, unless an aggregate input is left in it: its session gets shorter, falls apart or goes."""
+        position = bisect_right(sessions, second, key=_first) - 1
+        if position < 0 or sessions[position].last_us < second:
             # Gone with another one that was removed.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:
             return
-        first_us, last_us = sessions[place]
+        first_us, last_us = sessions[position]
         left, right = raw.last_before(second), following
         parts = []
         if left is not None and left >= first_us:
@@ -111,11 +111,11 @@ class Sessions:
             parts.append(Session(_second(right), last_us))
         if len(parts) > 1 and parts[1].first_us - parts[0].last_us <= self._gap_us:
             return
-        sessions[place : place + 1] = parts
+        sessions[position : position + 1] = parts
 
 
 class _Raw:
-    """The times of a group's contributions after a batch that isn't written yet."""
+    """The times of a group's aggregate inputs after a batch that isn't written yet."""
 
     def __init__(self, iterator: RdictIter, entries: bytes, added: Sequence[int], touched: Collection[bytes]) -> None:
         self._iterator = iterator
@@ -125,8 +125,8 @@ class _Raw:
 
     def first_from(self, time_us: int) -> int | None:
         """Return the first time from a time on."""
-        iterator, place = self._iterator, bisect_left(self._added, time_us)
-        found = self._added[place] if place < len(self._added) else None
+        iterator, position = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[position] if position < len(self._added) else None
         iterator.seek(from_time(self._entries, time_us))
         while iterator.valid() and (key := iterator.key()).startswith(self._entries):
             if key not in self._touched:
@@ -138,8 +138,8 @@ class _Raw:
 
     def last_before(self, time_us: int) -> int | None:
         """Return the last time before a time."""
-        iterator, place = self._iterator, bisect_left(self._added, time_us)
-        found = self._added[place - 1] if place else None
+        iterator, position = self._iterator, bisect_left(self._added, time_us)
+        found = self._added[position - 1] if position else None
         iterator.seek_for_prev(from_time(self._entries, time_us))
         while iterator.valid() and (key := iterator.key()).startswith(self._entries):
             if key not in self._touched:

@@ -8,19 +8,26 @@ from rocksdict import RdictIter
 from caraway.errors import InvalidInputError
 from caraway.index.aggregates.partials import HAS_ENDED, Partial
 from caraway.index.aggregates.results import Result, results_of
-from caraway.index.records.frontier import newest, read_frontier
+from caraway.index.records.max_event_time import newest, read_max_event_time
 from caraway.index.storage.geometry import Geometry
+from caraway.index.storage.intervals import (
+    WINDOW_REST_US,
+    Interval,
+    OwnWindow,
+    has_max_event_time,
+    interval_at,
+    own_windows,
+)
 from caraway.index.storage.keys import FIRST_TIME_US, key_prefix
-from caraway.index.storage.spans import WINDOW_REST_US, OwnWindow, Span, has_frontier, own_windows, span_at
 from caraway.index.windows.changes import last_change
-from caraway.index.windows.descent import Descent, add_ended, totals_of
-from caraway.index.windows.entries import Contents, Ended, KeyEntries, Shape
+from caraway.index.windows.entries import Contents, Ended, IndexShape, KeyEntries
 from caraway.index.windows.lists import ListReader
+from caraway.index.windows.range_query import RangeQuery, add_ended, totals_of
 from caraway.plan.model import IndexPlan
 
 # Reads a key at a time: the columns' values, and whether it was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
-# Tells the frontier of an asset in the parts of the index that are in other databases.
+# Tells the max event time of an asset in the parts of the index that are in other databases.
 Elsewhere = Callable[[bytes], int | None]
 
 
@@ -34,8 +41,8 @@ class WindowReader:
             InvalidInputError: A column that the dataset doesn't have.
         """
         self._asset = plan.asset
-        self._shape = Shape(plan, geometry)
-        self._has_frontier = has_frontier(plan)
+        self._shape = IndexShape(plan, geometry)
+        self._has_max_event_time = has_max_event_time(plan)
         self._needs_time = plan.schema.timestamp in columns
         results = results_of(plan, self._shape.layout)
         wanted = [results[name] for name in columns if name in results]
@@ -54,24 +61,26 @@ class WindowReader:
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
-        """Return what reads keys from one state of the database; `elsewhere` tells the frontier of other parts."""
-        frontier_us = frontier_at(iterator, self._asset, elsewhere) if self._has_frontier else None
-        return partial(self._read, iterator, frontier_us)
+        """Return what reads keys from one state of the database; `elsewhere` returns the max event time elsewhere."""
+        max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
+        return partial(self._read, iterator, max_event_time_us)
 
-    def _read(self, iterator: RdictIter, frontier_us: int | None, key: bytes, at_us: int) -> tuple[list[object], bool]:
-        """Return the columns' values as of `at_us`, and whether the key had any contribution by then."""
+    def _read(
+        self, iterator: RdictIter, max_event_time_us: int | None, key: bytes, at_us: int
+    ) -> tuple[list[object], bool]:
+        """Return the columns' values as of `at_us`, and whether the key had any aggregate input by then."""
         echo = self._shape.codec.decode_key(key) if self._needs_key else []
         entries = KeyEntries(self._shape, iterator, key_prefix(self._asset, key))
         root = entries.root()
         values: dict[str, object] = {}
         if root is None:
             return [pick(echo, values, None) for pick in self._columns], False
-        spans: dict[OwnWindow, Span] = {}
+        intervals: dict[OwnWindow, Interval] = {}
         least = latest = at_us
-        if self._has_frontier:
+        if self._has_max_event_time:
             # A key is there as soon as one of its windows has closed.
-            spans = {window: span_at(window, at_us, frontier_us) for window in self._windows}
-            ends = [last for _, last in spans.values()]
+            intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
+            ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)
         has_ended = root[3] & HAS_ENDED
         ended = list(entries.ended_after(least)) if has_ended else ()
@@ -79,20 +88,20 @@ class WindowReader:
         if not there and not (has_ended and _was_there(entries, ended, latest)):
             return [pick(echo, values, None) for pick in self._columns], False
         contents = Contents(entries, root if there else None, ended)
-        if self._has_frontier:
-            self._discrete(contents, spans, at_us, values)
+        if self._has_max_event_time:
+            self._discrete(contents, intervals, at_us, values)
         elif self._summed:
             self._continuous(contents, at_us, values)
         for result, window, reader in self._lists:
-            span = spans[window] if self._has_frontier else span_at(window, at_us, None)
-            values[result.name] = reader.read(contents, span)
-        time_us = self._last_change(contents, spans, at_us) if self._needs_time else None
+            interval = intervals[window] if self._has_max_event_time else interval_at(window, at_us, None)
+            values[result.name] = reader.read(contents, interval)
+        time_us = self._last_change(contents, intervals, at_us) if self._needs_time else None
         return [pick(echo, values, time_us) for pick in self._columns], True
 
     def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
         """Compute windows that all end now: each contains the next shorter one."""
         firsts = [FIRST_TIME_US if d is None else max(FIRST_TIME_US, at_us - d + 1) for d in self._lengths]
-        parts = Descent(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
+        parts = RangeQuery(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
         total: Partial | None = None
         until = at_us
         for position in range(len(parts) - 1, -1, -1):
@@ -106,39 +115,39 @@ class WindowReader:
             finish_all(self._summed[position][1], total, at_us, values)
 
     def _discrete(
-        self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int, values: dict[str, object]
+        self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int, values: dict[str, object]
     ) -> None:
         """Compute windows each of which ends with its own last bucket."""
-        results: dict[Span, list[Result]] = {}
+        results: dict[Interval, list[Result]] = {}
         for window, of_window in self._summed:
-            results.setdefault(spans[window], []).extend(of_window)
-        filled = [span for span in results if span[0] <= span[1]]
+            results.setdefault(intervals[window], []).extend(of_window)
+        filled = [interval for interval in results if interval[0] <= interval[1]]
         if filled:
-            for span, total in totals_of(self._shape, contents, filled, self._needed):
-                finish_all(results[span], total, at_us, values)
-        for span in results.keys() - set(filled):
-            finish_all(results[span], self._shape.total(self._needed), at_us, values)
+            for interval, total in totals_of(self._shape, contents, filled, self._needed):
+                finish_all(results[interval], total, at_us, values)
+        for interval in results.keys() - set(filled):
+            finish_all(results[interval], self._shape.total(self._needed), at_us, values)
 
-    def _last_change(self, contents: Contents, spans: dict[OwnWindow, Span], at_us: int) -> int | None:
-        every = [(window, spans.get(window) or span_at(window, at_us, None)) for window in self._windows]
+    def _last_change(self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int) -> int | None:
+        every = [(window, intervals.get(window) or interval_at(window, at_us, None)) for window in self._windows]
         return last_change(contents.entries, every, contents.ended)
 
 
-def frontier_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
-    """Return the frontier of an asset over all parts of the index."""
-    here = read_frontier(iterator, asset)
+def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | None) -> int | None:
+    """Return the max event time of an asset over all parts of the index."""
+    here = read_max_event_time(iterator, asset)
     return here if elsewhere is None else newest(here, elsewhere(asset))
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
-    """Compute results of one span."""
+    """Compute results of one interval."""
     for result in results:
         if result.finish is not None:
             values[result.name] = result.finish(total, at_us)
 
 
 def _was_there(entries: KeyEntries, ended: Sequence[Ended], latest: int) -> bool:
-    """Tell whether a contribution that was taken back is or was in a window by a time."""
+    """Tell whether an aggregate input that was taken back is or was in a window by a time."""
     return any(item.record.time <= latest for item in ended) or next(entries.ended_by(latest), None) is not None
 
 

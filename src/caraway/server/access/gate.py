@@ -17,7 +17,7 @@ from prometheus_client import Counter as Metric
 
 from caraway.errors import CarawayError, ForbiddenError, UnauthenticatedError, UnavailableError
 from caraway.server.access.admin_token import OPERATOR, AdminToken
-from caraway.server.http.messages import Headers, Request, Response, branch_of
+from caraway.server.http.messages import Headers, HttpResponse, Request, branch_of
 from caraway.server.watch import Watch
 from caraway.state import ANYBODY, Access, AccessList, Act, AuditLog, Caller, Mode
 from caraway.state.access import digest_of
@@ -82,7 +82,7 @@ NEEDS: Mapping[str, Need | None] = {
     "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
     "status": Need(Mode.READ_DEFINITION, anywhere=True),
     "metrics": Need(None),
-    # Its handler asks for any mode on the branch: whoever may log or query may know whether it is level.
+    # Its handler asks for any mode on the branch: whoever may log or query may know whether it has caught up.
     "wait": Need(None),
     # A load balancer has no token; the documents say nothing about this deployment.
     "health": None,
@@ -157,7 +157,7 @@ class Gate:
         if self._access is not None:
             before = self._known
             self._known = self._access.list_now(before)
-            if before is None and not self._known.holders and self._admin is None:
+            if before is None and not self._known.owners and self._admin is None:
                 LOG.warning(NOBODY_YET)
         with self._counting:
             refusals, self._refusals = self._refusals, Counter()
@@ -194,7 +194,9 @@ class Gate:
             if len(self._refusals) < MAX_REFUSALS or (act, error.code) in self._refusals:
                 self._refusals[act, error.code] += 1
 
-    async def pass_on(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+    async def pass_on(
+        self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
+    ) -> HttpResponse:
         """Let a request that was admitted be answered, and write down what is to be written down of it."""
         if target in RECORDED:
             return await self._recorded(target, request, answer)
@@ -204,7 +206,9 @@ class Gate:
             self.refuse(request.caller, target, request.branch, error)
             raise
 
-    async def _recorded(self, target: str, request: Request, answer: Callable[[], Awaitable[Response]]) -> Response:
+    async def _recorded(
+        self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
+    ) -> HttpResponse:
         # Of the branch it says which one; what else it is about stands in the path.
         act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
         number = await asyncio.to_thread(self._audit.begin, act)
@@ -223,7 +227,7 @@ class Gate:
         try:
             await asyncio.to_thread(self._audit.end, number, outcome)
         except UnavailableError as error:
-            # The deed is done, or refused: that is what the caller must know. The line stays as begun.
+            # The action is done, or refused: that is what the caller must know. The line stays as begun.
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _caller(self, header: str | None) -> Caller:
@@ -239,11 +243,11 @@ class Gate:
         known = self._known
         if known is None:
             raise UnavailableError(f"the server doesn't know the tokens yet: postgres {self._watch.problem()}")
-        holder = known.holders.get(digest)
-        if holder is None or (holder.expires_at is not None and holder.expires_at <= self._now()):
+        owner = known.owners.get(digest)
+        if owner is None or (owner.expires_at is not None and owner.expires_at <= self._now()):
             REFUSED.labels(UnauthenticatedError.code).inc()
             raise UnauthenticatedError("the token isn't valid: it is unknown, was revoked or has expired")
-        return holder.caller
+        return owner.caller
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._clock(), UTC)

@@ -16,7 +16,7 @@ from caraway.query import Answer, Catalog, CompiledPlan
 from caraway.query.event_times import is_time_column
 from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonStep, QueryPlan
 from caraway.server.http.messages import Request
-from caraway.server.live import Live, Queryable, Serving
+from caraway.server.served_graph import Queryable, ServedGraph, Serving
 from caraway.state.permissions import Caller, Mode
 
 MAX_CHECKED = 10_000
@@ -48,7 +48,7 @@ class Tags:
         return cls(effective_tags(graph), effective_field_tags(graph), extractors)
 
     def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
-        """Name all that a query reads or computes, with tags. What the caller supplies isn't read."""
+        """Yield the names of all that a query reads or computes, with tags. What the caller supplies isn't read."""
         for column in plan.outputs:
             yield self._entity(column.name)
         for step in plan.steps:
@@ -74,14 +74,14 @@ class Tags:
                     assert_never(step)
 
     def fields_of(self, dataset: str, names: Iterable[str]) -> Iterator[Tagged]:
-        """Name fields, with their tags."""
+        """Return the names of fields, with their tags."""
         return ((full := f"{dataset}.{name}", self.fields.get(full, frozenset())) for name in names)
 
     def _entity(self, name: str) -> Tagged:
         return name, self.entities.get(name, frozenset())
 
 
-class Limits:
+class AccessLimits:
     """Serves callers what they may see. One for a server."""
 
     def __init__(self, serving: Serving) -> None:
@@ -90,20 +90,20 @@ class Limits:
         # A commit's graph never changes.
         self._tags: dict[str, Tags] = {}
 
-    def seen(self, request: Request) -> Live:
+    def seen(self, request: Request) -> ServedGraph:
         """Return what the request's branch serves, so that its caller can query only what they may.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         caller = request.caller
         if caller.may_all(Mode.READ_DATA, request.branch):
-            return live
-        return replace(live, queries=LimitedQueries(live.queries, self.tags(live), caller, request.branch))
+            return served
+        return replace(served, queries=LimitedQueries(served.queries, self.tags(served), caller, request.branch))
 
-    def check_log(self, request: Request, live: Live, body: object) -> None:
+    def check_log(self, request: Request, served: ServedGraph, body: object) -> None:
         """Check that the caller may write to the datasets that the body's endpoint feeds in the request's branch.
 
         Other branches that read the endpoint get the rows too: they asked for them by their commits.
@@ -114,8 +114,8 @@ class Limits:
         """
         if request.caller.may_all(Mode.WRITE_DATA, request.branch):
             return
-        endpoint = endpoint_of(live.endpoints, body)
-        entities = self.tags(live).entities
+        endpoint = endpoint_of(served.endpoints, body)
+        entities = self.tags(served).entities
         fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
         if not fed:
             # Nothing tells what it would be here.
@@ -137,15 +137,15 @@ class Limits:
                 continue
             if not caller.may(mode, branch):
                 raise ForbiddenError(f"account {caller.account!r} lacks {mode} on branch {branch!r}")
-            require(caller, mode, branch, self.tags(self._serving.require_live(graph_of)).entities.items())
+            require(caller, mode, branch, self.tags(self._serving.require_served_graph(graph_of)).entities.items())
 
-    def tags(self, live: Live) -> Tags:
+    def tags(self, served: ServedGraph) -> Tags:
         """Return the tags of what is served."""
-        tags = self._tags.get(live.version)
+        tags = self._tags.get(served.version)
         if tags is None:
             if len(self._tags) >= MAX_GRAPHS:
                 self._tags.clear()
-            tags = self._tags[live.version] = Tags.of(live.graph)
+            tags = self._tags[served.version] = Tags.of(served.graph)
         return tags
 
 

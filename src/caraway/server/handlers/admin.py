@@ -1,4 +1,4 @@
-"""The handlers that tell how the server is."""
+"""The handlers that report how the server is."""
 
 import asyncio
 from contextlib import suppress
@@ -9,7 +9,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from caraway.errors import UnavailableError
 from caraway.server import metrics
 from caraway.server.deployment import Deployment
-from caraway.server.http.messages import Request, Response, json_response, text_response
+from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
 from caraway.server.http.routes import API
 
 VERSION = version("caraway")
@@ -22,7 +22,7 @@ class Admin:
         """Report on `deployment`."""
         self._deployment = deployment
 
-    async def root(self, request: Request) -> Response:
+    async def root(self, request: Request) -> HttpResponse:
         """`GET /`: what this is."""
         del request
         return text_response(
@@ -30,7 +30,7 @@ class Admin:
             f"The API is under {API}; GET {API}/status tells how this server is.\n"
         )
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, request: Request) -> HttpResponse:
         """`GET /health`: 200 if everything works, else 503 with the reasons."""
         del request
         problems = self._deployment.problems()
@@ -40,22 +40,22 @@ class Admin:
             return json_response(body, 503)
         return json_response({"status": "ok"})
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, request: Request) -> HttpResponse:
         """`GET /status`: version, parts, jobs, index, topics."""
         del request
         deployment = self._deployment
-        live = deployment.require_live()
+        served = deployment.require_served_graph()
         jobs = await asyncio.to_thread(deployment.state.jobs)
         index = await asyncio.to_thread(deployment.index_status)
         return json_response(
             {
                 "caraway": VERSION,
-                "commit": live.version or None,
+                "commit": served.version or None,
                 "problems": deployment.problems(),
-                "datasets": [spec.name for spec in live.graph.datasets],
-                "featuresets": [spec.name for spec in live.graph.featuresets],
+                "datasets": [spec.name for spec in served.graph.datasets],
+                "featuresets": [spec.name for spec in served.graph.featuresets],
                 "topics": [
-                    {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in live.plan.topics
+                    {"dataset": topic.dataset, "name": topic.name, "kind": topic.kind} for topic in served.plan.topics
                 ],
                 "index": index,
                 "jobs": [
@@ -77,13 +77,13 @@ class Admin:
             }
         )
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, request: Request) -> HttpResponse:
         """`GET /metrics`: counters for Prometheus."""
         del request
         deployment = self._deployment
-        if deployment.live is not None:
+        if deployment.served_graph is not None:
             # A database that is away keeps nobody from seeing the rest.
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
-            metrics.set_backlogs(deployment.live.plan, await asyncio.to_thread(deployment.index_positions))
+            metrics.set_backlogs(deployment.served_graph.plan, await asyncio.to_thread(deployment.index_positions))
         return text_response(deployment.figures().decode(), CONTENT_TYPE_LATEST)

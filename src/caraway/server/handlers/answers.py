@@ -29,7 +29,7 @@ STATUSES: Final[Mapping[int, str]] = {
 # A page of another site or a foreign host (`caraway.server.access.sites`), the shares of callers and the deadline
 # (`caraway.server.app`); behind several processes each answer may be that another one is away.
 OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
-# The server tells its health to everybody, always.
+# The server reports its health to everybody, always.
 OF_HEALTH: Final = frozenset({500, 503})
 # Too slow, cut off, too large, of another type.
 OF_A_BODY: Final = frozenset({400, 408, 413, 415})

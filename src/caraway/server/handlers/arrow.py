@@ -11,7 +11,7 @@ from caraway.errors import InvalidInputError, shortened
 from caraway.query import StoredColumns
 from caraway.server.handlers.arrow_bounds import Decoded, check_messages, check_schema
 from caraway.server.handlers.queries import check_rows
-from caraway.server.http.messages import Response
+from caraway.server.http.messages import HttpResponse
 
 CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
@@ -74,7 +74,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     return values
 
 
-def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType | None]]) -> Response:
+def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType | None]]) -> HttpResponse:
     """Make an answer of stored values.
 
     Raises:
@@ -85,7 +85,7 @@ def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
-    return Response(200, [("content-type", CONTENT_TYPE)], sink.getvalue().to_pybytes())
+    return HttpResponse(200, [("content-type", CONTENT_TYPE)], sink.getvalue().to_pybytes())
 
 
 def _array(name: str, values: Sequence[Any], dtype: DataType | None) -> pa.Array:

@@ -10,9 +10,9 @@ from caraway.errors import ForbiddenError, InvalidInputError, UnknownEntityError
 from caraway.graph.branch_names import check_branch_name
 from caraway.graph.wire import decode_graph
 from caraway.ingest.table import json_type
-from caraway.server.access.limits import Limits, approval
+from caraway.server.access.limits import AccessLimits, approval
 from caraway.server.deployment import Deployment
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state import MAIN, AssetState, CommitRecord, LedgerEntry, Mode
 
 COMMIT_ID = re.compile(r"[0-9a-f]{32}")
@@ -23,14 +23,14 @@ CLOSED_SHOWN = 20
 class BranchRoutes:
     """Answers requests about branches and about what becomes of commits."""
 
-    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
         """Work on `deployment`, for callers within their `limits`."""
         self._deployment = deployment
         self._limits = limits
 
-    async def init(self, request: Request) -> Response:
+    async def init(self, request: Request) -> HttpResponse:
         """`POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
-        self._deployment.require_live()
+        self._deployment.require_served_graph()
         source = _text(await _object(request), "clone_from")
         name = check_branch_name(request.branch)
         if source is None:
@@ -49,19 +49,19 @@ class BranchRoutes:
         await asyncio.to_thread(self._deployment.reload)
         return json_response({"branch": name, "clone_from": source})
 
-    async def delete(self, request: Request) -> Response:
+    async def delete(self, request: Request) -> HttpResponse:
         """`POST /delete`: delete the branch in the header."""
-        self._deployment.require_live()
+        self._deployment.require_served_graph()
         if request.branch != MAIN:
             self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
         await asyncio.to_thread(self._deployment.control.branches.delete, request.branch)
         await asyncio.to_thread(self._deployment.reload)
         return json_response({"branch": request.branch})
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> HttpResponse:
         """`GET /branch/list`: all branches."""
         del request
-        standing = await asyncio.to_thread(self._deployment.state.standing)
+        heads = await asyncio.to_thread(self._deployment.state.branch_heads)
         return json_response(
             {
                 "branches": [
@@ -71,18 +71,18 @@ class BranchRoutes:
                         "serving": branch.serving,
                         "created_at": branch.created_at.isoformat(),
                     }
-                    for branch in standing.branches
+                    for branch in heads.branches
                 ]
             }
         )
 
-    async def history(self, request: Request) -> Response:
+    async def history(self, request: Request) -> HttpResponse:
         """`GET /branch/log`: the newest commits of the branch, newest first; `?limit=` says how many."""
         limit = _number(request, "limit", COMMITS_SHOWN)
         records = await asyncio.to_thread(self._deployment.state.history, request.branch, limit=limit)
         return json_response({"branch": request.branch, "commits": [_commit(record) for record in records]})
 
-    async def diff(self, request: Request) -> Response:
+    async def diff(self, request: Request) -> HttpResponse:
         """`GET /branch/diff?from=&to=`: what differs between two commits."""
         asked = request.parameters()
         if "from" not in asked or "to" not in asked:
@@ -94,9 +94,9 @@ class BranchRoutes:
             {"from": ends[0], "to": ends[1], "added": found.added, "removed": found.removed, "changed": found.changed}
         )
 
-    async def roll_back(self, request: Request) -> Response:
+    async def roll_back(self, request: Request) -> HttpResponse:
         """`POST /branch/rollback`: commit again what the branch held at `commit_id`."""
-        self._deployment.require_live(request.branch)
+        self._deployment.require_served_graph(request.branch)
         commit_id = _text(await _object(request), "commit_id")
         if commit_id is None:
             raise InvalidInputError("commit_id is missing; GET /branch/log lists the commits")
@@ -125,7 +125,7 @@ class BranchRoutes:
                 )
         return commit_id
 
-    async def ledger(self, request: Request) -> Response:
+    async def ledger(self, request: Request) -> HttpResponse:
         """`GET /ledger`: what is still to be done and why it isn't, and the last `?closed=` things that were."""
         entries = await asyncio.to_thread(
             self._deployment.state.ledger, closed=_number(request, "closed", CLOSED_SHOWN)
@@ -196,7 +196,7 @@ def _entry(entry: LedgerEntry) -> dict[str, object]:
         "asset": entry.asset_id,
         "asset_state": entry.asset_state,
         "dataset": entry.dataset,
-        "deed": entry.deed,
+        "deed": entry.action,
         "state": entry.state,
         "reason": entry.reason,
         "attempts": entry.attempts,

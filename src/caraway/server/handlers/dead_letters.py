@@ -16,9 +16,9 @@ from caraway.ingest import IngestReport, RequestKey
 from caraway.ingest.endpoints import Endpoint, Target
 from caraway.ingest.table import table
 from caraway.plan.model import TopicPlan
-from caraway.server.access.limits import Limits, require
-from caraway.server.http.messages import Request, Response, json_response
-from caraway.server.live import Live, Serving
+from caraway.server.access.limits import AccessLimits, require
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.served_graph import ServedGraph, Serving
 from caraway.state import Mode, Replays
 from caraway.topics import ErasedKeys
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
@@ -51,7 +51,7 @@ class DeadLetterRoutes:
     def __init__(
         self,
         serving: Serving,
-        limits: Limits,
+        limits: AccessLimits,
         ingest: Putting,
         *,
         bootstrap_servers: str,
@@ -66,122 +66,130 @@ class DeadLetterRoutes:
         self._erased = erased
         self._replays = replays
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> HttpResponse:
         """`GET /dead_letters?dataset=&limit=&before=`: the newest ones, without their rows."""
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         asked = request.parameters()
         limit = _limit(asked.get("limit"))
         before = _cursor(asked.get("before", ""))
         wanted = asked.get("dataset")
-        letters = await asyncio.to_thread(newest, self._bootstrap_servers, before, SCANNED)
+        dead_letters = await asyncio.to_thread(newest, self._bootstrap_servers, before, SCANNED)
         found: list[Letter] = []
-        for letter in letters:
+        for dead_letter in dead_letters:
             if len(found) == limit:
                 break
-            before[letter.partition] = letter.offset
-            if wanted in {None, letter.body["dataset"]} and self._is_seen(letter, live, request, Mode.READ_DATA):
-                found.append(letter)
-        again = await asyncio.to_thread(self._replays.of, [letter.id for letter in found])
+            before[dead_letter.partition] = dead_letter.offset
+            if wanted in {None, dead_letter.body["dataset"]} and self._is_seen(
+                dead_letter, served, request, Mode.READ_DATA
+            ):
+                found.append(dead_letter)
+        again = await asyncio.to_thread(self._replays.of, [dead_letter.id for dead_letter in found])
         return json_response(
             {
                 "branch": request.branch,
-                "dead_letters": [{**_summary(letter), "replayed_at": _text(again.get(letter.id))} for letter in found],
-                "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items()) if letters else None,
+                "dead_letters": [
+                    {**_summary(dead_letter), "replayed_at": _text(again.get(dead_letter.id))} for dead_letter in found
+                ],
+                "next": ",".join(f"{partition}-{offset}" for partition, offset in before.items())
+                if dead_letters
+                else None,
             }
         )
 
-    async def show(self, request: Request, name: str) -> Response:
-        """`GET /dead_letters/{id}`: one letter with its row."""
-        letter = await self._seen(name, request, Mode.READ_DATA)
-        again = await asyncio.to_thread(self._replays.of, [letter.id])
-        return json_response({"id": letter.id, **letter.body, "replayed_at": _text(again.get(letter.id))})
+    async def show(self, request: Request, name: str) -> HttpResponse:
+        """`GET /dead_letters/{id}`: one dead letter with its row."""
+        dead_letter = await self._seen(name, request, Mode.READ_DATA)
+        again = await asyncio.to_thread(self._replays.of, [dead_letter.id])
+        return json_response(
+            {"id": dead_letter.id, **dead_letter.body, "replayed_at": _text(again.get(dead_letter.id))}
+        )
 
-    async def replay(self, request: Request, name: str) -> Response:
+    async def replay(self, request: Request, name: str) -> HttpResponse:
         """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
 
         Raises:
             InvalidInputError: The row can't be sent, or the dataset would refuse it again.
             ConflictError: The dataset is being rebuilt, and the rebuilt one would miss the row.
         """
-        letter = await self._seen(name, request, Mode.WRITE_DATA)
-        live = self._serving.require_live(request.branch)
-        row = letter.body.get("row")
-        endpoint = _endpoint(letter, live)
+        dead_letter = await self._seen(name, request, Mode.WRITE_DATA)
+        served = self._serving.require_served_graph(request.branch)
+        row = dead_letter.body.get("row")
+        endpoint = _endpoint(dead_letter, served)
         if endpoint is None:
             raise InvalidInputError(
-                f"dead letter {letter.id} is of a pipeline's step, whose row isn't one that was logged: "
+                f"dead letter {dead_letter.id} is of a pipeline's step, whose row isn't one that was logged: "
                 "commit a pipeline that takes it, which computes all rows anew"
             )
         if not isinstance(row, dict):
             raise InvalidInputError(
-                f"dead letter {letter.id} has only the head of its row, or a row that is no object; log it again"
+                f"dead letter {dead_letter.id} has only the head of its row, or a row that is no object; log it again"
             )
-        dataset = letter.body["dataset"]
-        if dataset in live.rebuilding:
+        dataset = dead_letter.body["dataset"]
+        if dataset in served.rebuilding:
             raise ConflictError(
                 f"{dataset} is being rebuilt by the branch's newest commit, which would miss the row of dead letter "
-                f"{letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
+                f"{dead_letter.id}: replay it when that commit is served (`caraway wait --commit` waits for it)"
             )
-        _check_fits(letter, endpoint.targets[0], row)
-        claim = await asyncio.to_thread(self._replays.claim, letter.id, request.caller.account)
+        _check_fits(dead_letter, endpoint.targets[0], row)
+        claim = await asyncio.to_thread(self._replays.claim, dead_letter.id, request.caller.account)
         if claim.done_at is None:
             elapsed = None if claim.elapsed is None else str(int(claim.elapsed.total_seconds() * 1000))
             digest = hashlib.blake2b(orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS), digest_size=16).digest()
-            key = RequestKey.parse(f"dead-letter-{letter.id}", elapsed, digest)
+            key = RequestKey.parse(f"dead-letter-{dead_letter.id}", elapsed, digest)
             await self._ingest.put(endpoint, [row], key)
-            await asyncio.to_thread(self._replays.done, letter.id)
-        answer = {"id": letter.id, "dataset": dataset, "already": claim.done_at is not None}
+            await asyncio.to_thread(self._replays.done, dead_letter.id)
+        answer = {"id": dead_letter.id, "dataset": dataset, "already": claim.done_at is not None}
         return json_response(answer)
 
     async def _seen(self, name: str, request: Request, mode: Mode) -> Letter:
-        """Return a letter that the caller may see.
+        """Return a dead letter that the caller may see.
 
         Raises:
             UnknownEntityError: There is none, or none of this branch.
             ForbiddenError: The caller lacks the mode on its dataset.
         """
-        live = self._serving.require_live(request.branch)
-        letter = await asyncio.to_thread(letter_at, self._bootstrap_servers, *parse_id(name))
-        if letter is None or not self._is_of(letter, live):
+        served = self._serving.require_served_graph(request.branch)
+        dead_letter = await asyncio.to_thread(letter_at, self._bootstrap_servers, *parse_id(name))
+        if dead_letter is None or not self._is_of(dead_letter, served):
             raise UnknownEntityError(
                 f"branch {request.branch[:100]!r} has no dead letter {name[:40]!r}; "
                 "`caraway dead-letters list` lists them"
             )
-        self._require(letter, live, request, mode)
-        return letter
+        self._require(dead_letter, served, request, mode)
+        return dead_letter
 
-    def _is_seen(self, letter: Letter, live: Live, request: Request, mode: Mode) -> bool:
-        if not self._is_of(letter, live):
+    def _is_seen(self, dead_letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> bool:
+        if not self._is_of(dead_letter, served):
             return False
         try:
-            self._require(letter, live, request, mode)
+            self._require(dead_letter, served, request, mode)
         except ForbiddenError:
             return False
         return True
 
-    def _require(self, letter: Letter, live: Live, request: Request, mode: Mode) -> None:
+    def _require(self, dead_letter: Letter, served: ServedGraph, request: Request, mode: Mode) -> None:
         if request.caller.may_all(mode, request.branch):
             return
-        dataset = letter.body["dataset"]
-        names = _fields(live.graph, dataset)
+        dataset = dead_letter.body["dataset"]
+        names = _fields(served.graph, dataset)
         if not names:
             # The dataset is one within a pipeline, or has another definition now: no tags say who may see it.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {mode} by tags only, "
                 f"and {dataset!r} is no dataset of the branch"
             )
-        require(request.caller, mode, request.branch, self._limits.tags(live).fields_of(dataset, names))
+        require(request.caller, mode, request.branch, self._limits.tags(served).fields_of(dataset, names))
 
-    def _is_of(self, letter: Letter, live: Live) -> bool:
-        """Return whether a letter belongs to what the branch serves, and isn't of an erased key."""
-        row = letter.body.get("row")
-        if "webhook" in letter.body:
-            endpoint = _endpoint(letter, live)
+    def _is_of(self, dead_letter: Letter, served: ServedGraph) -> bool:
+        """Return whether a dead letter belongs to what the branch serves, and isn't of an erased key."""
+        row = dead_letter.body.get("row")
+        if "webhook" in dead_letter.body:
+            endpoint = _endpoint(dead_letter, served)
             if endpoint is None:
                 return False
             target = endpoint.targets[0]
             return not self._erased.hides_values(target.topic, target.keys_of(row))
-        jobs = [job for job in live.plan.jobs if job.job_id == letter.body.get("job")]
+        jobs = [job for job in served.plan.jobs if job.job_id == dead_letter.body.get("job")]
         topics = [topic for job in jobs for topic in (*job.inputs, job.output)]
         return bool(jobs) and not any(self._hides(topic, row) for topic in topics)
 
@@ -196,19 +204,19 @@ class DeadLetterRoutes:
         return self._erased.hides_values(topic.name, values)
 
 
-def _endpoint(letter: Letter, live: Live) -> Endpoint | None:
+def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
     """Return the endpoint that refused the row, feeding only the dataset that did; None if the branch has none."""
-    topics = {topic.name for topic in live.plan.topics}
+    topics = {topic.name for topic in served.plan.topics}
     try:
-        endpoint = live.endpoints.find(str(letter.body.get("webhook")), str(letter.body.get("endpoint")))
+        endpoint = served.endpoints.find(str(dead_letter.body.get("webhook")), str(dead_letter.body.get("endpoint")))
     except UnknownEntityError:
         return None
-    targets = (t for t in endpoint.targets if t.dataset == letter.body["dataset"] and t.topic in topics)
+    targets = (t for t in endpoint.targets if t.dataset == dead_letter.body["dataset"] and t.topic in topics)
     target = next(targets, None)
     return None if target is None else replace(endpoint, targets=(target,))
 
 
-def _check_fits(letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
+def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
     """Check that a row is taken now: a row that is refused again would make another dead letter.
 
     Raises:
@@ -218,7 +226,7 @@ def _check_fits(letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
     if errors:
         reasons = "; ".join(f"{error.field or 'the row'} {error.message}" for error in errors)
         raise InvalidInputError(
-            f"dead letter {letter.id} still doesn't fit {target.dataset}: {reasons[:1000]}; "
+            f"dead letter {dead_letter.id} still doesn't fit {target.dataset}: {reasons[:1000]}; "
             "change the dataset, or log a row that is right"
         )
 
@@ -227,12 +235,12 @@ def _fields(graph: Graph, dataset: str) -> list[str]:
     return [field.name for spec in graph.datasets if spec.name == dataset for field in spec.fields]
 
 
-def _summary(letter: Letter) -> Json:
-    body = letter.body
+def _summary(dead_letter: Letter) -> Json:
+    body = dead_letter.body
     origin = f"{body.get('webhook')}/{body.get('endpoint')}" if "webhook" in body else f"job {body.get('job')}"
     return {
-        "id": letter.id,
-        "at": datetime.fromtimestamp(letter.written_ms / 1000, UTC).isoformat(),
+        "id": dead_letter.id,
+        "at": datetime.fromtimestamp(dead_letter.written_ms / 1000, UTC).isoformat(),
         "dataset": body["dataset"],
         "from": origin,
         "replayable": "webhook" in body and isinstance(body.get("row"), dict),

@@ -26,8 +26,8 @@ from caraway.graph.specs import (
 from caraway.graph.trees import datasets_read
 from caraway.index import IndexStatus
 from caraway.plan.model import GraphPlan
-from caraway.server.http.messages import Request, Response, json_response
-from caraway.server.live import Live, Serving
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.served_graph import ServedGraph, Serving
 
 Json = dict[str, object]
 
@@ -35,7 +35,7 @@ Json = dict[str, object]
 SHOWN_NAMES = 3
 
 
-class Definitions:
+class DefinitionRoutes:
     """Answers requests about definitions."""
 
     def __init__(self, serving: Serving, positions: Callable[[], Sequence[IndexStatus]]) -> None:
@@ -43,20 +43,20 @@ class Definitions:
         self._serving = serving
         self._positions = positions
 
-    async def datasets(self, request: Request) -> Response:
+    async def datasets(self, request: Request) -> HttpResponse:
         """`GET /datasets`: the datasets that the branch serves."""
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         positions = await asyncio.to_thread(self._positions)
-        return json_response({"branch": request.branch, "datasets": listed(live, positions)})
+        return json_response({"branch": request.branch, "datasets": listed(served, positions)})
 
-    async def definition(self, request: Request, name: str) -> Response:
+    async def definition(self, request: Request, name: str) -> HttpResponse:
         """`GET /definition/{name}`: what a dataset, pipeline, featureset, feature or source is, and who uses it."""
-        live = self._serving.require_live(request.branch)
+        served = self._serving.require_served_graph(request.branch)
         positions = await asyncio.to_thread(self._positions)
-        return json_response({"branch": request.branch, "definitions": described(live, name, positions)})
+        return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
 
 
-def listed(live: Live, positions: Sequence[IndexStatus]) -> list[Json]:
+def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
     """Return the datasets of what is served, in the order of their definition."""
     return [
         {
@@ -67,33 +67,33 @@ def listed(live: Live, positions: Sequence[IndexStatus]) -> list[Json]:
             "timestamp": dataset.timestamp,
             "columns": len(dataset.fields),
             "from": _origins(dataset),
-            **_index(dataset.name, live.plan, positions),
+            **_index(dataset.name, served.plan, positions),
         }
-        for dataset in live.graph.datasets
+        for dataset in served.graph.datasets
     ]
 
 
-def described(live: Live, name: str, positions: Sequence[IndexStatus]) -> list[Json]:
+def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus]) -> list[Json]:
     """Return all that a name stands for; a dataset and a featureset may have the same one.
 
     Raises:
         UnknownEntityError: Nothing has the name; the text proposes some that are near.
     """
-    found = [describe() for known, describe in _entities(live, positions) if known == name]
+    found = [describe() for known, describe in _entities(served, positions) if known == name]
     if not found:
-        near = get_close_matches(name, {known for known, _ in _entities(live, positions)}, n=SHOWN_NAMES)
+        near = get_close_matches(name, {known for known, _ in _entities(served, positions)}, n=SHOWN_NAMES)
         hint = f"; did you mean {' or '.join(near)}?" if near else "; `caraway datasets` lists the datasets"
         raise UnknownEntityError(f"the branch has no definition {name[:200]!r}{hint}")
     return found
 
 
-def _entities(live: Live, positions: Sequence[IndexStatus]) -> Iterator[tuple[str, Callable[[], Json]]]:
+def _entities(served: ServedGraph, positions: Sequence[IndexStatus]) -> Iterator[tuple[str, Callable[[], Json]]]:
     """Yield everything that has a name, with what describes it."""
-    graph = live.graph
+    graph = served.graph
     for dataset in graph.datasets:
-        yield dataset.name, partial(_dataset, dataset, live, positions)
+        yield dataset.name, partial(_dataset, dataset, served, positions)
         for pipeline in dataset.pipelines:
-            yield f"{dataset.name}.{pipeline.name}", partial(_pipeline, dataset, pipeline, live.plan)
+            yield f"{dataset.name}.{pipeline.name}", partial(_pipeline, dataset, pipeline, served.plan)
     for featureset in graph.featuresets:
         yield featureset.name, partial(_featureset, featureset, graph)
         for feature in featureset.features:
@@ -110,8 +110,8 @@ def _source(name: str, ends: Sequence[tuple[str, str]]) -> Json:
     return {"kind": "source", "name": name, "feeds": [{"connector": end, "dataset": dataset} for end, dataset in ends]}
 
 
-def _dataset(dataset: DatasetSpec, live: Live, positions: Sequence[IndexStatus]) -> Json:
-    graph = live.graph
+def _dataset(dataset: DatasetSpec, served: ServedGraph, positions: Sequence[IndexStatus]) -> Json:
+    graph = served.graph
     readers = [
         f"{other.name}.{pipeline.name}"
         for other in graph.datasets
@@ -140,8 +140,8 @@ def _dataset(dataset: DatasetSpec, live: Live, positions: Sequence[IndexStatus])
             for field in dataset.fields
         ],
         "from": _origins(dataset),
-        **_index(dataset.name, live.plan, positions),
-        "topics": [topic.name for topic in live.plan.topics if topic.dataset == dataset.name],
+        **_index(dataset.name, served.plan, positions),
+        "topics": [topic.name for topic in served.plan.topics if topic.dataset == dataset.name],
         "used_by": [*readers, *features],
     }
 

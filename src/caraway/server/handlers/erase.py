@@ -13,9 +13,9 @@ from caraway.graph.schemas import WINDOW_KEY
 from caraway.graph.specs import DatasetSpec
 from caraway.integrations.keyring import Keyring
 from caraway.plan.model import Column, GraphPlan
-from caraway.server.access.limits import Limits, require
-from caraway.server.http.messages import Request, Response, json_response
-from caraway.server.live import Serving
+from caraway.server.access.limits import AccessLimits, require
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.served_graph import Serving
 from caraway.server.upkeep.remaining import remaining
 from caraway.state import ErasedKey, ErasureLog, ErasureRecord, Mode, Needed
 from caraway.topics import erasure_of
@@ -38,7 +38,7 @@ class EraseRoutes:
     def __init__(
         self,
         serving: Serving,
-        limits: Limits,
+        limits: AccessLimits,
         eraser: Erasing,
         *,
         log: ErasureLog,
@@ -53,17 +53,17 @@ class EraseRoutes:
         self._keyring = keyring
         self._needed = needed
 
-    async def erase(self, request: Request, dataset: str) -> Response:
+    async def erase(self, request: Request, dataset: str) -> HttpResponse:
         """`POST /dataset/{name}/erase`: remove all rows with these keys, past and to come.
 
         The answer's `remaining` lists the places that keep clear text all the same.
         """
-        live = self._serving.require_live(request.branch)
-        spec = live.queries.catalog.dataset(dataset)
-        tags = self._limits.tags(live).entities
+        served = self._serving.require_served_graph(request.branch)
+        spec = served.queries.catalog.dataset(dataset)
+        tags = self._limits.tags(served).entities
         require(request.caller, Mode.WRITE_DATA, request.branch, [(dataset, tags.get(dataset, frozenset()))])
         columns, values = parsed(spec, await request.json())
-        plans = self._plans(request.branch) or [live.plan]
+        plans = self._plans(request.branch) or [served.plan]
         number = uuid.uuid4().hex
         keys = [
             ErasedKey(
@@ -82,18 +82,18 @@ class EraseRoutes:
             for erasure in [erasure_of(topic, columns, row, self._keyring.current.id, self._keyring.current.mac_key)]
         ]
         new = await asyncio.to_thread(self._eraser.ask, keys)
-        places = remaining(dataset, live.graph, topics_of(dataset, plans))
+        places = remaining(dataset, served.graph, topics_of(dataset, plans))
         return json_response(
             {"request": number, "keys": len(values), "new": new, "remaining": [asdict(place) for place in places]}
         )
 
-    async def erasures(self, request: Request, dataset: str) -> Response:
+    async def erasures(self, request: Request, dataset: str) -> HttpResponse:
         """`GET /dataset/{name}/erasures`: what was erased by whom, and what is done of it where."""
-        live = self._serving.require_live(request.branch)
-        live.queries.catalog.dataset(dataset)
+        served = self._serving.require_served_graph(request.branch)
+        served.queries.catalog.dataset(dataset)
         records = await asyncio.to_thread(self._log.of, dataset, request.branch, limit=SHOWN)
-        plans = self._plans(request.branch) or [live.plan]
-        places = remaining(dataset, live.graph, topics_of(dataset, plans)) if records else []
+        plans = self._plans(request.branch) or [served.plan]
+        places = remaining(dataset, served.graph, topics_of(dataset, plans)) if records else []
         return json_response(
             {
                 "dataset": dataset,
@@ -103,11 +103,11 @@ class EraseRoutes:
         )
 
     def _plans(self, branch: str) -> list[GraphPlan]:
-        """Return what a branch serves, and what it turns to when that is ready."""
+        """Return what a branch serves, and what it switches to when that is ready."""
         needed = self._needed()
         if needed is None:
             return []
-        names = [name for b in needed.standing.branches if b.name == branch for name in (b.serving, b.head) if name]
+        names = [name for b in needed.heads.branches if b.name == branch for name in (b.serving, b.head) if name]
         return [needed.commits[name].plan for name in dict.fromkeys(names)]
 
 

@@ -6,10 +6,10 @@ import msgspec
 
 from caraway.errors import InvalidInputError
 from caraway.query.explain import MAX_RUNS, analyze, explain
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.queries import Queries, check_rows, rows_of
 from caraway.server.handlers.reads import given_of, names_of, object_of
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.messages import HttpResponse, Request, json_response
 
 RUNS = 20
 
@@ -17,12 +17,12 @@ RUNS = 20
 class Explanations:
     """Explains queries."""
 
-    def __init__(self, limits: Limits, queries: Queries) -> None:
+    def __init__(self, limits: AccessLimits, queries: Queries) -> None:
         """Explain what `limits` lets callers see; runs happen in the threads of `queries`."""
         self._limits = limits
         self._queries = queries
 
-    async def explain(self, request: Request) -> Response:
+    async def explain(self, request: Request) -> HttpResponse:
         """`POST /query/explain`: the body is that of a query, `data` may be missing, `runs` is how often it runs."""
         live = self._limits.seen(request)
         body = object_of(await request.json())

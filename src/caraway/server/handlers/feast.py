@@ -18,9 +18,9 @@ from caraway.ingest.table import json_type
 from caraway.query import Answer, Batch, Catalog, CompiledPlan
 from caraway.query.catalog import listed
 from caraway.query.event_times import newest, time_columns
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.queries import Given, Queries
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.messages import HttpResponse, Request, json_response
 
 # What Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
@@ -37,16 +37,16 @@ class Asked:
     shown: tuple[str, ...]
 
 
-class FeastDoor:
+class FeastEndpoint:
     """Answers Feast's clients."""
 
-    def __init__(self, limits: Limits, queries: Queries) -> None:
+    def __init__(self, limits: AccessLimits, queries: Queries) -> None:
         """Read what `limits` lets callers see, through `queries`."""
         self._limits = limits
         self._queries = queries
         self._kept: dict[object, tuple[Asked, Mapping[str, tuple[str, ...]]]] = {}
 
-    async def get_online_features(self, request: Request) -> Response:
+    async def get_online_features(self, request: Request) -> HttpResponse:
         """`POST /get-online-features`."""
         live = self._limits.seen(request)
         body = await request.json()

@@ -10,7 +10,7 @@ from caraway.server.handlers.answers import OPERATIONS, STATUSES
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.dead_letters import MAX_SHOWN
 from caraway.server.handlers.waiting import LONGEST_S
-from caraway.server.http.messages import Request, Response, json_response, text_response
+from caraway.server.http.messages import HttpResponse, Request, json_response, text_response
 from caraway.server.http.routes import API, PROTOBUF
 from caraway.state.model import MAIN
 
@@ -384,13 +384,13 @@ def _json_body(properties: Json, required: list[str], *, other: str | None = Non
 DOCUMENT = document()
 
 
-async def openapi(request: Request) -> Response:
+async def openapi(request: Request) -> HttpResponse:
     """`GET /openapi.json`."""
     del request
     return json_response(DOCUMENT)
 
 
-async def docs(request: Request) -> Response:
+async def docs(request: Request) -> HttpResponse:
     """`GET /docs`."""
     del request
     return text_response(page(), "text/html; charset=utf-8")

@@ -70,9 +70,9 @@ class Queries:
                 check_rows(rows, len(plan.output_names))
                 answer = await self.in_thread(lambda: take(plan.evaluate(data, at)))
             elif plan.runs_user_code:
-                answer = take(await self._under_limits(partial(plan.evaluate_soon, data, at)))
+                answer = take(await self._under_limits(partial(plan.evaluate_async, data, at)))
             elif plan.asks_others:
-                answer = take(await plan.evaluate_soon(data, at))
+                answer = take(await plan.evaluate_async(data, at))
             else:
                 answer = take(plan.evaluate(data, at))
         except CarawayError as error:
@@ -121,7 +121,7 @@ class Queries:
 
 
 def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:
-    """Take the answer out of what was computed, and tell of it whoever keeps it."""
+    """Take the answer out of what was computed, and hand it to whatever keeps it."""
     taken = take(batch)
     if keep is not None:
         keep(plan, batch)

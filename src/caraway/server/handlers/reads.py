@@ -9,13 +9,13 @@ from caraway.errors import CarawayError, InvalidInputError, TooLargeError
 from caraway.ingest.json_text import MAX_VALUES, VALUE_BYTES
 from caraway.ingest.table import json_type
 from caraway.query import CompiledPlan, StoredColumns, parse_instants
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.arrow import arrow_response, decoded_bytes, read_columns
 from caraway.server.handlers.queries import INLINE_ROWS, Given, Keep, Queries, check_rows, count_failure
-from caraway.server.http.messages import DECODERS, Request, Response, in_decoder, json_response, media_type
-from caraway.server.live import Live
+from caraway.server.http.messages import DECODERS, HttpResponse, Request, in_decoder, json_response, media_type
 from caraway.server.metrics import DEFAULT_WORKFLOW
+from caraway.server.served_graph import ServedGraph
 from caraway.server.upkeep.served import Origin
 
 JSON = "application/json"
@@ -32,31 +32,31 @@ MAX_NAME = 1_000
 class Reads:
     """Answers requests for features and rows."""
 
-    def __init__(self, limits: Limits, queries: Queries, keep: Callable[..., None]) -> None:
+    def __init__(self, limits: AccessLimits, queries: Queries, keep: Callable[..., None]) -> None:
         """Read what `limits` lets callers see, through `queries`; `keep` takes what is to be kept of a query."""
         self._limits = limits
         self._queries = queries
         self._keep_served = keep
 
-    async def query(self, request: Request) -> Response:
+    async def query(self, request: Request) -> HttpResponse:
         """`POST /query`: features for rows of inputs."""
         if media_type(request.headers.get("content-type")) == ARROW:
             return await self._query_arrow(request)
-        live = self._limits.seen(request)
+        served = self._limits.seen(request)
         body = object_of(await request.json())
         inputs, outputs = names_of(body, "inputs"), names_of(body, "outputs")
         workflow = checked_workflow(body.get("workflow"))
         rate = _kept_share(body)
-        plan = _planned(live, inputs, outputs, workflow)
+        plan = _planned(served, inputs, outputs, workflow)
         given = await given_of(request, body)
-        keep = self._keep(live, request.branch, workflow, rate)
+        keep = self._keep(served, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == ARROW:
             return _arrow(plan, await self._queries.columns(plan, given, workflow, keep))
         return json_response(await self._queries.answer(plan, given, workflow, keep))
 
-    async def _query_arrow(self, request: Request) -> Response:
+    async def _query_arrow(self, request: Request) -> HttpResponse:
         """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
-        live = self._limits.seen(request)
+        served = self._limits.seen(request)
         wanted = request.parameters()
         outputs = [name for name in wanted.get("outputs", "").split(",") if name]
         if not outputs:
@@ -65,9 +65,9 @@ class Reads:
         at = data.pop(TIMESTAMPS, None)
         workflow = checked_workflow(wanted.get("workflow"))
         rate = _kept_share({"log": request.flag("log", default=False), "sampling_rate": _number(wanted)})
-        plan = _planned(live, list(data), outputs, workflow)
+        plan = _planned(served, list(data), outputs, workflow)
         given = Given(data, None if at is None else await instants(at), is_large=request.is_large)
-        keep = self._keep(live, request.branch, workflow, rate)
+        keep = self._keep(served, request.branch, workflow, rate)
         if media_type(request.headers.get("accept")) == JSON:
             return json_response(await self._queries.answer(plan, given, workflow, keep))
         return _arrow(plan, await self._queries.columns(plan, given, workflow, keep))
@@ -81,15 +81,15 @@ class Reads:
             request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
         return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 
-    def _keep(self, live: Live, branch: str, workflow: str | None, rate: float) -> Keep | None:
+    def _keep(self, served: ServedGraph, branch: str, workflow: str | None, rate: float) -> Keep | None:
         if not rate:
             return None
-        origin = Origin(branch=branch, commit=live.version, workflow=workflow or DEFAULT_WORKFLOW, rate=rate)
+        origin = Origin(branch=branch, commit=served.version, workflow=workflow or DEFAULT_WORKFLOW, rate=rate)
         return partial(self._keep_served, origin=origin)
 
-    async def lookup(self, request: Request, dataset: str) -> Response:
+    async def lookup(self, request: Request, dataset: str) -> HttpResponse:
         """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
-        live = self._limits.seen(request)
+        served = self._limits.seen(request)
         body = object_of(await request.json())
         keys = body.get("keys")
         if not isinstance(keys, list) or not all(isinstance(row, dict) for row in keys):
@@ -100,8 +100,8 @@ class Reads:
                 f"timestamps is {json_type(timestamps)}; a list is expected, an instant for each row"
             )
         fields = names_of(body, "fields") if body.get("fields") is not None else []
-        look_up = partial(live.queries.lookup, dataset, keys, fields, timestamps)
-        if len(keys) > INLINE_ROWS or request.is_large or live.queries.asks_others:
+        look_up = partial(served.queries.lookup, dataset, keys, fields, timestamps)
+        if len(keys) > INLINE_ROWS or request.is_large or served.queries.asks_others:
             check_rows(len(keys), len(fields) or 1)
             found, data = await self._queries.in_thread(look_up)
         else:
@@ -109,15 +109,15 @@ class Reads:
         return json_response({"found": found, "data": data})
 
 
-def _planned(live: Live, inputs: Sequence[str], outputs: Sequence[str], workflow: str | None) -> CompiledPlan:
+def _planned(served: ServedGraph, inputs: Sequence[str], outputs: Sequence[str], workflow: str | None) -> CompiledPlan:
     try:
-        return live.queries.plan(inputs, outputs)
+        return served.queries.plan(inputs, outputs)
     except CarawayError as error:
         count_failure(error, workflow)
         raise
 
 
-def _arrow(plan: CompiledPlan, columns: StoredColumns) -> Response:
+def _arrow(plan: CompiledPlan, columns: StoredColumns) -> HttpResponse:
     return arrow_response(columns, [(column.name, column.dtype) for column in plan.plan.outputs])
 
 

@@ -5,10 +5,10 @@ import asyncio
 from caraway.errors import ForbiddenError, InvalidInputError
 from caraway.ingest.table import json_type
 from caraway.integrations.secret_rules import checked_value
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.messages import HttpResponse, Request, json_response
 from caraway.state import Mode
 from caraway.state.permissions import Caller
-from caraway.state.secret_book import SecretBook
+from caraway.state.secret_store import SecretStore
 
 
 class SecretRoutes:
@@ -18,38 +18,38 @@ class SecretRoutes:
     the mode on everything.
     """
 
-    def __init__(self, book: SecretBook) -> None:
-        """Work on `book`."""
-        self._book = book
+    def __init__(self, store: SecretStore) -> None:
+        """Work on `store`."""
+        self._store = store
 
-    async def get(self, request: Request, name: str) -> Response:
+    async def get(self, request: Request, name: str) -> HttpResponse:
         """`GET /secret/{name}`: its value."""
         require_everywhere(request.caller, Mode.READ_DATA)
-        await asyncio.to_thread(self._book.refresh)
-        return json_response({"value": self._book.get(name)})
+        await asyncio.to_thread(self._store.refresh)
+        return json_response({"value": self._store.get(name)})
 
-    async def add(self, request: Request, name: str) -> Response:
+    async def add(self, request: Request, name: str) -> HttpResponse:
         """`POST /secret/{name}`: keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.add, name, await _value(request), request.caller.account)
+        await asyncio.to_thread(self._store.add, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
-    async def update(self, request: Request, name: str) -> Response:
+    async def update(self, request: Request, name: str) -> HttpResponse:
         """`PATCH /secret/{name}`: change it, or keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.update, name, await _value(request), request.caller.account)
+        await asyncio.to_thread(self._store.update, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
-    async def delete(self, request: Request, name: str) -> Response:
+    async def delete(self, request: Request, name: str) -> HttpResponse:
         """`DELETE /secret/{name}`: forget it."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
-        await asyncio.to_thread(self._book.delete, name)
+        await asyncio.to_thread(self._store.delete, name)
         return json_response({"name": name})
 
-    async def list(self, request: Request) -> Response:
+    async def list(self, request: Request) -> HttpResponse:
         """`GET /secrets`: which there are, without their values."""
         del request
-        found = await asyncio.to_thread(self._book.names)
+        found = await asyncio.to_thread(self._store.names)
         return json_response(
             {
                 "secrets": [

@@ -9,9 +9,9 @@ from caraway.ingest.table import json_type
 from caraway.server.deployment import Deployment
 from caraway.server.handlers.reads import object_of
 from caraway.server.http.budget import BusyError
-from caraway.server.http.messages import Request, Response, json_response
-from caraway.server.waiting.goals import Goal, Lagging
-from caraway.server.waiting.wait import Outcome, Wait
+from caraway.server.http.messages import HttpResponse, Request, json_response
+from caraway.server.waiting.goals import Goal, LaggingPart
+from caraway.server.waiting.wait import Wait, WaitOutcome
 from caraway.state.permissions import Mode
 
 # A request that takes longer is ended by proxies on the way; who waits longer asks again.
@@ -22,7 +22,7 @@ AT_ONCE = 8
 COMMIT_S = 0.1
 # Offsets are signed 64-bit numbers.
 LARGEST_OFFSET = 2**63 - 1
-# A caller who may do one of these on a branch may know whether it is level.
+# A caller who may do one of these on a branch may know whether it has caught up.
 MODES = (Mode.READ_DEFINITION, Mode.READ_DATA, Mode.WRITE_DATA, Mode.WRITE_DEFINITION)
 
 
@@ -34,7 +34,7 @@ class Waits:
         self._deployment = deployment
         self._under_way = 0
 
-    async def wait(self, request: Request) -> Response:
+    async def wait(self, request: Request) -> HttpResponse:
         """`POST /wait`: answer when all rows that were accepted before this request are served.
 
         Raises:
@@ -55,28 +55,28 @@ class Waits:
             if body.get("commit"):
                 lagging = await self._commit_served(request.branch, deadline)
                 if lagging:
-                    return _answer(Outcome(lagging=tuple(lagging), done=0, parts=1, since=since))
-            live = self._deployment.require_live(request.branch)
-            wait = Wait(self._deployment, live.plan, self._deployment.state.jobs, since)
+                    return _answer(WaitOutcome(lagging=tuple(lagging), done=0, parts=1, since=since))
+            served = self._deployment.require_served_graph(request.branch)
+            wait = Wait(self._deployment, served.plan, self._deployment.state.jobs, since)
             return _answer(await wait.until(deadline))
         finally:
             self._under_way -= 1
 
-    async def _commit_served(self, branch: str, deadline: float) -> list[Lagging]:
+    async def _commit_served(self, branch: str, deadline: float) -> list[LaggingPart]:
         """Wait until the branch serves its newest commit, or until `deadline`."""
         while True:
-            self._deployment.require_live(branch)
+            self._deployment.require_served_graph(branch)
             needed = self._deployment.needed
-            found = next((b for b in needed.standing.branches if b.name == branch), None) if needed else None
+            found = next((b for b in needed.heads.branches if b.name == branch), None) if needed else None
             if found is None or found.serving == found.head:
                 return []
             if time.monotonic() >= deadline:
-                reason = f"the branch serves {found.serving} until all that the newer commit needs is level"
-                return [Lagging(kind="commit", name=found.head or "", dataset="", records=None, reason=reason)]
+                reason = f"the branch serves {found.serving} until all that the newer commit needs has caught up"
+                return [LaggingPart(kind="commit", name=found.head or "", dataset="", records=None, reason=reason)]
             await asyncio.sleep(COMMIT_S)
 
 
-def _answer(outcome: Outcome) -> Response:
+def _answer(outcome: WaitOutcome) -> HttpResponse:
     return json_response(
         {
             "served": not outcome.lagging,

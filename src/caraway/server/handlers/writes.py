@@ -7,24 +7,24 @@ from dataclasses import replace
 from caraway.errors import InvalidInputError
 from caraway.graph.wire import decode_commit
 from caraway.ingest import IngestService, RequestKey
-from caraway.server.access.limits import Limits, approval
+from caraway.server.access.limits import AccessLimits, approval
 from caraway.server.deployment import Deployment
-from caraway.server.http.messages import Request, Response, json_response
+from caraway.server.http.messages import HttpResponse, Request, json_response
 
 
 class Api:
     """Takes rows and definitions."""
 
-    def __init__(self, deployment: Deployment, limits: Limits) -> None:
+    def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
         """Serve what `deployment` runs, to callers within their `limits`."""
         self._deployment = deployment
         self._limits = limits
         self.ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
         self._commits = deployment.control.commits
 
-    async def commit(self, request: Request) -> Response:
+    async def commit(self, request: Request) -> HttpResponse:
         """`POST /commit`: definitions, as protobuf."""
-        self._deployment.require_live(request.branch)
+        self._deployment.require_served_graph(request.branch)
         if not request.body:
             # No bytes are a valid message of protobuf: a commit that would empty the branch.
             raise InvalidInputError("the body is empty; a commit request is expected")
@@ -54,11 +54,11 @@ class Api:
             }
         )
 
-    async def log(self, request: Request) -> Response:
+    async def log(self, request: Request) -> HttpResponse:
         """`POST /log`: rows for a webhook."""
-        live = self._deployment.require_live(request.branch)
+        served = self._deployment.require_served_graph(request.branch)
         body = await request.json()
-        self._limits.check_log(request, live, body)
+        self._limits.check_log(request, served, body)
         if isinstance(body, dict) and isinstance(body.get("data"), str):
             try:
                 body["data"] = await request.values(body["data"].encode())
@@ -69,5 +69,5 @@ class Api:
         if key is not None:
             digest = hashlib.blake2b(request.body, digest_size=16).digest()
             parsed = RequestKey.parse(key, request.headers.get("caraway-elapsed-ms"), digest)
-        report = await self.ingest.log(live.endpoints, body, parsed, is_large=request.is_large)
+        report = await self.ingest.log(served.endpoints, body, parsed, is_large=request.is_large)
         return json_response(report.to_json(), report.status)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from caraway.server.http.messages import Response
+from caraway.server.http.messages import HttpResponse
 
 # Below this a packet holds the answer anyhow, and compressing would only take time.
 MIN_BYTES = 1_024
@@ -16,7 +16,7 @@ ZSTD_LEVEL = 1
 KNOWN = ("zstd", "gzip")
 
 
-def encoded(response: Response, accepted: str | None) -> Response:
+def encoded(response: HttpResponse, accepted: str | None) -> HttpResponse:
     """Compress a body as `Accept-Encoding` allows."""
     if accepted is None or len(response.body) < MIN_BYTES:
         return response

@@ -27,7 +27,7 @@ from caraway.errors import (
     shortened,
 )
 from caraway.server.http.budget import BusyError
-from caraway.server.http.messages import JSON_HEADERS, Response
+from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
 # A part that was restarted is back within a few seconds.
 RETRY_AFTER_S = "1"
@@ -121,7 +121,7 @@ def status_of(error: BaseException) -> int:
     return next((Statuses.BY_CLASS[kind] for kind in type(error).__mro__ if kind in Statuses.BY_CLASS), 500)
 
 
-def error_response(error: CarawayError) -> Response:
+def error_response(error: CarawayError) -> HttpResponse:
     """Return the answer to a request that failed with an error raised on purpose."""
     status = status_of(error)
     headers = list(JSON_HEADERS)
@@ -134,4 +134,6 @@ def error_response(error: CarawayError) -> Response:
             headers.append(("allow", error.allowed))
         case _:
             pass
-    return Response(status, headers, orjson.dumps({"err_msg": shortened(str(error), MAX_MESSAGE), "code": error.code}))
+    return HttpResponse(
+        status, headers, orjson.dumps({"err_msg": shortened(str(error), MAX_MESSAGE), "code": error.code})
+    )

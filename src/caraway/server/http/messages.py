@@ -37,8 +37,8 @@ class Headers(Protocol):
         ...
 
 
-class Scope(Protocol):
-    """What granian tells of a request."""
+class RsgiScope(Protocol):
+    """The parts of a request that granian passes."""
 
     method: str
     path: str
@@ -63,7 +63,7 @@ class Exchange(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """An answer."""
 
     status: int
@@ -97,7 +97,7 @@ class Request:
         """Return the values of the body; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
             TooLargeError: It has too many values.
             BusyError: All requests together take too much memory.
         """
@@ -112,7 +112,7 @@ class Request:
         """Return the values of a JSON text; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the text tells where.
+            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
             TooLargeError: It has too many values.
             BusyError: All requests together take too much memory.
         """
@@ -155,11 +155,11 @@ def media_type(header: str | None) -> str:
     return "" if header is None else header.partition(";")[0].strip().lower()
 
 
-def json_response(body: object, status: int = 200) -> Response:
+def json_response(body: object, status: int = 200) -> HttpResponse:
     """Make an answer of JSON."""
-    return Response(status, list(JSON_HEADERS), orjson.dumps(body))
+    return HttpResponse(status, list(JSON_HEADERS), orjson.dumps(body))
 
 
-def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> Response:
+def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> HttpResponse:
     """Make an answer of text."""
-    return Response(200, [("content-type", content_type)], body.encode())
+    return HttpResponse(200, [("content-type", content_type)], body.encode())

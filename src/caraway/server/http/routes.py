@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import Request, Response
+from caraway.server.http.messages import HttpResponse, Request
 
 API = "/api/v1"
 
@@ -12,7 +12,7 @@ JSON = "application/json"
 # The type that clients send, and those by which protobuf goes elsewhere.
 PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
 
-Handler = Callable[..., Awaitable[Response]]
+Handler = Callable[..., Awaitable[HttpResponse]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Route:
     target: str
     accepts: tuple[str, ...] = (JSON,)
 
-    async def answer(self, request: Request, name: str) -> Response:
+    async def answer(self, request: Request, name: str) -> HttpResponse:
         """Call the handler, with the name in the path if there is one."""
         return await (self.handler(request, name) if name else self.handler(request))
 

@@ -9,9 +9,9 @@ import msgspec
 
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import IndexPlan
-from caraway.server.partitions.callers import Calls
-from caraway.server.partitions.holder import Holder
 from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, Found, Moved, MovingError, Refused
+from caraway.server.partitions.shard_clients import ShardCalls
+from caraway.server.partitions.shard_owner import ShardOwner
 from caraway.server.partitions.sharding import ToKafka, kafka_key, shard_of
 from caraway.state.index_owners import Division, Owned
 
@@ -23,10 +23,10 @@ Rows = tuple[list[list[object]], list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, divided by shards: what to ask of each, and which places of the answer that is."""
+    """A read, divided by shards: what to ask of each, and which positions of the answer that is."""
 
     asks: list[Ask]
-    places: list[list[int]]
+    positions: list[list[int]]
     columns: int
     keys: int
 
@@ -43,28 +43,30 @@ class Read:
             return founds[0].columns, founds[0].found
         columns: list[list[object]] = [[None] * self.keys for _ in range(self.columns)]
         found = [False] * self.keys
-        for part, places in zip(founds, self.places, strict=True):
-            for place, there in zip(places, part.found, strict=True):
-                found[place] = there
+        for part, positions in zip(founds, self.positions, strict=True):
+            for position, there in zip(positions, part.found, strict=True):
+                found[position] = there
             for column, values in zip(columns, part.columns, strict=True):
-                for place, value in zip(places, values, strict=True):
-                    column[place] = value
+                for position, value in zip(positions, values, strict=True):
+                    column[position] = value
         return columns, found
 
 
 class DividedIndex:
-    """Reads like an `IndexReader` of the whole index. Thread safe; `read_soon` is for one event loop."""
+    """Reads like an `IndexReader` of the whole index. Thread safe; `read_async` is for one event loop."""
 
-    def __init__(self, holder: Holder, shards: int, partitions: Callable[[str], int | None], calls: Calls) -> None:
-        """Read what `holder` has, and by `calls` what others have.
+    def __init__(
+        self, shard_owner: ShardOwner, shards: int, partitions: Callable[[str], int | None], calls: ShardCalls
+    ) -> None:
+        """Read what `shard_owner` has, and by `calls` what others have.
 
         Args:
-            holder: This server.
+            shard_owner: This server.
             shards: How many there are.
             partitions: Tells how many partitions a topic has, None if that isn't known yet.
             calls: The way to other servers.
         """
-        self._holder = holder
+        self._shard_owner = shard_owner
         self._shards = shards
         self._partitions = partitions
         self._calls = calls
@@ -81,16 +83,16 @@ class DividedIndex:
             UnavailableError: An owner can't read.
         """
         read = self._divided(plan, keys, at_us, columns)
-        seen = self._holder.division
+        seen = self._shard_owner.division
         answers = self._asked(seen, read.asks)
         return read.rows(self._again(seen, read.asks, answers) if _moved(answers) else answers)
 
-    async def read_soon(
+    async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
         """Read while the event loop goes on; see `read`. What is wanted of a server at one time goes in one call."""
         read = self._divided(plan, keys, at_us, columns)
-        seen = self._holder.division
+        seen = self._shard_owner.division
         addresses = [self._address(seen, ask) for ask in read.asks]
         coming = [
             None if address is None else self._gather(address, _with_token(seen, ask))
@@ -112,29 +114,31 @@ class DividedIndex:
         to_kafka = self._to_kafka.get(plan.asset)
         if to_kafka is None:
             to_kafka = self._to_kafka[plan.asset] = kafka_key(plan)
-        places: dict[int, list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(shard_of(to_kafka(key), partitions, self._shards), []).append(place)
+        positions: dict[int, list[int]] = {}
+        for position, key in enumerate(keys):
+            positions.setdefault(shard_of(to_kafka(key), partitions, self._shards), []).append(position)
         asks = [
             Ask(
                 shard,
                 0,
                 plan.asset,
-                [keys[place] for place in of_shard],
-                at_us if isinstance(at_us, int) else [at_us[place] for place in of_shard],
+                [keys[position] for position in of_shard],
+                at_us if isinstance(at_us, int) else [at_us[position] for position in of_shard],
                 list(columns),
             )
-            for shard, of_shard in places.items()
+            for shard, of_shard in positions.items()
         ]
-        return Read(asks, list(places.values()), len(columns), len(keys))
+        return Read(asks, list(positions.values()), len(columns), len(keys))
 
     def _address(self, division: Division, ask: Ask) -> str | None:
         """Return where the owner of a shard is, None if that is here or nowhere."""
         owner = division.owners.get(ask.shard)
-        return None if owner is None or owner.member == self._holder.member else division.addresses.get(owner.member)
+        return (
+            None if owner is None or owner.member == self._shard_owner.member else division.addresses.get(owner.member)
+        )
 
     def _here(self, division: Division, ask: Ask) -> Answer:
-        return self._holder.answer(_with_token(division, ask))
+        return self._shard_owner.answer(_with_token(division, ask))
 
     def _asked(self, division: Division, asks: Sequence[Ask]) -> list[Answer]:
         """Ask the owners, and wait for them."""
@@ -155,7 +159,7 @@ class DividedIndex:
 
     def _again(self, seen: Division, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
         """Look who the owners are now, and ask them once more for what has no answer; not who has given none."""
-        division = self._holder.look(seen)
+        division = self._shard_owner.look(seen)
         open_ones = [
             number
             for number, answer in enumerate(answers)

@@ -8,16 +8,16 @@ from typing import Protocol
 
 from caraway.errors import UnavailableError
 from caraway.index import IndexReader, IndexStatus, IndexStore, IndexWorker
-from caraway.index.records.frontier import stored_frontier
+from caraway.index.records.max_event_time import stored_max_event_time
+from caraway.index.storage.intervals import has_max_event_time
 from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import SnapshotKeeper, Snapshots
-from caraway.index.storage.spans import has_frontier
 from caraway.index.storage.store import CACHE_BYTES
 from caraway.index.windows.windows import Elsewhere
 from caraway.objects import ObjectFolder
 from caraway.plan.model import IndexPlan
 from caraway.server.partitions.topics import Ends, Topics
-from caraway.state.index_owners import Standing
+from caraway.state.index_owners import ShardProgress
 from caraway.topics import ErasedKeys
 
 # All shards of a server together have as much as an undivided index; each needs some.
@@ -32,11 +32,11 @@ class Shard(Protocol):
         """Index these from now on, and no others."""
         ...
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Look how far the indexes are."""
         ...
 
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Tell whether all indexes have been as far as their topics since this began."""
         ...
 
@@ -58,11 +58,11 @@ class Shard(Protocol):
         """Tell whether an index has been as far as its topic since this began."""
         ...
 
-    def frontier(self, asset: bytes) -> int | None:
+    def max_event_time(self, asset: bytes) -> int | None:
         """Return the greatest event time of an index in this shard."""
         ...
 
-    def standings(self) -> Mapping[str, Standing]:
+    def progress(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text."""
         ...
 
@@ -120,7 +120,7 @@ class StoredShard:
             self._due = {asset: due for asset, due in self._due.items() if asset in self._plans}
         self.worker.set_plans(plans)
 
-    def tend(self) -> None:
+    def reconcile(self) -> None:
         """Look how far the indexes are.
 
         Raises:
@@ -142,7 +142,7 @@ class StoredShard:
                     self._filled.add(asset)
                     del self._due[asset]
 
-    def is_level(self) -> bool:
+    def is_caught_up(self) -> bool:
         """Tell whether all indexes have been as far as their topics since this began; those that have a topic."""
         with self._lock:
             return all(
@@ -177,19 +177,19 @@ class StoredShard:
         """Tell whether an index has been as far as its topic since this began."""
         return asset in self._filled
 
-    def frontier(self, asset: bytes) -> int | None:
+    def max_event_time(self, asset: bytes) -> int | None:
         """Return the greatest event time of an index in this shard.
 
         Raises:
             UnavailableError: The database can't be read.
         """
         try:
-            return stored_frontier(self.store, asset)
+            return stored_max_event_time(self.store, asset)
         except Exception as error:
             # What RocksDB raises is an Exception and nothing more special.
             raise UnavailableError(f"the index can't be read: {error}") from error
 
-    def standings(self) -> Mapping[str, Standing]:
+    def progress(self) -> Mapping[str, ShardProgress]:
         """Tell how far each index is, by asset as text.
 
         Raises:
@@ -200,9 +200,9 @@ class StoredShard:
         with self._lock:
             plans, filled = list(self._plans.values()), set(self._filled)
         return {
-            plan.asset.hex(): Standing(
-                level=plan.asset in filled,
-                frontier_us=self.frontier(plan.asset) if has_frontier(plan) else None,
+            plan.asset.hex(): ShardProgress(
+                caught_up=plan.asset in filled,
+                max_event_time_us=self.max_event_time(plan.asset) if has_max_event_time(plan) else None,
             )
             for plan in plans
         }

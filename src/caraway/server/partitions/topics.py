@@ -70,14 +70,16 @@ class Topics:
         }
         if asked:
             self._check()
-            for place, answer in self._admin.list_offsets(asked, request_timeout=TIMEOUT_S).items():
+            for position, answer in self._admin.list_offsets(asked, request_timeout=TIMEOUT_S).items():
                 try:
-                    ends[place.topic][place.partition] = answer.result().offset
+                    ends[position.topic][position.partition] = answer.result().offset
                 except KafkaException as error:
                     if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        self._forget(place.topic)
+                        self._forget(position.topic)
                     elif is_moving(error):
-                        raise UnavailableError(f"partition {place.partition} of {place.topic} has no leader") from error
+                        raise UnavailableError(
+                            f"partition {position.partition} of {position.topic} has no leader"
+                        ) from error
                     else:
                         raise self._silent(error) from error
         return {topic: found for topic, found in ends.items() if topic in self._partitions}

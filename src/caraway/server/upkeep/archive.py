@@ -1,6 +1,6 @@
 """Features that were served, from their topic to Parquet files in the object store.
 
-The name of a file tells which offsets of which partition it holds, so the files themselves are the account of what was
+The name of a file says which offsets of which partition it holds, so the files themselves are the account of what was
 archived: whoever begins reads on behind the last of them. A consumer group divides the partitions among the servers
 that write to one store.
 """
@@ -118,7 +118,7 @@ class Gathered:
     bytes: int = 0
 
     def is_due(self, now: float, seconds: float) -> bool:
-        """Tell whether it is time to write them."""
+        """Return whether it is time to write them."""
         return len(self.rows) >= MAX_ROWS or self.bytes >= MAX_BYTES or now - self.since >= seconds
 
 
@@ -157,8 +157,8 @@ class Archive:
             seconds: The age at which rows are written.
             member: A name of this server's own that stays the same. After a restart it goes on at once: the broker
                 would wait for a member without a name until its session has expired.
-            clock: Tells the age.
-            hides: Tells which rows are left out, as they are of erased keys.
+            clock: Returns the age.
+            hides: Returns which rows are left out, as they are of erased keys.
         """
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers

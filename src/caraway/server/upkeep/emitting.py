@@ -33,14 +33,14 @@ class EmissionRight:
         arriving: timedelta = ARRIVING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; nobody has it before `tend`.
+        """Prepare; nobody has it before `claim_or_renew`.
 
         Args:
-            lease: Its holder is the server whose index is in `store`.
+            lease: Its owner is the server whose index is in `store`.
             store: The index. It notes which token it had.
             lasting: After this time without a sign of life another server may take over.
             arriving: How long what was sent may take to arrive.
-            clock: Tells the time in seconds.
+            clock: Returns the time in seconds.
         """
         self._lease = lease
         self._store = store
@@ -51,10 +51,10 @@ class EmissionRight:
         self._until = float("-inf")
 
     def may_send(self) -> bool:
-        """Tell whether rows may be sent now."""
+        """Return whether rows may be sent now."""
         return self._token is not None and self._clock() < self._until
 
-    def tend(self) -> None:
+    def claim_or_renew(self) -> None:
         """Keep the right, or take it if nobody has it. Not while indexes that emit are followed without it.
 
         Raises:
@@ -69,7 +69,7 @@ class EmissionRight:
             self._token = None
             LOG.warning("another server writes rows of aggregates now")
             return
-        # The last holder of this name had this database open, which one process at a time can have.
+        # The last owner of this name had this database open, which one process at a time can have.
         token = self._lease.claim(self._lasting, succeeds=True)
         if token is None:
             return

@@ -44,7 +44,7 @@ class Rule:
 
 
 class ErasedRows:
-    """Tells which rows are of erased keys. Thread safe."""
+    """Knows which rows are of erased keys. Thread safe."""
 
     def __init__(self, erased: ErasedKeys, graph_of: Callable[[str], Graph]) -> None:
         """Compare with `erased`; `graph_of` gives the graph of a commit."""
@@ -58,7 +58,7 @@ class ErasedRows:
         self._topics.setdefault(dataset, set()).add(topic)
 
     def hides(self, row: Row) -> bool:
-        """Tell whether a row, in the order of the archive's columns, is one of an erased key.
+        """Return whether a row, in the order of the archive's columns, is one of an erased key.
 
         Raises:
             UnavailableError: That can't be told now.

@@ -2,7 +2,7 @@
 
 1. The request writes the hashes of the keys to Postgres. From then on it will be done.
 2. This server doesn't show the keys any more and takes no rows of them; others learn of it within a second or two.
-3. A record on the topic tells all indexes that are ever built from it.
+3. A record on the topic reaches all indexes that are ever built from it.
 4. Each server removes what its index has of the keys, and says so in Postgres.
 """
 
@@ -35,7 +35,7 @@ class Removing(Protocol):
         ...
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of erased keys from an index; tell whether all are removed."""
+        """Remove the entries of erased keys from an index; return whether all are removed."""
         ...
 
 
@@ -65,9 +65,9 @@ class Eraser:
             erased: Gets what is to be hidden.
             index: The index of this server.
             writer: Writes the records.
-            archive: Tells which rows of the archive go, and the archive.
+            archive: Returns which rows of the archive go, and the archive.
             member: The name of this server, for what it has done.
-            needed: Tells which topics there are.
+            needed: Returns which topics there are.
         """
         self._log = log
         self._erased = erased
@@ -81,7 +81,7 @@ class Eraser:
         self._known: dict[tuple[str, Erasure], int] = {}
         self._met: set[bytes] = set()
         # What is done and not written down yet, by place.
-        self._untold: dict[str, set[int]] = {}
+        self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
         self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
 
@@ -150,7 +150,7 @@ class Eraser:
                 self._log.recorded(written)
 
     def remove(self) -> None:
-        """Remove what there is of erased keys, and tell what is done.
+        """Remove what there is of erased keys, and return what is done.
 
         Raises:
             UnavailableError: Postgres doesn't answer, or the index refuses.
@@ -170,13 +170,13 @@ class Eraser:
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]
             if not undone or self._rows.sweep(self._objects, self._recurring.stopping):
-                self._untold.setdefault(PLACE, set()).update(undone)
+                self._unwritten.setdefault(PLACE, set()).update(undone)
                 self._searched = number
-        for place, numbers in self._untold.items():
+        for place, numbers in self._unwritten.items():
             if numbers:
                 self._log.done(numbers, place)
                 numbers.clear()
 
     def _done(self, place: str, topic: str, erasures: Iterable[Erasure]) -> None:
         numbers = (self._known.get((topic, erasure)) for erasure in erasures)
-        self._untold.setdefault(place, set()).update(number for number in numbers if number is not None)
+        self._unwritten.setdefault(place, set()).update(number for number in numbers if number is not None)

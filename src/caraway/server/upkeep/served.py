@@ -38,7 +38,7 @@ CLOSE_S = 1.0
 COMPLAIN_S = 30.0
 
 
-class Writer(Protocol):
+class RecordWriter(Protocol):
     """Where records go (`caraway.topics.TopicWriter`)."""
 
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
@@ -69,7 +69,7 @@ class Served:
 class ServedLog:
     """Keeps what queries served."""
 
-    def __init__(self, writer: Writer, *, chance: Callable[[], float] | None = None) -> None:
+    def __init__(self, writer: RecordWriter, *, chance: Callable[[], float] | None = None) -> None:
         """Send through `writer`, which nobody else should wait for; `chance` draws numbers from 0 to 1."""
         self._writer = writer
         self._chance = chance or random.SystemRandom().random

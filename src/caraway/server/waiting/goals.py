@@ -22,7 +22,7 @@ Arrived = Callable[[JobPlan], Goal | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lagging:
+class LaggingPart:
     """Something that isn't as far as it must be.
 
     Attributes:
@@ -112,7 +112,7 @@ class Goals:
         """Return whether the goals of all inputs of a job are known."""
         return all(topic.name in self.known for topic in job.inputs)
 
-    def lagging(self, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord]) -> list[Lagging]:
+    def lagging(self, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord]) -> list[LaggingPart]:
         """Return what isn't as far as it must be; what stands behind something of that list isn't named itself."""
         records = {job.job_id: job for job in jobs}
         statuses = {status.asset: status for status in indexes}
@@ -150,7 +150,7 @@ class Goals:
         return sum(max(0, goal - offsets.get(partition, 0)) for partition, goal in self.known[index.topic].items())
 
 
-def _job_lag(job: JobPlan, record: JobRecord | None) -> Lagging:
+def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:
     records = None
     if record is None:
         reason = "no engine has taken it yet"
@@ -162,14 +162,14 @@ def _job_lag(job: JobPlan, record: JobRecord | None) -> Lagging:
         reason = "it has not shown yet that it has done all rows"
         told = record.progress.get("lag_records")
         records = told if isinstance(told, int) and told else None
-    return Lagging(kind="job", name=job.job_id, dataset=job.dataset, records=records, reason=reason)
+    return LaggingPart(kind="job", name=job.job_id, dataset=job.dataset, records=records, reason=reason)
 
 
-def _index_lag(index: IndexPlan, status: IndexStatus | None, behind: int) -> Lagging:
+def _index_lag(index: IndexPlan, status: IndexStatus | None, behind: int) -> LaggingPart:
     if status is not None:
         reason = f"it is {behind:,} records behind"
     elif index.emits is not None:
         reason = "this server doesn't write its rows; another server may"
     else:
         reason = "the index isn't followed yet"
-    return Lagging(kind="index", name=index.asset.hex(), dataset=index.dataset, records=behind, reason=reason)
+    return LaggingPart(kind="index", name=index.asset.hex(), dataset=index.dataset, records=behind, reason=reason)

@@ -51,7 +51,7 @@ class Markers:
         """Use the broker; `jobs` are those of the plan by id. Nothing is asked before `begin`."""
         self._ends = TopicEnds(bootstrap_servers)
         self._writer = writer
-        # Micro-batches tell their positions themselves.
+        # Micro-batches report their positions themselves.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
         self._consumer = connect(bootstrap_servers) if self._jobs else None
         self._outputs: Offsets = {}

@@ -8,18 +8,18 @@ from typing import Protocol
 
 from caraway.index import IndexStatus
 from caraway.plan.model import GraphPlan
-from caraway.server.waiting.goals import Goal, Goals, Lagging, source_topics
+from caraway.server.waiting.goals import Goal, Goals, LaggingPart, source_topics
 from caraway.server.waiting.markers import Markers
 from caraway.state import JobRecord
 from caraway.topics import TopicWriter
 
 # How long arrivals are waited for in one step. Positions of indexes are looked at as often.
 STEP_S = 0.02
-# How often Postgres is asked what jobs have told of themselves; they tell something new every few seconds.
+# How often Postgres is asked what jobs have reported; they report something new every few seconds.
 JOBS_S = 0.5
 
 
-class World(Protocol):
+class WaitWorld(Protocol):
     """What a wait asks; `caraway.server.deployment.Deployment` has it."""
 
     bootstrap_servers: str
@@ -31,7 +31,7 @@ class World(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class WaitOutcome:
     """How a wait ended.
 
     Attributes:
@@ -41,7 +41,7 @@ class Outcome:
         since: Where the topics that are written from outside ended at the moment that is waited for.
     """
 
-    lagging: tuple[Lagging, ...]
+    lagging: tuple[LaggingPart, ...]
     done: int
     parts: int
     since: Mapping[str, Goal]
@@ -52,7 +52,7 @@ class Wait:
 
     def __init__(
         self,
-        world: World,
+        world: WaitWorld,
         plan: GraphPlan,
         jobs: Callable[[], Sequence[JobRecord]],
         since: Mapping[str, Goal],
@@ -64,7 +64,7 @@ class Wait:
         Args:
             world: The server.
             plan: What the branch serves.
-            jobs: Returns what engines tell of all jobs.
+            jobs: Returns what engines report of all jobs.
             since: Where topics ended at that moment; for partitions that are missing the moment is now.
             clock: Counts seconds.
         """
@@ -77,7 +77,7 @@ class Wait:
         self._records: Sequence[JobRecord] = ()
         self._asked_at = float("-inf")
 
-    async def until(self, deadline: float) -> "Outcome":
+    async def until(self, deadline: float) -> "WaitOutcome":
         """Wait until all is served, or until the clock shows `deadline`; return how it is then.
 
         Raises:
@@ -101,7 +101,7 @@ class Wait:
             self._goals.known[topic] = {p: min(since.get(p, end), end) for p, end in ends.get(topic, {}).items()}
         self._markers.begin()
 
-    def _step(self) -> "Outcome":
+    def _step(self) -> "WaitOutcome":
         if self._clock() - self._asked_at >= JOBS_S:
             self._asked_at = self._clock()
             self._records = self._jobs()
@@ -111,7 +111,7 @@ class Wait:
         if lagging:
             self._markers.send(self._goals)
             self._markers.read(STEP_S)
-        return Outcome(
+        return WaitOutcome(
             lagging=tuple(lagging),
             done=self._goals.done(indexes),
             parts=self._goals.parts,

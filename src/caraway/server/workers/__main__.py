@@ -14,14 +14,14 @@ import uvloop
 from caraway.config import Settings, load_settings
 from caraway.errors import CarawayError
 from caraway.server.access.sites import Sites
-from caraway.server.app import App, Bounds
+from caraway.server.app import App, RequestBounds
 from caraway.server.deployment import Deployment
 from caraway.server.http.routes import Router
 from caraway.server.logs import configure_logging
 from caraway.server.serving import SWITCH_INTERVAL_S, http_server, serve
 from caraway.server.surface import routes
 from caraway.server.workers.forwarding import Forwarder
-from caraway.server.workers.reader import ReaderRouter, Reading, changes_of
+from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 
 LOG = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ def write(settings: Settings, folder: Path) -> None:
     # That of a writer which was killed.
     socket.unlink(missing_ok=True)
     # Requests come from the readers alone, which have checked where they are from.
-    app = App(Router(routes(deployment)), deployment.gate, Bounds.of(settings.server), sites=None)
+    app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
         uvloop.run(serve(server, deployment.start, end_s=END_S))
@@ -49,9 +49,9 @@ def read(settings: Settings, folder: Path, number: int, host: str, port: int) ->
     """Be a reader until it is asked to end."""
     # It would write a line for each request that is passed on.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    reading = Reading(settings, folder, number)
+    reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
-    bounds = Bounds.of(settings.server)
+    bounds = RequestBounds.of(settings.server)
     app = App(ReaderRouter(reading, forwarder), reading.gate, bounds, sites=Sites(settings.server))
     server = http_server(app, host, port, connections=settings.server.connections)
     try:

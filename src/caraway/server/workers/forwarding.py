@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx
 
 from caraway.errors import UnavailableError
-from caraway.index.storage.board import Board
+from caraway.index.storage.shared_counters import SharedCounters
 from caraway.server.http.errors import DeadlineError
-from caraway.server.http.messages import BRANCH_HEADERS, Request, Response
+from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 
 # What the handlers look at. The body isn't compressed any more.
 PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)
@@ -29,13 +29,13 @@ class Forwarding(StrEnum):
 class Forwarder:
     """Lets the writer answer requests."""
 
-    def __init__(self, socket: Path, changes: Board) -> None:
+    def __init__(self, socket: Path, changes: SharedCounters) -> None:
         """Reach the writer by its Unix socket; `changes` tells all readers that something may have changed."""
         transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=LIMITS)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://writer", timeout=TIMEOUT)
         self._changes = changes
 
-    async def answer(self, request: Request, name: str = "") -> Response:
+    async def answer(self, request: Request, name: str = "") -> HttpResponse:
         """Let the writer answer; whoever gets its answer finds all readers to know what it changed.
 
         Raises:
@@ -61,4 +61,4 @@ class Forwarder:
             # Not one more than before: two readers may come from the same number.
             self._changes[0] = time.time_ns()
         passed_back = [(header, value) for header in PASSED_BACK if (value := found.headers.get(header)) is not None]
-        return Response(found.status_code, passed_back, found.content)
+        return HttpResponse(found.status_code, passed_back, found.content)

@@ -15,23 +15,23 @@ from caraway.config import ConfigurationError, Settings
 from caraway.confinement.configured import confinement_of, write_note
 from caraway.errors import UnavailableError
 from caraway.index import IndexFollower, IndexReader
-from caraway.index.records.hiding import HidingReader
-from caraway.index.storage.board import Board
+from caraway.index.records.erasure_filter import ErasureFilter
+from caraway.index.storage.shared_counters import SharedCounters
 from caraway.integrations.keyring import open_keyring
 from caraway.query import FunctionPool
 from caraway.server.access.gate import Gate
-from caraway.server.access.limits import Limits
+from caraway.server.access.limits import AccessLimits
 from caraway.server.collector import keep_what_is_here
 from caraway.server.figures import write_figures
 from caraway.server.handlers.arrow import CONTENT_TYPE as ARROW
 from caraway.server.handlers.explanations import Explanations
-from caraway.server.handlers.feast import FeastDoor
+from caraway.server.handlers.feast import FeastEndpoint
 from caraway.server.handlers.queries import Queries
 from caraway.server.handlers.reads import Reads
 from caraway.server.http.errors import UnknownPathError, WrongMethodError
-from caraway.server.http.messages import Headers, Request, Response
+from caraway.server.http.messages import Headers, HttpResponse, Request
 from caraway.server.http.routes import API, JSON, Handler, Route, Router
-from caraway.server.live import Live, live_of, make_lives
+from caraway.server.served_graph import ServedGraph, compile_served_graphs, served_graph_of
 from caraway.server.upkeep.eraser import erasure_by
 from caraway.server.upkeep.served import ServedLog
 from caraway.server.watch import Watch
@@ -45,12 +45,12 @@ from caraway.state import (
     ErasureLog,
     Needed,
     Plans,
-    SecretStore,
+    SealedSecretStore,
     StateReader,
     connect,
 )
 from caraway.state.listening import Listener
-from caraway.state.secret_book import SecretBook
+from caraway.state.secret_store import SecretStore
 from caraway.topics import ErasedKeys, TopicWriter
 from caraway.topics.credentials import sign_in
 
@@ -64,7 +64,7 @@ FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
 
 
-class Reading:
+class ReaderParts:
     """What a reader has besides HTTP."""
 
     def __init__(self, settings: Settings, folder: Path, number: int) -> None:
@@ -84,9 +84,9 @@ class Reading:
         index = settings.data_dir / "index"
         self._follower = IndexFollower(index, index.with_name(f"{index.name}.reader-{number}"))
         self._erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
-        self._rows = HidingReader(IndexReader(self._follower), self._erased)
+        self._rows = ErasureFilter(IndexReader(self._follower), self._erased)
         self._engine = connect(settings.postgres.url)
-        self._secrets = SecretBook(SecretStore(self._engine), open_keyring(settings.key_file))
+        self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
         shared = settings.server
         # All readers together have as many as a server alone, rounded up.
         processes = -(-shared.extractor_processes // shared.workers)
@@ -113,7 +113,7 @@ class Reading:
         self._reloading = threading.Lock()
         self._loaded = threading.Event()
         self._needed: Needed | None = None
-        self._lives: Mapping[str, Live] = {}
+        self._served_graphs: Mapping[str, ServedGraph] = {}
         self._graph = Watch("postgres", self.reload, shared.poll_seconds)
         self._listener = Listener(self._engine, self._look_at_once)
         self._watches = (
@@ -144,14 +144,14 @@ class Reading:
         self._functions.stop()
         self._engine.dispose()
 
-    def require_live(self, branch: str = MAIN) -> Live:
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
         """Return what a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
             UnknownEntityError: There is no such branch.
         """
-        return live_of(branch, self._lives, self._graph.problem)
+        return served_graph_of(branch, self._served_graphs, self._graph.problem)
 
     def reload(self) -> None:
         """Learn what is erased, and serve what the branches serve now.
@@ -168,9 +168,9 @@ class Reading:
             except ProgrammingError as error:
                 raise UnavailableError("the tables are being set up") from error
             if needed is not self._needed:
-                self._lives = make_lives(needed, self._rows, self._functions, self._lives)
+                self._served_graphs = compile_served_graphs(needed, self._rows, self._functions, self._served_graphs)
                 self._needed = needed
-                LOG.info("serving", branches={branch.name: branch.serving for branch in needed.standing.branches})
+                LOG.info("serving", branches={branch.name: branch.serving for branch in needed.heads.branches})
                 keep_what_is_here()
             self._seen = seen
             self._loaded.set()
@@ -223,10 +223,10 @@ class ReaderGate(Gate):
 class ReaderRouter(Router):
     """Finds the routes of a reader: queries are answered here, all else by the writer."""
 
-    def __init__(self, reading: Reading, forwarder: Forwarder) -> None:
+    def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
-        queries, limits = Queries(), Limits(reading)
-        reads, feast = Reads(limits, queries, reading.served.keep), FeastDoor(limits, queries)
+        queries, limits = Queries(), AccessLimits(reading)
+        reads, feast = Reads(limits, queries, reading.served.keep), FeastEndpoint(limits, queries)
         own = (
             Route("POST", f"{API}/query", reads.query, "extract_features", (JSON, ARROW)),
             Route("POST", f"{API}/query/explain", Explanations(limits, queries).explain, "explain_query"),
@@ -245,14 +245,14 @@ class ReaderRouter(Router):
             return Route(method, path, self._forwarder.answer, target, accepts=()), ""
 
 
-def _current(reading: Reading, handler: Handler) -> Handler:
-    async def answer(request: Request, *name: str) -> Response:
+def _current(reading: ReaderParts, handler: Handler) -> Handler:
+    async def answer(request: Request, *name: str) -> HttpResponse:
         await reading.keep_up()
         return await handler(request, *name)
 
     return answer
 
 
-def changes_of(folder: Path) -> Board:
+def changes_of(folder: Path) -> SharedCounters:
     """Return the board that has another number after each change that went through this server."""
-    return Board(folder / "changes", 1)
+    return SharedCounters(folder / "changes", 1)

@@ -31,7 +31,7 @@ READERS_END_S, WRITER_END_S = 7.0, 6.0
 
 
 @dataclass
-class Child:
+class WorkerProcess:
     """A process that is to run."""
 
     name: str
@@ -73,7 +73,7 @@ class Child:
         return self.ends[:1] == [1] and self.pause_s > FIRST_PAUSE_S
 
 
-def end(children: list[Child], seconds: float) -> bool:
+def end(children: list[WorkerProcess], seconds: float) -> bool:
     """Ask processes to end, and wait; kill those that don't. Tell whether all ended well."""
     running = [child.process for child in children if child.process is not None]
     for process in running:
@@ -108,9 +108,9 @@ def main(arguments: list[str]) -> int:
     # Only this user may enter it. The path of a Unix socket is short, so it can't lie in the data folder.
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
     module = [sys.executable, "-m", "caraway.server.workers"]
-    writer = Child("writer", [*module, "--folder", str(folder)])
+    writer = WorkerProcess("writer", [*module, "--folder", str(folder)])
     readers = [
-        Child(
+        WorkerProcess(
             f"reader {number}",
             [*module, "--folder", str(folder), "--reader", str(number), "--host", chosen.host, "--port", chosen.port],
         )

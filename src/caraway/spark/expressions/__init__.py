@@ -7,6 +7,6 @@ bit; docs/expressions_in_spark.md lists what can't be had that way.
 
 from caraway.spark.expressions import containers, instants, json, numeric, operators, reading, text, writing  # noqa: F401 (they register)
 from caraway.spark.expressions.failures import Outcome, compile_with_failure
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node
 
-__all__ = ["Outcome", "Scope", "compile_as", "compile_node", "compile_with_failure"]
+__all__ = ["Outcome", "SparkScope", "compile_as", "compile_node", "compile_with_failure"]

@@ -23,12 +23,12 @@ from caraway.expr.nodes import (
     Zip,
 )
 from caraway.spark.expressions.python import evaluated
-from caraway.spark.expressions.scope import Scope, comparable, compile_as, compile_node, widened
+from caraway.spark.expressions.scope import SparkScope, comparable, compile_as, compile_node, widened
 from caraway.spark.types import spark_type
 
 
 @compile_node.register
-def _(node: ListCall, scope: Scope) -> Column:
+def _(node: ListCall, scope: SparkScope) -> Column:
     items, of = compile_node(node.operand, scope), element_type(node.operand, scope)
     if node.function is ListFunction.LEN:
         return _size(items)
@@ -63,16 +63,16 @@ def _sum(items: Column, of: DataType) -> Column:
 
 
 @compile_node.register
-def _(node: ListAt, scope: Scope) -> Column:
+def _(node: ListAt, scope: SparkScope) -> Column:
     items, index = compile_node(node.operand, scope), compile_as(node.index, INT, scope)
     size = F.size(items)
-    place = F.when(index < 0, index + size).otherwise(index)
+    position = F.when(index < 0, index + size).otherwise(index)
     # Spark's own index has 32 bits.
-    return F.when((place >= 0) & (place < size), F.get(items, place.cast("int")))
+    return F.when((position >= 0) & (position < size), F.get(items, position.cast("int")))
 
 
 @compile_node.register
-def _(node: ListContains, scope: Scope) -> Column:
+def _(node: ListContains, scope: SparkScope) -> Column:
     of = element_type(node.operand, scope)
     items = compile_node(node.operand, scope)
     item = widened(compile_node(node.item, scope), scope.type_of(node.item), of)
@@ -81,7 +81,7 @@ def _(node: ListContains, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: ListFilter, scope: Scope) -> Column:
+def _(node: ListFilter, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     of = element_type(node.operand, scope)
@@ -92,7 +92,7 @@ def _(node: ListFilter, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: ListMap, scope: Scope) -> Column:
+def _(node: ListMap, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     of = element_type(node.operand, scope)
@@ -103,7 +103,7 @@ def _(node: ListMap, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: DictGet, scope: Scope) -> Column:
+def _(node: DictGet, scope: SparkScope) -> Column:
     entries, key = compile_node(node.operand, scope), compile_as(node.key, STRING, scope)
     found = F.when(key.isNotNull(), F.try_element_at(entries, key))
     if node.default is None:
@@ -113,42 +113,42 @@ def _(node: DictGet, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: DictLen, scope: Scope) -> Column:
+def _(node: DictLen, scope: SparkScope) -> Column:
     return _size(compile_node(node.operand, scope))
 
 
 @compile_node.register
-def _(node: DictContains, scope: Scope) -> Column:
+def _(node: DictContains, scope: SparkScope) -> Column:
     return F.map_contains_key(compile_node(node.operand, scope), compile_as(node.key, STRING, scope))
 
 
 @compile_node.register
-def _(node: StructGet, scope: Scope) -> Column:
+def _(node: StructGet, scope: SparkScope) -> Column:
     return compile_node(node.operand, scope).getField(node.field)
 
 
 @compile_node.register
-def _(node: MakeStruct, scope: Scope) -> Column:
+def _(node: MakeStruct, scope: SparkScope) -> Column:
     given = dict(node.fields)
     return F.struct(*(compile_as(given[name], dtype, scope).alias(name) for name, dtype in node.dtype.fields))
 
 
 @compile_node.register
-def _(node: Zip, scope: Scope) -> Column:
+def _(node: Zip, scope: SparkScope) -> Column:
     given = dict(node.fields)
     lists = [_as_list(given[name], dtype, scope) for name, dtype in node.dtype.fields]
     shortest = F.array_min(F.array(*(F.size(items) for items in lists)))
     return F.slice(F.arrays_zip(*lists), 1, shortest).cast(spark_type(ListType(node.dtype)))
 
 
-def _as_list(node: Node, of: DataType, scope: Scope) -> Column:
+def _as_list(node: Node, of: DataType, scope: SparkScope) -> Column:
     element = element_type(node, scope)
     items = compile_node(node, scope)
     return F.transform(items, lambda item: widened(item, element, of))
 
 
 @compile_node.register
-def _(node: Repeat, scope: Scope) -> Column:
+def _(node: Repeat, scope: SparkScope) -> Column:
     value, by = compile_node(node.value, scope), compile_as(node.by, INT, scope)
     return F.when(by >= 0, F.array_repeat(value, by.cast("int")))
 
@@ -158,7 +158,7 @@ def _size(items: Column) -> Column:
     return F.when(items.isNotNull(), F.size(items).cast("long"))
 
 
-def element_type(node: Node, scope: Scope) -> DataType:
+def element_type(node: Node, scope: SparkScope) -> DataType:
     """Return the type of the elements of a list."""
     dtype = scope.type_of(node)
     base = None if dtype is None else operand_type(dtype)
@@ -166,7 +166,7 @@ def element_type(node: Node, scope: Scope) -> DataType:
     return base.of
 
 
-def _value(node: Node, scope: Scope) -> DataType:
+def _value(node: Node, scope: SparkScope) -> DataType:
     dtype = scope.type_of(node)
     base = None if dtype is None else base_type(dtype)
     assert isinstance(base, MapType)  # noqa: S101 (inference saw to it)

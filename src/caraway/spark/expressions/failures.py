@@ -29,7 +29,7 @@ from caraway.expr.nodes import ListFilter, ListMap, Node, Power, Repeat, Strftim
 from caraway.expr.references import children
 from caraway.spark.expressions.containers import element_type
 from caraway.spark.expressions.python import fails_in_python
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, is_float
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, is_float
 from caraway.spark.expressions.writing import in_calendar
 
 
@@ -46,7 +46,7 @@ class Outcome:
     failed: Column
 
 
-def compile_with_failure(node: Node, dtype: DataType, scope: Scope) -> Outcome:
+def compile_with_failure(node: Node, dtype: DataType, scope: SparkScope) -> Outcome:
     """Compile `node`, widened to `dtype`, with the condition under which the in-process engine refuses the row.
 
     Beside failures of evaluation these are nulls that `dtype` doesn't allow, and values outside of its restriction.
@@ -57,7 +57,7 @@ def compile_with_failure(node: Node, dtype: DataType, scope: Scope) -> Outcome:
     return Outcome(value=F.when(~failed, value) if conditions else value, failed=failed)
 
 
-def _failures(node: Node, scope: Scope) -> Iterator[Column]:
+def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
     """Yield the conditions under which the evaluation of a node, or of one below it, fails."""
     if python_reason(node) is not None:
         yield fails_in_python(node, scope)
@@ -86,7 +86,7 @@ def _failures(node: Node, scope: Scope) -> Iterator[Column]:
         yield from _failures(child, scope)
 
 
-def _body_failures(operand: Node, variable: str, body: Node, scope: Scope) -> Iterator[Column]:
+def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) -> Iterator[Column]:
     of = element_type(operand, scope)
 
     def in_body(item: Column) -> list[Column]:

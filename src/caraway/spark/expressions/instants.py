@@ -10,7 +10,7 @@ from caraway.dtypes.values import INT_MAX
 from caraway.errors import DefinitionError
 from caraway.expr.functions.local_time import local_instant
 from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Since, SinceEpoch, TimeUnit
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, divided
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, divided
 from caraway.spark.java import active_jvm
 
 SECOND_US = 1_000_000
@@ -41,7 +41,7 @@ _LINKS = {"EST": "America/Panama", "MST": "America/Phoenix", "HST": "Pacific/Hon
 
 
 @compile_node.register
-def _(node: DatePart, scope: Scope) -> Column:
+def _(node: DatePart, scope: SparkScope) -> Column:
     micros = compile_as(node.operand, DATETIME, scope)
     match node.part:
         case TimeUnit.MICROSECOND:
@@ -53,25 +53,25 @@ def _(node: DatePart, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: Since, scope: Scope) -> Column:
+def _(node: Since, scope: SparkScope) -> Column:
     end, start = compile_as(node.operand, DATETIME, scope), compile_as(node.start, DATETIME, scope)
     return divided(end - start, _UNIT_US[node.unit])
 
 
 @compile_node.register
-def _(node: SinceEpoch, scope: Scope) -> Column:
+def _(node: SinceEpoch, scope: SparkScope) -> Column:
     return divided(compile_as(node.operand, DATETIME, scope), _UNIT_US[node.unit])
 
 
 @compile_node.register
-def _(node: FromEpoch, scope: Scope) -> Column:
+def _(node: FromEpoch, scope: SparkScope) -> Column:
     units, length = compile_as(node.operand, INT, scope), _UNIT_US[node.unit]
     most = INT_MAX // length
     return F.when(units.between(-most, most), units * F.lit(length).cast("long"))
 
 
 @compile_node.register
-def _(node: DatetimeLiteral, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+def _(node: DatetimeLiteral, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
     parts = (node.year, node.month, node.day, node.hour, node.minute, node.second, node.microsecond)
     wall = datetime(*parts)  # noqa: DTZ001 (a wall time)
     return F.lit(local_instant(wall, node.timezone)).cast("long")

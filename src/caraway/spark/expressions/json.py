@@ -4,14 +4,14 @@ from pyspark.sql import Column
 
 from caraway.expr.nodes import JsonExtract, ParseJson
 from caraway.spark.expressions.python import evaluated
-from caraway.spark.expressions.scope import Scope, compile_node
+from caraway.spark.expressions.scope import SparkScope, compile_node
 
 
 @compile_node.register
-def _(node: ParseJson, scope: Scope) -> Column:
+def _(node: ParseJson, scope: SparkScope) -> Column:
     return evaluated(node, scope)
 
 
 @compile_node.register
-def _(node: JsonExtract, scope: Scope) -> Column:
+def _(node: JsonExtract, scope: SparkScope) -> Column:
     return evaluated(node, scope)

@@ -20,7 +20,7 @@ from caraway.spark.expressions.arithmetic import (
     logarithm,
     to_long,
 )
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, is_float
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, is_float
 from caraway.spark.java import active_jvm, call_java
 
 _OF_FLOATS: Mapping[NumberFunction, Callable[[Column], Column]] = {
@@ -37,7 +37,7 @@ _OF_FLOATS: Mapping[NumberFunction, Callable[[Column], Column]] = {
 
 
 @compile_node.register
-def _(node: NumberCall, scope: Scope) -> Column:
+def _(node: NumberCall, scope: SparkScope) -> Column:
     if node.function in _OF_FLOATS:
         return _OF_FLOATS[node.function](compile_as(node.operand, FLOAT, scope))
     if is_float(node.operand, scope):
@@ -71,7 +71,7 @@ def _int_call(function: NumberFunction, number: Column) -> Column:
 
 
 @compile_node.register
-def _(node: Round, scope: Scope) -> Column:
+def _(node: Round, scope: SparkScope) -> Column:
     if not is_float(node.operand, scope):
         return compile_as(node.operand, FLOAT if node.precision else INT, scope)
     number = compile_node(node.operand, scope)
@@ -87,14 +87,14 @@ def _(node: Round, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: Power, scope: Scope) -> Column:
+def _(node: Power, scope: SparkScope) -> Column:
     if is_float(node.operand, scope) or is_float(node.exponent, scope):
         return float_power(compile_as(node.operand, FLOAT, scope), compile_as(node.exponent, FLOAT, scope))
     return int_power(compile_as(node.operand, INT, scope), compile_as(node.exponent, INT, scope))
 
 
 @compile_node.register
-def _(node: Log, scope: Scope) -> Column:
+def _(node: Log, scope: SparkScope) -> Column:
     natural = logarithm(compile_as(node.operand, FLOAT, scope))
     if node.base is None:
         return natural

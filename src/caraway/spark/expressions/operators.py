@@ -33,7 +33,7 @@ from caraway.expr.nodes import (
     When,
 )
 from caraway.spark.expressions.arithmetic import DIVISIONS
-from caraway.spark.expressions.scope import Scope, comparable, compile_as, compile_node, kind
+from caraway.spark.expressions.scope import SparkScope, comparable, compile_as, compile_node, kind
 from caraway.spark.types import spark_type
 
 _OPERATORS: Mapping[BinaryOp, Callable[[Column, Column], Column]] = {
@@ -52,19 +52,19 @@ _OPERATORS: Mapping[BinaryOp, Callable[[Column, Column], Column]] = {
 
 
 @compile_node.register
-def _(node: Ref, scope: Scope) -> Column:
+def _(node: Ref, scope: SparkScope) -> Column:
     return scope.columns[node.name]
 
 
 @compile_node.register
-def _(node: Var, scope: Scope) -> Column:
+def _(node: Var, scope: SparkScope) -> Column:
     if scope.element is None:
         raise DefinitionError(f'var("{node.name}") has a meaning only in the body of list.map() or list.filter()')
     return scope.element
 
 
 @compile_node.register
-def _(node: Now, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+def _(node: Now, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
     raise DefinitionError(
         "now() is the time of a query, and a pipeline runs before any query: use the time stamp column "
         f"of the dataset (columns here: {', '.join(scope.columns)})"
@@ -72,12 +72,12 @@ def _(node: Now, scope: Scope) -> Column:  # noqa: ARG001 (the same signature fo
 
 
 @compile_node.register
-def _(node: Literal, scope: Scope) -> Column:  # noqa: ARG001 (the same signature for all)
+def _(node: Literal, scope: SparkScope) -> Column:  # noqa: ARG001 (the same signature for all)
     return F.lit(None) if node.dtype is None else literal(node.value, node.dtype)
 
 
 @compile_node.register
-def _(node: Unary, scope: Scope) -> Column:
+def _(node: Unary, scope: SparkScope) -> Column:
     match node.op:
         case UnaryOp.NOT:
             return ~compile_as(node.operand, BOOL, scope)
@@ -86,7 +86,7 @@ def _(node: Unary, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: Binary, scope: Scope) -> Column:
+def _(node: Binary, scope: SparkScope) -> Column:
     if node.op in (BinaryOp.AND, BinaryOp.OR):
         return _OPERATORS[node.op](compile_as(node.left, BOOL, scope), compile_as(node.right, BOOL, scope))
     floating = node.op is BinaryOp.DIV or FloatType in (kind(node.left, scope), kind(node.right, scope))
@@ -100,18 +100,18 @@ def _(node: Binary, scope: Scope) -> Column:
 
 
 @compile_node.register
-def _(node: IsNull, scope: Scope) -> Column:
+def _(node: IsNull, scope: SparkScope) -> Column:
     return compile_node(node.operand, scope).isNull()
 
 
 @compile_node.register
-def _(node: FillNull, scope: Scope) -> Column:
+def _(node: FillNull, scope: SparkScope) -> Column:
     dtype = scope.type_of(node)
     return F.coalesce(_branch(node.operand, dtype, scope), _branch(node.fill, dtype, scope))
 
 
 @compile_node.register
-def _(node: When, scope: Scope) -> Column:
+def _(node: When, scope: SparkScope) -> Column:
     dtype = scope.type_of(node)
     otherwise = F.lit(None) if node.otherwise is None else _branch(node.otherwise, dtype, scope)
     return reduce(
@@ -146,10 +146,10 @@ def literal(value: object, dtype: DataType) -> Column:
             return F.lit(value).cast(stored)
 
 
-def _side(node: Node, scope: Scope) -> Column:
+def _side(node: Node, scope: SparkScope) -> Column:
     column, dtype = compile_node(node, scope), scope.type_of(node)
     return column if dtype is None else comparable(column, dtype)
 
 
-def _branch(node: Node, dtype: DataType | None, scope: Scope) -> Column:
+def _branch(node: Node, dtype: DataType | None, scope: SparkScope) -> Column:
     return F.lit(None) if dtype is None else compile_as(node, dtype, scope)

@@ -30,7 +30,7 @@ from caraway.expr.nodes import Node, Now
 from caraway.expr.polars.compiler import compile_as
 from caraway.expr.polars.values import polars_type
 from caraway.expr.references import columns_of, walk
-from caraway.spark.expressions.scope import Scope, compile_node
+from caraway.spark.expressions.scope import SparkScope, compile_node
 from caraway.spark.types import spark_type
 
 _RESULT, _ROWS = "$result", "$rows"
@@ -77,7 +77,7 @@ class _Evaluation:
             return pl.concat(values), pl.concat(failures)
 
 
-def evaluated(node: Node, scope: Scope) -> Column:
+def evaluated(node: Node, scope: SparkScope) -> Column:
     """Return the column of an expression that Python evaluates over the columns that it refers to."""
     evaluation, inputs = _evaluation(node, scope)
 
@@ -88,7 +88,7 @@ def evaluated(node: Node, scope: Scope) -> Column:
     return _apply(value, spark_type(evaluation.dtype), inputs)
 
 
-def fails_in_python(node: Node, scope: Scope) -> Column:
+def fails_in_python(node: Node, scope: SparkScope) -> Column:
     """Return the column that tells whether the evaluation by Python fails."""
     evaluation, inputs = _evaluation(node, scope)
 
@@ -98,7 +98,7 @@ def fails_in_python(node: Node, scope: Scope) -> Column:
     return _apply(failed, BooleanType(), inputs)
 
 
-def _evaluation(node: Node, scope: Scope) -> tuple[_Evaluation, list[Column]]:
+def _evaluation(node: Node, scope: SparkScope) -> tuple[_Evaluation, list[Column]]:
     for inner in walk(node):
         if isinstance(inner, Now):
             compile_node(inner, scope)

@@ -14,7 +14,7 @@ from caraway.dtypes.types import STRING
 from caraway.expr.functions.chrono_reading import CENTURY_BREAK, MONTHS, WEEKDAYS, reading_pattern
 from caraway.expr.nodes import Strptime
 from caraway.spark.expressions.instants import DAY_US, SECOND_US, local_timestamp
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, let
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, let
 
 # No number, name or offset has it.
 _SEPARATOR = ","
@@ -43,7 +43,7 @@ class _Fields:
 
 
 @compile_node.register
-def _(node: Strptime, scope: Scope) -> Column:
+def _(node: Strptime, scope: SparkScope) -> Column:
     pattern, names = reading_pattern(node.format)
     text = compile_as(node.operand, STRING, scope)
     whole = rf"\A(?:{pattern})\z"
@@ -64,9 +64,9 @@ def _number(name: str, text: Column) -> tuple[str, Column]:
     """Return the field that a group tells of, and its number."""
     match name:
         case "b":
-            return "m", _place(MONTHS, text)
+            return "m", _position(MONTHS, text)
         case "a":
-            return "a", _place(WEEKDAYS, text) - 1
+            return "a", _position(WEEKDAYS, text) - 1
         case "p":
             return "p", (F.lower(text) == "pm").cast("long")
         case "z":
@@ -84,7 +84,7 @@ def _number(name: str, text: Column) -> tuple[str, Column]:
             return name, text.cast("long")
 
 
-def _place(names: tuple[str, ...], text: Column) -> Column:
+def _position(names: tuple[str, ...], text: Column) -> Column:
     """Return the place of a name, from 1; its first three letters tell it."""
     short = F.array(*(F.lit(name[:3].lower()) for name in names))
     return F.array_position(short, F.lower(F.substring(text, 1, 3)))

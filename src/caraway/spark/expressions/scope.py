@@ -14,7 +14,7 @@ from caraway.spark.types import spark_type
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class SparkScope:
     """What names in an expression stand for: their types and their columns.
 
     Attributes:
@@ -36,13 +36,13 @@ class Scope:
             self.inferred[key] = node, infer_nullable(node, self.types)
         return self.inferred[key][1]
 
-    def body(self, variable: str, dtype: DataType, element: Column) -> "Scope":
+    def body(self, variable: str, dtype: DataType, element: Column) -> "SparkScope":
         """Return the scope of a lambda's body, where `variable` stands for `element`."""
-        return Scope(types=within(self.types, variable, dtype), columns=self.columns, element=element)
+        return SparkScope(types=within(self.types, variable, dtype), columns=self.columns, element=element)
 
 
 @singledispatch
-def compile_node(node: object, scope: Scope) -> Column:
+def compile_node(node: object, scope: SparkScope) -> Column:
     """Compile an expression, which has been type-checked, to a column over the columns of `scope`.
 
     Where polars fails (a text that can't be parsed, a negative count) the column is null; `failures` tells of it.
@@ -53,7 +53,7 @@ def compile_node(node: object, scope: Scope) -> Column:
     raise TypeError(f"no Spark column for {type(node).__name__} ({len(scope.columns)} columns in scope)")
 
 
-def compile_as(node: Node, dtype: DataType, scope: Scope) -> Column:
+def compile_as(node: Node, dtype: DataType, scope: SparkScope) -> Column:
     """Compile `node` and widen its value to `dtype` (an int to a float, a bare null to anything)."""
     return widened(compile_node(node, scope), scope.type_of(node), dtype)
 
@@ -70,13 +70,13 @@ def widened(column: Column, source: DataType | None, target: DataType) -> Column
     return column if spark_type(found) == spark_type(wanted) else column.cast(spark_type(wanted))
 
 
-def kind(node: Node, scope: Scope) -> type | None:
+def kind(node: Node, scope: SparkScope) -> type | None:
     """Return the class of a node's type without optionality and restriction, None for a bare null."""
     dtype = scope.type_of(node)
     return None if dtype is None else type(operand_type(dtype))
 
 
-def is_float(node: Node, scope: Scope) -> bool:
+def is_float(node: Node, scope: SparkScope) -> bool:
     """Tell whether a node is of type float."""
     return kind(node, scope) is FloatType
 

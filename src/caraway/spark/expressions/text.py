@@ -7,7 +7,7 @@ from pyspark.sql import functions as F  # noqa: N812 (the name that everybody kn
 
 from caraway.dtypes.types import STRING
 from caraway.expr.nodes import Split, StringCall, StringFunction
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node
 
 _FUNCTIONS: Mapping[StringFunction, Callable[..., Column]] = {
     StringFunction.LOWER: F.lower,
@@ -21,12 +21,12 @@ _FUNCTIONS: Mapping[StringFunction, Callable[..., Column]] = {
 
 
 @compile_node.register
-def _(node: StringCall, scope: Scope) -> Column:
+def _(node: StringCall, scope: SparkScope) -> Column:
     return _FUNCTIONS[node.function](*(compile_as(operand, STRING, scope) for operand in (node.operand, *node.args)))
 
 
 @compile_node.register
-def _(node: Split, scope: Scope) -> Column:
+def _(node: Split, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     if node.separator == "":
         # The characters; Spark finds one, an empty one, in an empty text.

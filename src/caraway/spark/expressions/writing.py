@@ -13,7 +13,7 @@ from caraway.expr.functions.chrono_reading import MONTHS, WEEKDAYS
 from caraway.expr.nodes import Strftime
 from caraway.spark.expressions.instants import SECOND_US, local_timestamp, within_second
 from caraway.spark.expressions.python import evaluated
-from caraway.spark.expressions.scope import Scope, compile_as, compile_node, divided, let
+from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, divided, let
 
 # The years 1 to 9999: what a date in Python, and so in the language, can be.
 FIRST_US = -62_135_596_800_000_000
@@ -80,7 +80,7 @@ _DIGITS = {"f": 9, "3f": 3, "6f": 6, "9f": 9, ".3f": 3, ".6f": 6, ".9f": 9}
 
 
 @compile_node.register
-def _(node: Strftime, scope: Scope) -> Column:
+def _(node: Strftime, scope: SparkScope) -> Column:
     if python_reason(node) is not None:
         return evaluated(node, scope)
     instant = compile_as(node.operand, DATETIME, scope)

@@ -18,7 +18,7 @@ from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.stack.part import Launch
 
-Tell = Callable[[str], None]
+Notify = Callable[[str], None]
 
 START_SECONDS = 120.0
 # To write 150 MB of classes takes a quarter of a minute, on a busy machine much longer.
@@ -28,13 +28,13 @@ TRAINING_SECONDS = 900.0
 TAIL_CHARACTERS = 2_000
 
 
-def make_class_archives(settings: Settings, jars: JarSet, tell: Tell) -> list[Path]:
+def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> list[Path]:
     """Make the archives of Kafka's and Spark's classes anew; takes some forty seconds.
 
     Args:
         settings: Where the archives go.
         jars: The Java libraries.
-        tell: Hears what is done.
+        notify: Hears what is done.
 
     Raises:
         PartFailedError: A broker or a job didn't get going, or Java wrote nothing.
@@ -45,10 +45,10 @@ def make_class_archives(settings: Settings, jars: JarSet, tell: Tell) -> list[Pa
     kafka.path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="caraway-classes-") as folder:
         with _broker(Path(folder), jars, kafka) as bootstrap_servers:
-            tell("Spark runs some jobs, then writes down its classes")
+            notify("Spark runs some jobs, then writes down its classes")
             _run_jobs(Path(folder), spark_jars, spark, bootstrap_servers)
             _finish(spark)
-            tell("Kafka writes down its classes")
+            notify("Kafka writes down its classes")
         _finish(kafka)
     return [kafka.path, spark.path]
 

@@ -1,0 +1,221 @@
+package io.caraway;
+
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.function.Consumer;
+
+/**
+ * The records that follow from a record of a key and the adjacent one in event time (docs/revisions.md): changes of a table, duplicates, the first.
+ *
+ * <p>A record that arrives can change what follows from itself, and from the one whose adjacent row it is; nothing else.
+ */
+final class AdjacentRowState {
+  /** What to make of a record and its adjacent row. */
+  enum Kind {
+    /** An aggregate input at the record's time, and its end at the time of the next. */
+    AGGREGATE_INPUTS,
+    /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
+    CHANGES,
+    /** The record, a delete too, and what ends it at the time of the next; nothing if both are the same. */
+    TABLE,
+    /** The record, if the next one is of another time. */
+    INSTANT,
+    /** The record, if the next one is in another bucket. */
+    TUMBLING,
+    /** The record, if the next one is no less than the gap away, in whole seconds. */
+    SESSION,
+    /** The record, if there is none before it. */
+    FIRST;
+
+    /** Tells whether two records are made of one. */
+    boolean twofold() {
+      return this == AGGREGATE_INPUTS || this == CHANGES || this == TABLE;
+    }
+  }
+
+  /**
+   * What to do.
+   *
+   * @param window length of the buckets or of the gap, in microseconds
+   * @param horizon how late a record may come and still be put between others, in microseconds
+   */
+  record Rule(Kind kind, long window, long horizon) implements java.io.Serializable {
+    boolean forward() {
+      return kind != Kind.FIRST;
+    }
+  }
+
+  static final int BEGIN = 0;
+  static final int END = 1;
+  /** A version as it came, for {@link VersionFanOut}. */
+  static final int FAN_OUT = 2;
+
+  private static final byte TABLE_ENDS = 0;
+  private static final byte TABLE_BEGINS = 1;
+  private static final long SECOND = 1_000_000;
+
+  private final Rule rule;
+  private final Slice versions;
+  private final MaxEventTime maxEventTime;
+
+  /** An output record, and which of those that are made of one record. */
+  record Part(int which, Version version) {}
+
+  AdjacentRowState(Rule rule, Slice versions, MaxEventTime maxEventTime) {
+    this.rule = rule;
+    this.versions = versions;
+    this.maxEventTime = maxEventTime;
+  }
+
+  /** Takes a record, and tells whether it was not known yet. */
+  boolean version(Version version, Consumer<Part> out) {
+    byte[] key = version.key();
+    Version replaced = version.known(versions);
+    // A retraction of the least revision was never anything else, in any run.
+    if (version.op() == Version.RETRACT && Version.isLeast(version.rev())) {
+      return false;
+    }
+    if (!version.replaces(replaced)) {
+      if (version.op() == Version.RETRACT) {
+        // What is known here need not be known of further on, where its columns name a group ({@link Replay}).
+        parts(version).forEach(out);
+      }
+      return false;
+    }
+    Version other = rule.forward() ? Version.before(versions, key) : Version.after(versions, key);
+    List<Part> ownBefore = parts(replaced);
+    List<Part> otherBefore = parts(other);
+    boolean trim = versions.put(key, version.encode());
+    send(ownBefore, parts(version), replaced != null && replaced.op() == Version.PUT, out);
+    send(otherBefore, parts(other), true, out);
+    maxEventTime.advance(version.time());
+    long bound = maxEventTime.settledBefore(rule.horizon);
+    if (trim && bound > Long.MIN_VALUE) {
+      trim(bound);
+    }
+    return true;
+  }
+
+  /** Tells whether an identity of {@link Kind#TABLE} is that of a begin. */
+  static boolean begins(byte[] id) {
+    return id[0] == TABLE_BEGINS;
+  }
+
+  /** Returns what a full page is rid of. */
+  static SortedPages.Pruner pruner(Rule rule, MaxEventTime maxEventTime) {
+    Pruning.Needed needed = switch (rule.kind) {
+      case AGGREGATE_INPUTS, CHANGES, TABLE -> Pruning.Needed.HOLDING;
+      case INSTANT, TUMBLING, SESSION -> Pruning.Needed.NOTHING;
+      case FIRST -> Pruning.Needed.FIRST;
+    };
+    // A row is a duplicate only of one that is less than a window away, in whole seconds.
+    long window = rule.window == 0 ? 0 : rule.window + SECOND;
+    return new Pruning(1, needed, () -> maxEventTime.settledBefore(rule.horizon + window));
+  }
+
+  private void trim(long bound) {
+    if (rule.kind != Kind.FIRST) {
+      Version.trim(versions, bound);
+      return;
+    }
+    // The first holds for good.
+    Version first = Version.after(versions, Version.at(Long.MIN_VALUE));
+    if (first != null) {
+      versions.removeBelow(Version.at(bound));
+      versions.put(first.key(), first.encode());
+    }
+  }
+
+  private List<Part> parts(Version of) {
+    if (of == null) {
+      return List.of();
+    }
+    boolean twofold = rule.kind.twofold();
+    List<Part> parts = new ArrayList<>();
+    boolean put = of.op() == Version.PUT;
+    if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
+      // It depends on no other record, and must not outweigh the same revision of the row under another key.
+      parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING));
+      if (twofold) {
+        parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING));
+      }
+      return parts;
+    }
+    AdjacentRow adjacent = AdjacentRow.of(versions, of.key(), rule.forward());
+    Version row = adjacent.row();
+    boolean ends = row != null;
+    if (rule.kind == Kind.AGGREGATE_INPUTS) {
+      parts.add(part(of, Version.PUT, of.time(), BEGIN, AdjacentRow.NOTHING));
+    } else {
+      parts.add(part(of, stays(of, row) ? of.op() : Version.RETRACT, of.time(), BEGIN, adjacent.rank()));
+      ends = ends && put && row.time() != of.time();
+    }
+    if (twofold) {
+      int op = rule.kind == Kind.CHANGES ? Version.PUT : Version.DELETE;
+      parts.add(part(of, ends ? op : Version.RETRACT, ends ? row.time() : of.time(), END, adjacent.rank()));
+    }
+    return parts;
+  }
+
+  private boolean stays(Version of, Version row) {
+    if (row == null) {
+      return true;
+    }
+    long time = of.time();
+    long next = row.time();
+    return switch (rule.kind) {
+      case AGGREGATE_INPUTS -> true;
+      case CHANGES, TABLE, INSTANT -> next != time;
+      case TUMBLING -> Math.floorDiv(next, rule.window) != Math.floorDiv(time, rule.window);
+      case SESSION -> (Math.floorDiv(next, SECOND) - Math.floorDiv(time, SECOND)) * SECOND >= rule.window;
+      case FIRST -> false;
+    };
+  }
+
+  /**
+   * Sends what has changed: the old place first, where an operator behind this one, or a part of a divided index, keeps it.
+   *
+   * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a failed attempt, at its revision
+   */
+  private void send(List<Part> before, List<Part> after, boolean held, Consumer<Part> out) {
+    for (int n = 0; n < after.size(); n++) {
+      // An end of a table's row comes first: what {@link TableState} makes of both has the revision of the begin.
+      int i = rule.kind == Kind.TABLE ? after.size() - 1 - n : n;
+      Version was = before.isEmpty() ? null : before.get(i).version;
+      Version now = after.get(i).version;
+      boolean stood = was != null && was.op() != Version.RETRACT;
+      boolean stands = now.op() != Version.RETRACT;
+      boolean differs = was != null && !Arrays.equals(was.row(), now.row());
+      if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev()) && !differs) {
+        continue;
+      }
+      // An index, which alone reads aggregate inputs, finds an end by its key, whatever its time. Another row may have another key.
+      boolean later = stood && stands && rule.kind != Kind.AGGREGATE_INPUTS && was.time() != now.time();
+      if ((stood && !stands) || later || (differs && held)) {
+        out.accept(new Part(i, new Version(Version.RETRACT, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
+      }
+      // The row of a retraction may be another one than that which stood: one that a failed attempt has sent ({@link Replay}).
+      if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
+        out.accept(new Part(i, now));
+      }
+    }
+  }
+
+  private Part part(Version of, int op, long time, int which, byte[] rank) {
+    byte[] rev = ByteBuffer.allocate(of.rev().length + rank.length).put(of.rev()).put(rank).array();
+    return new Part(which, new Version(op, time, of.ingested(), identity(of, which), rev, of.row()));
+  }
+
+  private byte[] identity(Version of, int which) {
+    return switch (rule.kind) {
+      case AGGREGATE_INPUTS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
+      // Of one instant the begins come first, and the ends in the order of their begins.
+      case CHANGES -> ByteBuffer.allocate(1 + of.key().length).put((byte) which).put(of.key()).array();
+      // A row that begins where another one ends comes behind it.
+      case TABLE -> ByteBuffer.allocate(1 + of.key().length).put(which == BEGIN ? TABLE_BEGINS : TABLE_ENDS).put(of.key()).array();
+      default -> of.id();
+    };
+  }
+}

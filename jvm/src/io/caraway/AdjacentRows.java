@@ -1,0 +1,104 @@
+package io.caraway;
+
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Encoders;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.streaming.OutputMode;
+import org.apache.spark.sql.streaming.StatefulProcessor;
+import org.apache.spark.sql.streaming.TimeMode;
+import org.apache.spark.sql.streaming.TimerValues;
+import scala.collection.Iterator;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * {@link AdjacentRowState} as a Spark operator, and {@link VersionFanOut} beside it for a table whose versions may be revised before it is joined.
+ *
+ * <p>Rows have side 0; those of other sides pass, for the joins further on.
+ */
+public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
+  private final String operator;
+  private final AdjacentRowState.Rule rule;
+  private final boolean fansOut;
+  private final long settleMs;
+  private transient MaxEventTime maxEventTime;
+  private transient Trees versions;
+  private transient Trees stands;
+
+  private AdjacentRows(String operator, AdjacentRowState.Rule rule, boolean fansOut, long settleMs) {
+    this.operator = operator;
+    this.rule = rule;
+    this.fansOut = fansOut;
+    this.settleMs = settleMs;
+  }
+
+  /**
+   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; the key of the join behind, if {@code fansOut}).
+   *
+   * @param operator a name that no other operator of this JVM has
+   * @param kind name of a {@link AdjacentRowState.Kind}
+   * @param window length of its buckets or of its gap, in microseconds
+   * @param horizon how late a record may come and still be put between others, in microseconds
+   * @param fansOut whether join keys hear of all versions: which is {@link AdjacentRowState#FAN_OUT} then
+   * @param settleMs see {@link MaxEventTime}
+   * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of fanned-out versions only)
+   */
+  public static Dataset<Row> apply(
+      Dataset<Row> in, String operator, String kind, long window, long horizon, boolean fansOut, long settleMs) {
+    AdjacentRowState.Rule rule = new AdjacentRowState.Rule(AdjacentRowState.Kind.valueOf(kind), window, horizon);
+    return Operators.grouped(in)
+        .transformWithState(
+            new AdjacentRows(operator, rule, fansOut, settleMs),
+            TimeMode.None(),
+            OutputMode.Update(),
+            Encoders.row(Operators.passThrough().add("which", "int").add("to", "binary")));
+  }
+
+  @Override
+  public void init(OutputMode outputMode, TimeMode timeMode) {
+    maxEventTime = MaxEventTime.named(operator, settleMs);
+    versions = Operators.trees(getHandle(), "versions", AdjacentRowState.pruner(rule, maxEventTime));
+    Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
+    stands = fansOut ? Operators.trees(getHandle(), "stands", ofStands) : null;
+  }
+
+  @Override
+  public Iterator<Row> handleInputRows(Integer bucket, Iterator<Row> rows, TimerValues timers) {
+    SortedPages pages = versions.open(bucket);
+    SortedPages standing = fansOut ? stands.open(bucket) : null;
+    List<Row> out = new ArrayList<>();
+    while (rows.hasNext()) {
+      Row row = rows.next();
+      if (row.getInt(Operators.SIDE) == Operators.OWN) {
+        byte[] key = row.getAs(Operators.KEY);
+        Slice own = Slice.of(pages, key);
+        Version version = Operators.version(row);
+        boolean isNew = new AdjacentRowState(rule, own, maxEventTime).version(version, part -> {
+          // Join keys need no ends: they hear of the version that makes it.
+          if (!fansOut || part.which() == AdjacentRowState.BEGIN) {
+            out.add(row(part.which(), part.version(), null));
+          }
+        });
+        if (fansOut) {
+          VersionFanOut fanOut = new VersionFanOut(own, Slice.of(standing, key));
+          fanOut.version(version, row.getAs(Operators.JOINED), isNew, one -> out.add(row(AdjacentRowState.FAN_OUT, one.version(), one.joinKey())));
+        }
+      } else {
+        out.add(Operators.passing(row, 2));
+      }
+    }
+    versions.flush(pages);
+    if (fansOut) {
+      stands.flush(standing);
+    }
+    return CollectionConverters.asScala(out.iterator());
+  }
+
+  private static Row row(int which, Version made, byte[] to) {
+    byte[] payload = made.row().length == 0 ? null : made.row();
+    return RowFactory.create(
+        made.op(), made.time(), made.ingested(), made.id(), made.rev(), 0L, Operators.OWN, null, payload, which, to);
+  }
+}

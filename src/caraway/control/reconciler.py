@@ -1,0 +1,148 @@
+"""Where commits take effect: the ledger of a Postgres, and the Kafka that belongs to it."""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import Self
+
+from caraway.control.secret_references import LookUp
+from caraway.control.service import CommitService, find_all
+from caraway.control.worker import sweep, work
+from caraway.control.world import Deployed
+from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, connect
+from caraway.topics.admin import drop_topics, ensure_topics, topic_names
+from caraway.topics.positions import TopicEnds
+
+# Entries at a time; between them a commit can have its turn.
+BATCH = 50
+# A commit answers when its topics are there; whatever takes longer goes on behind it.
+CONVERGE_S = 10.0
+SWEEP_S = 60.0
+# What becomes due within this time is waited for with short pauses.
+SOON = timedelta(seconds=5)
+
+
+def nobody_indexes(asset: str) -> str:
+    """Return what an index waits for where no server is."""
+    return f"no server indexes {asset} here"
+
+
+class LedgerReconciler:
+    """Works off the ledger. Thread safe: of several callers one works, and the others find that it is done."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        world: Deployed,
+        check: Callable[[], None],
+        *,
+        list_topics: Callable[[], Collection[str]],
+        drop: Callable[[Iterable[str]], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Bring `world` to what `ledger` asks for; `check` raises if that can't be done now."""
+        self.check = check
+        self._ledger = ledger
+        self._world = world
+        self._list_topics = list_topics
+        self._drop = drop
+        self._clock = clock
+        self._working = threading.Lock()
+        self._swept_at: float | None = None
+        self.busy = True
+        """Whether the last look at the ledger found something that is due, or will soon be."""
+
+    def converge(self) -> None:
+        """Do what can be done at once.
+
+        Raises:
+            UnavailableError: Postgres doesn't answer.
+        """
+        deadline = self._clock() + CONVERGE_S
+        with self._working:
+            while work(self._ledger, self._world, limit=BATCH) and self._clock() < deadline:
+                pass
+
+    def reconcile(self) -> None:
+        """Do what is due, and now and then clear away what came back; to be called again and again.
+
+        Raises:
+            UnavailableError: Postgres or Kafka doesn't answer.
+        """
+        with self._working:
+            self.busy = self._ledger.expects(SOON)
+            if self.busy:
+                work(self._ledger, self._world, limit=BATCH)
+            now = self._clock()
+            if self._swept_at is None or now - self._swept_at > SWEEP_S:
+                # Not again at once if it fails: while Kafka is away, that takes long.
+                self._swept_at = now
+                sweep(self._ledger, self._list_topics(), self._drop)
+
+
+class Control:
+    """The control plane of a deployment: commits, branches, history, ledger."""
+
+    def __init__(
+        self, reconciler: LedgerReconciler, commits: CommitService, branches: Branches, close: Callable[[], None]
+    ) -> None:
+        """Put it together; see `connect`."""
+        self.reconciler = reconciler
+        self.commits = commits
+        self.branches = branches
+        self.close = close
+
+    @classmethod
+    def connect(
+        cls,
+        postgres_url: str,
+        bootstrap_servers: str,
+        *,
+        partitions: int = 1,
+        kafka_timeout_s: float = 30.0,
+        keep: timedelta = KEEP,
+        index_lag: Callable[[str], str] = nobody_indexes,
+        look_up: LookUp = find_all,
+    ) -> Self:
+        """Make the control plane for a Postgres and a Kafka; nothing is opened yet.
+
+        Args:
+            postgres_url: Where the state is.
+            bootstrap_servers: Where the topics are.
+            partitions: Partitions of a new topic.
+            kafka_timeout_s: How long to wait for Kafka, in seconds.
+            keep: How long what no branch needs any more is kept.
+            index_lag: Returns what an index (its asset as hexadecimal) awaits, "" if it has caught up with its topic.
+            look_up: Looks up the secrets that definitions name.
+        """
+        engine = connect(postgres_url)
+        reader, ledger = StateReader(engine), Ledger(engine, keep=keep)
+
+        def make(names: Iterable[str]) -> None:
+            ensure_topics(bootstrap_servers, names, partitions, timeout_s=kafka_timeout_s)
+
+        def drop(names: Iterable[str]) -> None:
+            drop_topics(bootstrap_servers, names, timeout_s=kafka_timeout_s)
+
+        def there() -> Collection[str]:
+            return topic_names(bootstrap_servers, timeout_s=kafka_timeout_s)
+
+        def check() -> None:
+            there()
+
+        world = Deployed(make_topics=make, drop_topics=drop, jobs=reader, index_lag=index_lag)
+        reconciler = LedgerReconciler(ledger, world, check, list_topics=there, drop=drop)
+        counting, ends = threading.Lock(), TopicEnds(bootstrap_servers)
+
+        def count(topics: Iterable[str]) -> Mapping[str, int]:
+            names = set(topics)
+            with counting:
+                begin, end = ends.beginnings(names), ends.ends(names)
+            return {
+                name: sum(offset - begin.get(name, {}).get(number, offset) for number, offset in found.items())
+                for name, found in end.items()
+            }
+
+        commits = CommitService(reader, StateWriter(engine, keep=keep), reconciler, count=count, look_up=look_up)
+        return cls(reconciler, commits, Branches(engine, keep=keep), engine.dispose)

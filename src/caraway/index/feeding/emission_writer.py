@@ -1,0 +1,41 @@
+"""Where an index writes rows that jobs read."""
+
+import threading
+from collections.abc import Callable, Sequence
+
+from caraway.topics import TopicWriter
+
+
+class NotOursError(Exception):
+    """Another server may be writing the rows now."""
+
+
+class EmissionWriter:
+    """Writes to topics; it connects with the first record, since most indexes have none."""
+
+    def __init__(self, bootstrap_servers: str, may_send: Callable[[], bool] | None = None) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._may_send = may_send
+        self._lock = threading.Lock()
+        self._writer: TopicWriter | None = None
+
+    def send(self, topic: str, records: Sequence[tuple[bytes, bytes]]) -> None:
+        """Write records (key, value) and return when they are durable.
+
+        Raises:
+            UnavailableError: The broker doesn't take them; some of them may have been written.
+            NotOursError: They aren't this server's to write.
+        """
+        if self._may_send is not None and not self._may_send():
+            raise NotOursError
+        with self._lock:
+            if self._writer is None:
+                self._writer = TopicWriter(self._bootstrap_servers)
+            writer = self._writer
+        writer.write(topic, [(key, value, None) for key, value in records]).result()
+
+    def close(self) -> None:
+        """Let go of the broker."""
+        with self._lock:
+            if self._writer is not None:
+                self._writer.close()

@@ -1,0 +1,178 @@
+"""The location of each identity, for topics whose records may be revised.
+
+A record with an id that was there before replaces the earlier one if its revision isn't less, wherever that stood:
+other event time, other key. What a changelog emits for one version, a put (`x 00`) and the delete that ends it
+(`x 01`), stands together: the delete gives the put an end.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import msgspec
+from rocksdict import WriteBatch
+
+from caraway.index.records.delivery import Delivered
+from caraway.index.storage.intervals import ever_counts, own_windows
+from caraway.index.storage.keys import (
+    ENDED,
+    NEVER,
+    RAW,
+    SIGN,
+    VERSION,
+    key_prefix,
+    location_key,
+    timed_key,
+    unpack_u64,
+    version_key,
+)
+from caraway.index.storage.store import IndexStore
+from caraway.plan.model import IndexKind, IndexPlan
+from caraway.topics import DELETE, ID_BYTES, PUT, RETRACT
+
+PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
+
+
+class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
+    """The newest revision of an id: its revision, what it is, and where it stands.
+
+    `rank` comes before the id among aggregate inputs of equal times.
+    """
+
+    rev: bytes
+    op: int
+    time: int
+    key: bytes
+    rank: bytes = b""
+
+
+_ENCODE = msgspec.msgpack.Encoder().encode
+_DECODE = msgspec.msgpack.Decoder(Location).decode
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedEntry:
+    """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
+
+    `reaches_us` is the time that an aggregate input takes the max event time to: its own or that of its end. `life` is
+    the time of an aggregate input that is or was in a window, and when it was taken back, if so.
+    """
+
+    record_id: bytes
+    prefix: bytes
+    kind: bytes
+    entry: bytes
+    reaches_us: int | None = None
+    life: tuple[int, int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """What a batch does to one id: from an entry with its value, or none, to another."""
+
+    old: LocatedEntry | None
+    old_value: bytes | None
+    new: LocatedEntry | None
+    new_value: bytes | None
+
+
+class Locations:
+    """The locations of the identities of one index."""
+
+    def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
+        self._asset = plan.asset
+        self._store = store
+        self._located_entry = self._version if plan.kind is IndexKind.VERSIONS else self._aggregate_input
+        self._paired = plan.kind is IndexKind.AGGREGATE
+        self._windows = own_windows(plan)
+        self._along = plan.along
+
+    def settle(self, delivered: Sequence[Delivered], batch: WriteBatch) -> list[Movement]:
+        """Note the location of each identity's newest revision in `batch`, and return which entries have to change."""
+        ids = dict.fromkeys(i for d in delivered for i in self._concerned(d.record_id))
+        before = self._load(list(ids))
+        after = dict(before)
+        values: dict[bytes, bytes] = {}
+        changed: dict[bytes, None] = {}
+        for item in delivered:
+            record_id, record = item.record_id, item.record
+            op, key = (RETRACT, b"") if item.erased else (record.op, item.key)
+            location = Location(record.rev or b"", op, record.time, key, item.rank)
+            if not _supersedes(location, after[record_id]):
+                continue
+            after[record_id] = location
+            values[record_id] = item.value
+            changed[record_id] = None
+        for record_id in changed:
+            batch.put(location_key(self._asset, record_id), _ENCODE(after[record_id]))
+        bases = dict.fromkeys(i for record_id in changed for i in self._bases(record_id))
+        moves = []
+        for base in bases:
+            old, new = self._located_entry(base, before), self._located_entry(base, after)
+            if old is not None or new is not None:
+                moves.append((base, old, new))
+        old_entries = [old.entry for _, old, _ in moves if old is not None]
+        old_values = dict(zip(old_entries, self._store.get_many(old_entries), strict=True)) if old_entries else {}
+        movements = []
+        for base, old, new in moves:
+            old_value = None if old is None else old_values[old.entry]
+            new_value = None if new is None else values.get(base, old_value)
+            if old != new or old_value != new_value:
+                movements.append(Movement(old, old_value, new, new_value))
+        return movements
+
+    def _concerned(self, record_id: bytes) -> Iterable[bytes]:
+        """Name the ids that stand together with an id."""
+        if self._is_paired(record_id):
+            return record_id[:-1] + PUT_SUFFIX, record_id[:-1] + END_SUFFIX
+        return (record_id,)
+
+    def _bases(self, record_id: bytes) -> Iterable[bytes]:
+        """Name the ids whose entry depends on an id."""
+        if self._is_paired(record_id) and record_id.endswith(END_SUFFIX):
+            return record_id[:-1] + PUT_SUFFIX, record_id
+        return (record_id,)
+
+    def _is_paired(self, record_id: bytes) -> bool:
+        return self._paired and len(record_id) > ID_BYTES and record_id[-1] <= END_SUFFIX[0]
+
+    def _load(self, ids: list[bytes]) -> dict[bytes, Location | None]:
+        found = self._store.get_many([location_key(self._asset, record_id) for record_id in ids]) if ids else []
+        return {record_id: None if data is None else _DECODE(data) for record_id, data in zip(ids, found, strict=True)}
+
+    def _version(self, record_id: bytes, locations: dict[bytes, Location | None]) -> LocatedEntry | None:
+        location = locations[record_id]
+        if location is None or location.op == RETRACT:
+            return None
+        prefix = key_prefix(self._asset, location.key)
+        return LocatedEntry(record_id, prefix, VERSION, version_key(prefix, location.time, record_id))
+
+    def _aggregate_input(self, record_id: bytes, locations: dict[bytes, Location | None]) -> LocatedEntry | None:
+        location = locations[record_id]
+        if location is None or location.op != PUT:
+            return None
+        prefix, order = key_prefix(self._asset, location.key), location.rank + record_id
+        end = locations.get(record_id[:-1] + END_SUFFIX) if self._is_paired(record_id) else None
+        if end is None or end.op != DELETE:
+            entry = timed_key(prefix + RAW, location.time, order)
+            return LocatedEntry(record_id, prefix, RAW, entry, location.time, (location.time, None))
+        # A version that is replaced at its own time never was.
+        begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else location.time
+        if end.time <= begin_us:
+            kind, reaches_us = NEVER, None
+        else:
+            kind = ENDED if ever_counts(self._windows, location.time, end.time) else NEVER
+            reaches_us = location.time if self._along else end.time
+        lived = (location.time, end.time) if kind == ENDED else None
+        return LocatedEntry(record_id, prefix, kind, timed_key(prefix + kind, end.time, order), reaches_us, lived)
+
+
+def is_end(record_id: bytes) -> bool:
+    """Tell whether an id can be that of the end of an aggregate input."""
+    return len(record_id) > ID_BYTES and record_id.endswith(END_SUFFIX)
+
+
+def _supersedes(location: Location, known: Location | None) -> bool:
+    """Tell whether a record holds against what is known. At equal revisions a put beats a retraction, in any order."""
+    if known is None or location.rev > known.rev:
+        return True
+    return location.rev == known.rev and known.op == RETRACT and location.op != RETRACT

@@ -1,0 +1,96 @@
+"""The max event time of an aggregation: the greatest event time of all its keys, which closes discrete windows.
+
+It is kept beside the offsets, in the same write. Where records may be revised, the time that each aggregate input
+reaches is kept as well, in order, so that the max event time is found again when its aggregate input goes.
+"""
+
+from collections.abc import Sequence
+
+from rocksdict import RdictIter, WriteBatch
+
+from caraway.index.records.delivery import Delivered
+from caraway.index.records.locations import Movement
+from caraway.index.storage.keys import SIGN, TIMES, max_event_time_key, pack_u64, time_of, times_key, unpack_u64
+from caraway.index.storage.store import IndexStore, check_end
+from caraway.topics import RETRACT
+
+
+class MaxEventTime:
+    """Keeps the max event time of one index."""
+
+    def __init__(self, asset: bytes, store: IndexStore) -> None:
+        self._asset = asset
+        self._store = store
+
+    def advance(self, delivered: Sequence[Delivered], batch: WriteBatch) -> None:
+        """Note the times of aggregate inputs that are never revised."""
+        times = [item.record.time for item in delivered if item.record.op != RETRACT]
+        known = self._known()
+        newest = max(times, default=None)
+        if newest is not None and (known is None or newest > known):
+            batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
+
+    def move(self, movements: Sequence[Movement], batch: WriteBatch) -> None:
+        """Note the times that aggregate inputs reach, and those that they no longer reach."""
+        gone: dict[bytes, int] = {}
+        come: dict[bytes, int] = {}
+        for move in movements:
+            if move.old is not None and move.old.reaches_us is not None:
+                gone[times_key(self._asset, move.old.reaches_us, move.old.record_id)] = move.old.reaches_us
+            if move.new is not None and move.new.reaches_us is not None:
+                come[times_key(self._asset, move.new.reaches_us, move.new.record_id)] = move.new.reaches_us
+        for key in gone.keys() - come.keys():
+            batch.delete(key)
+        for key in come.keys() - gone.keys():
+            batch.put(key, b"")
+        known = self._known()
+        newest = max(come.values(), default=None)
+        if known is not None and (newest is None or newest < known):
+            newest = max(
+                (time_us for time_us in (newest, self._still(known, gone)) if time_us is not None), default=None
+            )
+        if newest is None:
+            batch.delete(max_event_time_key(self._asset))
+        elif newest != known:
+            batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
+
+    def _still(self, known: int, gone: dict[bytes, int]) -> int | None:
+        """Return the greatest time that aggregate inputs reach which stay where they are."""
+        if known not in gone.values():
+            return known
+        entries = self._asset + TIMES
+        iterator = self._store.iterator()
+        iterator.seek_for_prev(entries + b"\xff" * 9)
+        while iterator.valid() and iterator.key().startswith(entries):
+            if iterator.key() not in gone:
+                return time_of(iterator.key(), len(entries))
+            iterator.prev()
+        check_end(iterator)
+        return None
+
+    def _known(self) -> int | None:
+        return stored_max_event_time(self._store, self._asset)
+
+
+def newest(*max_event_times: int | None) -> int | None:
+    """Return the max event time of all parts of an asset, given those of each."""
+    return max((time_us for time_us in max_event_times if time_us is not None), default=None)
+
+
+def stored_max_event_time(store: IndexStore, asset: bytes) -> int | None:
+    """Return the max event time of an asset, None if it has no aggregate inputs."""
+    data = store.get(max_event_time_key(asset))
+    return None if data is None else _unpacked(data)
+
+
+def read_max_event_time(iterator: RdictIter, asset: bytes) -> int | None:
+    """Return the max event time of an asset as an iterator sees it, None if it has no aggregate inputs."""
+    key = max_event_time_key(asset)
+    iterator.seek(key)
+    check_end(iterator)
+    return _unpacked(iterator.value()) if iterator.valid() and iterator.key() == key else None
+
+
+def _unpacked(data: bytes) -> int:
+    time_us: int = unpack_u64(data, 0)[0] - SIGN
+    return time_us

@@ -1,0 +1,77 @@
+"""Which event times a window holds when it is read, and when an aggregate input enters and leaves it.
+
+An *interval* is the first and the last of these times, both included. What was taken back counts if that happens after
+the last one.
+"""
+
+from caraway.graph.windows import ContinuousWindow, HoppingWindow
+from caraway.index.storage.keys import FIRST_TIME_US
+from caraway.plan.model import IndexPlan
+
+# A row lives until its time plus the window plus this, exclusive: windows count whole seconds.
+WINDOW_REST_US = 1_000_000
+
+OwnWindow = ContinuousWindow | HoppingWindow
+Interval = tuple[int, int]
+
+NOTHING: Interval = FIRST_TIME_US, FIRST_TIME_US - 1
+
+
+def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
+    """Return the windows of a plan's aggregates; of a groupby's window none."""
+    return tuple(dict.fromkeys(spec.window for spec in plan.aggregates if spec.window is not None and not plan.window))
+
+
+def has_max_event_time(plan: IndexPlan) -> bool:
+    """Tell whether windows close by event time."""
+    return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
+
+
+def interval_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Interval:
+    """Return the interval of a window that is read at a time, given the greatest event time."""
+    match window:
+        case ContinuousWindow(length_us=None):
+            return FIRST_TIME_US, at_us
+        case ContinuousWindow(length_us=int(length_us)):
+            return max(FIRST_TIME_US, at_us - length_us - WINDOW_REST_US + 1), at_us
+        case HoppingWindow(length_us=length_us):
+            if max_event_time_us is None:
+                return NOTHING
+            end_us = last_end(window, min(at_us, max_event_time_us - window.lookback_us))
+            return FIRST_TIME_US if length_us is None else max(FIRST_TIME_US, end_us - length_us), end_us - 1
+    raise TypeError(f"{window} is no window of an aggregate")
+
+
+def next_end(window: HoppingWindow, time_us: int) -> int:
+    """Return the first end of a bucket after a time: `n * stride + length`; a multiple of the stride if unbounded."""
+    return last_end(window, time_us) + window.stride_us
+
+
+def last_end(window: HoppingWindow, time_us: int) -> int:
+    """Return the last end of a bucket by a time, that time included."""
+    offset_us = window.length_us or 0
+    return (time_us - offset_us) // window.stride_us * window.stride_us + offset_us
+
+
+def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int | None]:
+    """Return when an aggregate input enters the window and when it leaves it, None: never; taken back at `end_us`."""
+    if isinstance(window, ContinuousWindow):
+        enter_us = time_us
+        leave_us = None if window.length_us is None else time_us + window.length_us + WINDOW_REST_US
+        back_us = end_us
+    else:
+        enter_us = next_end(window, time_us)
+        leave_us = None if window.length_us is None else next_end(window, time_us + window.length_us)
+        back_us = None if end_us is None else next_end(window, end_us)
+    if back_us is not None and (leave_us is None or back_us < leave_us):
+        leave_us = back_us
+    return enter_us, leave_us
+
+
+def ever_counts(windows: tuple[OwnWindow, ...], time_us: int, end_us: int) -> bool:
+    """Tell whether an aggregate input that was taken back is in one of the windows before that."""
+    for window in windows:
+        enter_us, leave_us = life(window, time_us, end_us)
+        if leave_us is None or enter_us < leave_us:
+            return True
+    return False

@@ -1,0 +1,196 @@
+"""Aggregate inputs to aggregates on their way into the index."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rocksdict import WriteBatch
+
+from caraway.errors import InvalidInputError
+from caraway.graph.windows import SessionWindow
+from caraway.index.aggregates.layout import AggregateInput, Layout
+from caraway.index.aggregates.partials import HAS_ENDED
+from caraway.index.records.delivery import Applied, Delivered
+from caraway.index.records.locations import LocatedEntry, Locations, Movement, is_end
+from caraway.index.records.max_event_time import MaxEventTime
+from caraway.index.storage.intervals import Interval, has_max_event_time
+from caraway.index.storage.keys import ENDED, RAW, ROOT, SIGN, TIME_BYTES, key_prefix, pack_u64
+from caraway.index.storage.store import IndexStore
+from caraway.index.windows.change_points import ChangePoints, Lived
+from caraway.index.windows.pyramid import Pyramid, TileCache
+from caraway.index.windows.sessions import Sessions
+from caraway.plan.model import IndexPlan
+from caraway.topics import DELETE, PUT, RETRACT, RecordCodec, position_id
+from caraway.topics.keys import check_read
+
+
+@dataclass(slots=True)
+class _KeyChange:
+    """What a batch does to one key: raw entries touched, aggregate inputs added and removed."""
+
+    touched: set[bytes] = field(default_factory=set)
+    added: list[AggregateInput] = field(default_factory=list)
+    removed: list[AggregateInput] = field(default_factory=list)
+    ended: bool = False
+
+
+class AggregateInputFeed:
+    """The way of a topic's records into an index of aggregates."""
+
+    def __init__(self, plan: IndexPlan, store: IndexStore, tiles: TileCache) -> None:
+        self._asset = plan.asset
+        self._store = store
+        self._tiles = tiles
+        self._codec = RecordCodec(plan.schema)
+        self._layout = Layout(plan, store.geometry.values)
+        self._pyramid = Pyramid(store, tiles, self._layout, self._codec)
+        self._locations = Locations(plan, store) if plan.revised else None
+        self._max_event_time = MaxEventTime(plan.asset, store) if has_max_event_time(plan) else None
+        self._sessions = Sessions(plan.window, store) if isinstance(plan.window, SessionWindow) else None
+        self._change_points = ChangePoints(plan, store) if plan.emits is not None else None
+        names = [column.name for column in plan.schema.columns]
+        self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
+
+    def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
+        """See `writer.Feed`."""
+        record = self._codec.decode_value(value)
+        record_id = record.id or position_id(offset, partition)
+        if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
+            raise InvalidInputError("a delete among aggregate inputs must be the end of a changelog's put")
+        check_read(key)
+        if record.row is None:
+            return Delivered(key, record, record_id, value)
+        return Delivered(key, record, record_id, value, self._layout.values(record), self._rank(record.row))
+
+    def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
+        """See `writer.Feed`."""
+        locations = self._locations
+        written = self._add(delivered, batch) if locations is None else self._move(locations, delivered, batch)
+        applied.written += written
+        applied.unchanged += len(delivered) - written
+
+    def _add(self, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+        """Add aggregate inputs that are never revised: all that has to be told is which are there already."""
+        asset = self._asset
+        keys: dict[bytes, dict[bytes, Delivered]] = {}
+        for item in delivered:
+            if item.record.op != RETRACT and not item.erased:
+                suffix = pack_u64(item.record.time + SIGN) + item.rank + item.record_id
+                keys.setdefault(item.key, {}).setdefault(suffix, item)
+        prefixes = [key_prefix(asset, key) for key in keys]
+        root_keys = [prefix + ROOT for prefix in prefixes]
+        roots = self._tiles.load_many(self._layout, root_keys)
+        self._drop_known(prefixes, [root.high for root in roots], list(keys.values()))
+        written = 0
+        changed: dict[bytes, _KeyChange] = {}
+        for prefix, root_key, root, items in zip(prefixes, root_keys, roots, keys.values(), strict=True):
+            if not items:
+                continue
+            raw = prefix + RAW
+            added = []
+            touched = set()
+            for suffix, item in items.items():
+                entry = raw + suffix
+                batch.put(entry, item.value)
+                touched.add(entry)
+                added.append((item.record.time, item.values, suffix[TIME_BYTES:]))
+            self._pyramid.change(prefix, root, added, (), touched)
+            self._tiles.save(root_key, root)
+            written += len(items)
+            changed[prefix] = _KeyChange(touched=touched, added=added)
+        if self._max_event_time is not None:
+            self._max_event_time.advance(delivered, batch)
+        if self._sessions is not None:
+            self._change_sessions(self._sessions, changed, batch)
+        elif self._change_points is not None:
+            came = [(p, None, (time_us, None), False) for p, c in changed.items() for time_us, _, _ in c.added]
+            self._change_points.move(came, batch)
+        return written
+
+    def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
+        """Take out what the database holds already. Later than all that a key has, nothing can be there: no look-up."""
+        doubtful = [
+            (items, suffix, prefix + RAW + suffix)
+            for prefix, high, items in zip(prefixes, highs, keys, strict=True)
+            for suffix, item in items.items()
+            if item.record.time <= high
+        ]
+        if doubtful:
+            found = self._store.get_many([entry for _, _, entry in doubtful])
+            for (items, suffix, _), data in zip(doubtful, found, strict=True):
+                if data is not None:
+                    del items[suffix]
+
+    def _move(self, locations: Locations, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
+        """Add, remove and move aggregate inputs that may be revised."""
+        movements = locations.settle(delivered, batch)
+        changes: dict[bytes, _KeyChange] = {}
+        for move in movements:
+            if move.old is not None:
+                if move.new is None or move.new.entry != move.old.entry:
+                    batch.delete(move.old.entry)
+                if move.old.kind == RAW:
+                    change = changes.setdefault(move.old.prefix, _KeyChange())
+                    change.touched.add(move.old.entry)
+                    change.removed.append(self._aggregate_input(move.old, move.old_value))
+            if move.new is not None:
+                batch.put(move.new.entry, move.new_value)
+                if move.new.kind == RAW:
+                    change = changes.setdefault(move.new.prefix, _KeyChange())
+                    change.touched.add(move.new.entry)
+                    change.added.append(self._aggregate_input(move.new, move.new_value))
+                elif move.new.kind == ENDED:
+                    changes.setdefault(move.new.prefix, _KeyChange()).ended = True
+        root_keys = [prefix + ROOT for prefix in changes]
+        roots = self._tiles.load_many(self._layout, root_keys)
+        for (prefix, change), root_key, root in zip(changes.items(), root_keys, roots, strict=True):
+            if change.ended:
+                root.flags |= HAS_ENDED
+            if change.added or change.removed:
+                self._pyramid.change(prefix, root, change.added, change.removed, change.touched)
+            self._tiles.save(root_key, root)
+        if self._max_event_time is not None:
+            self._max_event_time.move(movements, batch)
+        if self._sessions is not None:
+            self._change_sessions(self._sessions, changes, batch)
+        elif self._change_points is not None:
+            self._change_points.move([change for move in movements for change in _turning(move)], batch)
+        return len(movements)
+
+    def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
+        """Note what aggregate inputs of groups do to their sessions."""
+        stale: dict[bytes, list[Interval]] = {}
+        for prefix, change in changes.items():
+            added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
+            stale[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
+        if self._change_points is not None:
+            self._change_points.mark_dirty(stale, batch)
+
+    def _aggregate_input(self, standing: LocatedEntry, value: bytes | None) -> AggregateInput:
+        """Read an aggregate input that was accepted before."""
+        if value is None:
+            raise RuntimeError("the index has a place for an aggregate input but not its entry")
+        record = self._codec.decode_value(value)
+        if record.row is None or record.op != PUT:
+            raise RuntimeError("the index holds an aggregate input that is no put")
+        return record.time, self._layout.values(record), standing.entry[len(standing.prefix) + len(RAW) + TIME_BYTES :]
+
+    def _rank(self, row: Sequence[object]) -> bytes:
+        """Return what ranks an aggregate input before its id: its time stamp, if its time is that of another column."""
+        if self._rank_at is None:
+            return b""
+        time_us = row[self._rank_at]
+        if not isinstance(time_us, int):
+            raise InvalidInputError(f"the time stamp is {time_us!r}, which is no instant")
+        return pack_u64(time_us + SIGN)
+
+
+def _turning(move: Movement) -> Iterator[tuple[bytes, Lived | None, Lived | None, bool]]:
+    """Tell how an aggregate input counted in its group, and how it counts now."""
+    old, new = move.old, move.new
+    if old is not None and new is not None and old.prefix == new.prefix:
+        yield old.prefix, old.life, new.life, move.old_value == move.new_value
+        return
+    if old is not None:
+        yield old.prefix, old.life, None, False
+    if new is not None:
+        yield new.prefix, None, new.life, False

@@ -1,0 +1,151 @@
+"""The graph that is served: loaded from Postgres, swapped as a whole when somebody commits."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from caraway.errors import UnavailableError, UnknownEntityError
+from caraway.graph.specs import Graph
+from caraway.ingest import Endpoints
+from caraway.plan.model import GraphPlan, IndexPlan
+from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
+from caraway.server.reading import DatasetReader, Index, PartlyRemote, PartlyRemoteReader
+from caraway.state import MAIN, Needed, Planned
+
+# The version of a branch without any commit.
+NO_COMMIT = ""
+EMPTY = Planned(graph=Graph(), plan=GraphPlan())
+
+
+class Indexer(Protocol):
+    """What tails topics into the index (`caraway.index.IndexWorker`)."""
+
+    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
+        """Index these from now on, and no others."""
+        ...
+
+
+class Queryable(Protocol):
+    """What answers queries: `caraway.query.QueryEngine`, or as much of it as a caller may see."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """What there is to query."""
+        ...
+
+    @property
+    def asks_others(self) -> bool:
+        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
+        ...
+
+    def plan(
+        self,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        *,
+        foreign_inputs: bool = False,
+        event_times: bool = False,
+    ) -> CompiledPlan:
+        """Return the plan of a query."""
+        ...
+
+    def lookup(
+        self,
+        dataset: str,
+        keys: Sequence[Mapping[str, object]],
+        fields: Sequence[str],
+        timestamps: Sequence[object] | None = None,
+    ) -> tuple[list[bool], Answer]:
+        """Look up rows of a dataset by key."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedGraph:
+    """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end.
+
+    Attributes:
+        version: The served commit; empty before the first.
+        graph: Its definitions.
+        plan: Its topics, jobs and indexes.
+        endpoints: Where rows are logged, for all branches and their newest commits.
+        queries: Answers queries and lookups.
+        rebuilding: The datasets to which the branch's newest commit, which isn't served yet, gives another topic.
+    """
+
+    version: str
+    graph: Graph
+    plan: GraphPlan
+    endpoints: Endpoints
+    queries: Queryable
+    rebuilding: frozenset[str] = frozenset()
+
+
+def served_graph_of(
+    branch: str, served_graphs: Mapping[str, ServedGraph], problem: Callable[[], str | None]
+) -> ServedGraph:
+    """Return what a branch serves.
+
+    Args:
+        branch: Its name.
+        served_graphs: What all branches serve; empty before the graph was read.
+        problem: Returns why Postgres can't be read, if it can't; asked only when nothing is served.
+
+    Raises:
+        UnavailableError: The graph hasn't been read yet.
+        UnknownEntityError: There is no such branch.
+    """
+    served = served_graphs.get(branch)
+    if served is not None:
+        return served
+    if served_graphs:
+        raise UnknownEntityError(f"there is no branch {branch[:100]!r}; branches: {', '.join(served_graphs)}")
+    reason = problem() or "it is being read"
+    raise UnavailableError(f"the server is starting and doesn't know its definitions yet: postgres {reason}")
+
+
+class Serving(Protocol):
+    """What has a graph to serve (`caraway.server.deployment.Deployment`)."""
+
+    def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
+        """Return what a branch serves now."""
+        ...
+
+
+def compile_served_graph(
+    version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool
+) -> ServedGraph:
+    """Compile what a branch serves; `endpoints` are those of all branches, users' code runs in `functions`."""
+    plans = planned.plan.indexes
+    reader = PartlyRemoteReader(index, plans) if isinstance(index, PartlyRemote) else DatasetReader(index, plans)
+    queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
+    return ServedGraph(version, planned.graph, planned.plan, endpoints, queries)
+
+
+def compile_served_graphs(
+    needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, ServedGraph]
+) -> Mapping[str, ServedGraph]:
+    """Compile what the branches serve, by name; what `known` has compiled of the same commit is taken over.
+
+    Rows that are logged go to all branches, whether they serve their head already or not.
+    """
+    endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
+    compiled = {served.version: served for served in known.values()}
+    served_graphs: dict[str, ServedGraph] = {}
+    for branch in needed.heads.branches:
+        version = branch.serving or NO_COMMIT
+        planned = needed.commits[version] if version else EMPTY
+        served = compiled.get(version)
+        if served is None or served.plan != planned.plan:
+            served = compiled[version] = compile_served_graph(version, planned, endpoints, index, functions)
+        head = planned if branch.head is None else needed.commits[branch.head]
+        rebuilding = _rebuilt(planned.plan, head.plan)
+        served_graphs[branch.name] = replace(served, endpoints=endpoints, rebuilding=rebuilding)
+    return served_graphs
+
+
+def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
+    """Return the served datasets of which a newer plan has another topic."""
+    topics = {topic.name for topic in served.topics}
+    rebuilt = {topic.dataset for topic in head.topics if topic.name not in topics}
+    return frozenset(rebuilt & {topic.dataset for topic in served.topics})

@@ -1,0 +1,120 @@
+"""Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from caraway.dtypes.types import INT
+from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
+from caraway.graph.operators import (
+    Changelog,
+    Dedup,
+    Filter,
+    First,
+    Input,
+    Join,
+    JoinKind,
+    Latest,
+    Operator,
+    Select,
+)
+from caraway.graph.windows import HoppingWindow, SessionWindow
+from tests.integration.spark import pipelines as model
+from tests.integration.spark.broker import Broker
+from tests.integration.spark.pipelines import Arrival, Case
+from tests.integration.spark.runs import Run, run_all
+
+SECOND = 1_000_000
+# Windows are of whole seconds.
+ARRIVALS = {
+    name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
+    for name, arrivals in model.traffic(seed=11, count=300).items()
+}
+CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
+SLIM = Select(of=CLICK, columns=("user", "number"))
+CHANGES = Changelog(of=USER, column="gone", marks_inserts=False)
+
+
+def _greater(of: Operator, column: str, least: int) -> Operator:
+    return Filter(of=of, predicate=Binary(op=BinaryOp.GT, left=Ref(name=column), right=Literal(value=least, dtype=INT)))
+
+
+def _joined(of: Operator, *fields: str) -> Join:
+    return Join(
+        left=of,
+        right="Users",
+        how=JoinKind.INNER,
+        left_on=("user",),
+        right_on=("user",),
+        within_low_us=None,
+        within_high_us=0,
+        fields=fields,
+    )
+
+
+def _dedup(of: Operator, *by: str, window: HoppingWindow | SessionWindow | None = None) -> Dedup:
+    return Dedup(of=of, by=by, window=window)
+
+
+TUMBLING = HoppingWindow(length_us=5 * SECOND, stride_us=5 * SECOND)
+SESSION = SessionWindow(gap_us=2 * SECOND)
+ALL = [
+    Case("Changes", CHANGES),
+    Case("Inserts", Changelog(of=_greater(USER, "level", 0), column="new", marks_inserts=True)),
+    Case("First", First(of=CLICK, keys=("user",))),
+    Case("FirstByFloat", First(of=CLICK, keys=("price", "number"))),
+    Case("Instant", _dedup(CLICK, "user")),
+    Case("Tumbling", _dedup(CLICK, "user", "number", window=TUMBLING)),
+    Case("Session", _dedup(CLICK, "note", window=SESSION)),
+    Case("DedupOfJoin", _dedup(_joined(SLIM, "town"), "user", window=TUMBLING)),
+    Case("DedupByJoined", _dedup(_joined(SLIM, "town"), "town", window=SESSION)),
+    Case("JoinOfDedup", _joined(_dedup(SLIM, "user", window=TUMBLING), "level")),
+    Case("FirstOfJoin", First(of=_joined(SLIM, "town"), keys=("town",))),
+    Case("ChangesOfLatest", Changelog(of=Latest(of=CLICK, keys=("user",)), column="gone", marks_inserts=False)),
+    Case("ChangesOfFirst", Changelog(of=First(of=CLICK, keys=("user", "number")), column="new", marks_inserts=True)),
+    Case("LatestOfChanges", Latest(of=CHANGES, keys=("town",))),
+    Case("DedupOfChanges", _dedup(CHANGES, "level", window=TUMBLING)),
+]
+# The others are variants of what these have, and run a few at a time, each with a job of its own.
+OFTEN = ("Changes", "Tumbling", "DedupByJoined", "FirstOfJoin", "ChangesOfLatest")
+VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more for each")
+TOGETHER = 5
+RARE = [case for case in ALL if case.name not in OFTEN]
+GROUPS = [
+    [case for case in ALL if case.name in OFTEN],
+    *(RARE[start : start + TOGETHER] for start in range(0, len(RARE), TOGETHER)),
+]
+
+
+@pytest.fixture(scope="module")
+def run_of(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], Run]:
+    """Run the jobs of a group, once, while rows come in, late ones among them, in small lots."""
+    folder: Path = tmp_path_factory.mktemp("checkpoints")
+
+    @cache
+    def run_of(group: int) -> Run:
+        suffix = f"adjacent-{group}"
+        return run_all(GROUPS[group], ARRIVALS, broker=broker, spark=spark, folder=folder, suffix=suffix)
+
+    return run_of
+
+
+# Not by a parameter of the fixture: pytest would set it up for each case anew.
+@pytest.mark.parametrize(
+    ("group", "case"),
+    [
+        pytest.param(group, case, id=case.name, marks=() if case.name in OFTEN else VARIANT)
+        for group, cases in enumerate(GROUPS)
+        for case in cases
+    ],
+)
+def test_a_job_gives_what_the_in_process_engine_gives(group: int, case: Case, run_of: Callable[[int], Run]) -> None:
+    run = run_of(group)
+    (rows, _) = run.expected[case.name]
+    assert rows
+    assert run.failures[case.name] is None
+    assert run.jobs[case.name].output.revised
+    assert run.found[case.name] == run.expected[case.name]

@@ -1,0 +1,97 @@
+"""Who holds which job, in Postgres, beside the same in a few lines of Python."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from caraway.errors import UnavailableError
+from caraway.state import EngineMembership, connect, migrate
+from caraway.state.leases import leases
+from tests.effort import examples
+from tests.unit.engine.members import MemoryMember, Table
+
+LONG, OVER = timedelta(hours=1), timedelta(seconds=-1)
+JOBS = ("a", "b", "c")
+
+
+@pytest.fixture
+def database(postgres: str) -> Iterator[sa.Engine]:
+    engine = connect(postgres)
+    yield engine
+    engine.dispose()
+
+
+def member(database: sa.Engine, name: str) -> EngineMembership:
+    membership = EngineMembership(engine=database, engine_name=name)
+    token = membership.claim(LONG, succeeds=True)
+    assert token is not None
+    return membership.with_token(token)
+
+
+names = st.sampled_from(["one", "two"])
+jobs = st.sets(st.sampled_from(JOBS), min_size=1)
+actions = st.one_of(
+    st.tuples(st.sampled_from(["join", "miss", "return"]), names),
+    st.tuples(st.just("take"), names, jobs, st.booleans(), st.booleans()),
+    st.tuples(st.just("give up"), names, jobs, st.booleans()),
+    st.tuples(st.just("forget"), names, jobs),
+)
+
+
+@given(steps=st.lists(actions, max_size=25))
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+def test_it_does_what_a_table_in_memory_does(
+    database: sa.Engine, postgres: str, steps: list[tuple[object, ...]]
+) -> None:
+    migrate(postgres)
+    with database.begin() as connection:
+        connection.execute(sa.delete(leases))
+    table = Table()
+    # Of each name the process that runs now, and one that was replaced.
+    pairs: dict[str, list[tuple[EngineMembership, MemoryMember]]] = {}
+    for step in (("join", "one"), ("join", "two"), *steps):
+        match step:
+            case ("join", str(name)):
+                pairs.setdefault(name, []).insert(0, (member(database, name), table.join(name)))
+            case ("miss", str(name)):
+                real, _ = pairs[name][0]
+                assert real.renew(real.token, OVER)
+                table.alive.pop(name, None)
+            case ("return", str(name)):
+                real, model = pairs[name][0]
+                assert real.renew(real.token, LONG)
+                assert not real.renew(real.token - 1, LONG)
+                table.alive[name] = model.token
+            case ("take", str(name), set(wanted), bool(successor), bool(old)):
+                real, model = pairs[name][-1 if old else 0]
+                assert real.take(wanted, successor=successor) == model.take(wanted, successor=successor)
+            case ("give up", str(name), set(given_up), bool(old)):
+                real, model = pairs[name][-1 if old else 0]
+                real.give_up(given_up)
+                model.give_up(given_up)
+            case ("forget", str(name), set(gone)):
+                real, model = pairs[name][0]
+                real.forget(gone)
+                model.forget(gone)
+        real, model = pairs["one"][0]
+        assert real.name == model.name
+        seen, expected = real.look(), model.look()
+        assert (seen.members, seen.owners) == (expected.members, expected.owners)
+
+
+def test_of_many_that_take_at_once_one_has_each(database: sa.Engine, postgres: str) -> None:
+    with pytest.raises(UnavailableError, match="not set up the tables"):
+        EngineMembership(engine=database, engine_name="early").look()
+    migrate(postgres)
+    members = [member(database, str(number)) for number in range(8)]
+    wanted = [f"job{n}" for n in range(10)]
+    with ThreadPoolExecutor(8) as pool:
+        won = list(pool.map(lambda one: one.take(wanted, successor=False), members))
+    assert sorted(job for taken in won for job in taken) == wanted
+    assert {token for taken in won for token in taken.values()} == {1}
+    assert members[0].look().owners == {job: one.name for one, taken in zip(members, won, strict=True) for job in taken}
