@@ -46,8 +46,13 @@ test-fast *options:
 
 # What guards most (docs/ci.md): unit tests, then what needs real Postgres, Kafka and Spark, less the tests marked `full`.
 test *options:
-    env -u PYTHONDONTWRITEBYTECODE CARAWAY_TESTS=ci {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}}
-    CARAWAY_TESTS=ci {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}}
+    #!/usr/bin/env bash
+    # The second part runs also if the first one fails: one run reports everything.
+    export CARAWAY_TESTS=ci
+    failed=0
+    env -u PYTHONDONTWRITEBYTECODE {{python}} -m pytest tests/unit -m "not full" -n {{cores}} --dist worksteal --durations=10 {{options}} || failed=$?
+    {{python}} -m pytest tests/integration tests/e2e tests/parity -m "not full" -n {{processes}} {{services}} {{options}} || failed=$?
+    exit $failed
 
 # Archives of the classes of Kafka and Spark, with which they start in less of the processor's time (decision 32).
 archives:

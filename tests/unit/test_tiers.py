@@ -2,6 +2,7 @@
 
 import shlex
 import subprocess
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,14 @@ def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None
     left = {path.name for path in TESTS.iterdir() if list(path.rglob("test_*.py"))}
     left -= {folder.name for command in calls for folder in folders(command)}
     assert left == {"faults"}
+
+
+def test_each_file_of_tests_is_found(request: pytest.FixtureRequest) -> None:
+    """pytest passes over folders of some names, such as `dist` and `build`, in silence."""
+    passed_over = [str(pattern) for pattern in request.config.getini("norecursedirs")]
+    hidden = [
+        str(path.relative_to(ROOT))
+        for path in TESTS.rglob("test_*.py")
+        if any(fnmatch(part, pattern) for part in path.relative_to(TESTS).parts[:-1] for pattern in passed_over)
+    ]
+    assert hidden == []

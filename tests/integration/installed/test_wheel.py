@@ -38,7 +38,7 @@ def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may enter, as an installation is: Postgres doesn't run as root, and becomes another one."""
+    """A folder that every user may enter: Postgres doesn't run as root, and so becomes another user."""
     folder = Path(tempfile.mkdtemp(prefix="caraway-installed-"))
     folder.chmod(0o755)
     yield folder
@@ -47,7 +47,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Returns the folder of programs of a new environment that has the wheel with some extras."""
+    """Return a function that makes an environment with the wheel and some extras, and returns its folder of programs."""
     locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
     export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
     subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=60)
@@ -100,7 +100,8 @@ def test_a_job_that_commits_needs_no_more_than_cli(install: Install, tmp_path: P
         assert f"Usage: caraway {command}" in done.stdout
     definitions = tmp_path / "definitions.py"
     definitions.write_text(
-        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n__owner__ = 'users@example.com'\n\n"
+        "from datetime import datetime\nfrom caraway.datasets import dataset, field\n\n"
+        "__owner__ = 'users@example.com'\n\n"
         "@dataset(index=True)\nclass Users:\n    uid: int = field(key=True)\n    at: datetime\n"
     )
     # It comes as far as to ask the server.
