@@ -19,7 +19,7 @@ from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.sessions import SLOTS
 from tests.integration.spark.shop import Shop
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 
 def tasks_of(session: SparkSession) -> int:

@@ -9,7 +9,7 @@ from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStatus, IndexWorker
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import PUT, RETRACT, TopicWriter, position_id
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 KEYS = [f"key{n}" for n in range(20)]

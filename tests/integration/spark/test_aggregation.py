@@ -17,8 +17,8 @@ from caraway.plan import GraphPlan, IndexPlan, plan_graph
 from caraway.spark.jobs import start_job
 from caraway.topics import DELETE, PUT
 from tests.integration.spark.broker import Broker, Sent
-from tests.patience import deadline_in
 from tests.tiers import selected
+from tests.timeouts import deadline_in
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
 from tests.unit.index.test_against_engine import CONTINUOUS, DISCRETE, FOREVER_HOPPING, HOPPING, LATE, compare
 

@@ -22,7 +22,7 @@ from caraway.spark.jobs import start_job
 from caraway.topics import RecordCodec
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.test_aggregation import sent
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 from tests.unit.engine_local.building import derived, spec_of
 from tests.unit.index.oracle import EVENTS, Case, random_change
 from tests.unit.index.test_against_engine import HOPPING

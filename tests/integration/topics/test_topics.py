@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.topics import TopicWriter, ensure_topics
 from caraway.topics.positions import TopicEnds
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 NOWHERE = "127.0.0.1:9"
 
