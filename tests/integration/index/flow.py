@@ -94,7 +94,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
         time.sleep(0.02)
 
 
-def wait_until_level(worker: IndexWorker, topic: str, records: int, indexes: int = len(PLANS)) -> list[IndexStatus]:
+def wait_until_caught_up(worker: IndexWorker, topic: str, records: int, indexes: int = len(PLANS)) -> list[IndexStatus]:
     """Wait until all indexes of a topic have read it."""
 
     def level() -> bool:

@@ -10,7 +10,7 @@ from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import Snapshots
 from caraway.objects import ObjectFolder
 from caraway.topics import TopicWriter, ensure_topics
-from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_caught_up
 
 
 def damage(folder: Path) -> None:
@@ -48,10 +48,10 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
         try:
             worker.set_plans([replace(plan, topic=topic) for plan in PLANS])
             flow.send(2000)
-            wait_until_level(worker, topic, 2000)
+            wait_until_caught_up(worker, topic, 2000)
             snapshots.take(store)
             flow.send(1000)
-            wait_until_level(worker, topic, 3000)
+            wait_until_caught_up(worker, topic, 3000)
             flow.check(reader)
             for count in (1, 2):
                 store.db.flush()
@@ -61,7 +61,7 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
                 assert len(list(tmp_path.glob("index.damaged-*"))) == count
                 wait_for(lambda: rebuilding.problem() is None and worker.is_alive(), "the end of it")
                 flow.send(100)
-                wait_until_level(worker, topic, 3000 + 100 * count)
+                wait_until_caught_up(worker, topic, 3000 + 100 * count)
                 flow.check(reader)
         finally:
             rebuilding.stop(PATIENCE_S)

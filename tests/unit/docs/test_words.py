@@ -58,6 +58,11 @@ FORMER = (
     Former("(?:read|compute|evaluate|take|start) soon|soon reader", "async"),
     Former("holders?", "shard owner", under=(*PARTITIONS, *INDEX)),
     Former("doors?", "shard server", under=(*PARTITIONS, *SPARK, "docs")),
+    Former("spans?", "interval", kept=("that they span",), under=INDEX),
+    Former("(?:is|are|isn't|until|when|been) level", "caught up"),
+    Former(
+        "places?", "location, position", kept=(r"(?:in|in its|in the|in one|its) places?\b",), under=("jvm", INDEX[0])
+    ),
     Former("hiding (?:reader|index)", "erasure filter"),
     Former("unlike", "older than", under=INDEX),
 )
