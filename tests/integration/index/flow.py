@@ -26,7 +26,7 @@ COLUMNS = {
     IndexKind.AGGREGATE: ["k", *(spec.into for spec in AGGREGATES), "t"],
     IndexKind.VERSIONS: ["k", "n", "x", "d", "t"],
 }
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Flow:
             for start in range(0, count, 500)
         ]
         for future in futures:
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
         self.sent += made
 
     def check(self, reader: IndexReader, plans: Sequence[IndexPlan] = PLANS, *, since_us: int = 0) -> None:
@@ -88,7 +88,7 @@ class Flow:
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until `condition` holds."""
-    deadline = deadline_in(PATIENCE_S)
+    deadline = deadline_in(TIMEOUT_S)
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)

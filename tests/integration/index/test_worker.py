@@ -24,7 +24,7 @@ from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import TopicWriter, ensure_topics
-from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_caught_up
+from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.unit.index.naive import SECOND
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ def topic() -> str:
 
 @pytest.fixture
 def writer(kafka: str) -> Iterator[TopicWriter]:
-    with TopicWriter(kafka, timeout_s=PATIENCE_S) as opened:
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as opened:
         yield opened
 
 
@@ -143,7 +143,7 @@ def test_a_bad_record_is_skipped(
     with caplog.at_level(logging.WARNING), following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
         flow.send(10)
-        writer.write(topic, [(b"\x91\xa1a", b"nonsense", None)]).result(PATIENCE_S)
+        writer.write(topic, [(b"\x91\xa1a", b"nonsense", None)]).result(TIMEOUT_S)
         flow.send(10)
         statuses = wait_until_caught_up(worker, topic, 21)
         assert [s.refused for s in statuses] == [1, 1]
@@ -162,7 +162,7 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
         wait_until_caught_up(worker, topic, 500)
     admin = AdminClient({"bootstrap.servers": kafka})
     (deleted,) = admin.delete_topics([topic]).values()
-    deleted.result(PATIENCE_S)
+    deleted.result(TIMEOUT_S)
     wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "deletion")
     ensure_topics(kafka, [topic], 1)
     with TopicWriter(kafka) as other:
@@ -204,7 +204,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
         tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
     )
     with (
-        TopicWriter(broker.bootstrap_servers, timeout_s=PATIENCE_S) as writer,
+        TopicWriter(broker.bootstrap_servers, timeout_s=TIMEOUT_S) as writer,
         following(broker.bootstrap_servers, tmp_path / "index") as (worker, reader),
     ):
         flow = Flow(writer, topic)
@@ -218,14 +218,14 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
             TopicWriter(broker.bootstrap_servers, timeout_s=1) as impatient,
             pytest.raises(UnavailableError, match="didn't take a row"),
         ):
-            impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(PATIENCE_S)
+            impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(TIMEOUT_S)
         # What is written while the broker is away arrives when it is back, once.
         waiting = flow.make(50)
         future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
         time.sleep(1)
         assert not future.done()
         with running(broker, tmp_path / "kafka.log"):
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
             flow.sent += waiting
             flow.send(1000)
             wait_until_caught_up(worker, topic, 2050)

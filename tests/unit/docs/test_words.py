@@ -35,6 +35,11 @@ class Former:
 INDEX = ("src/caraway/index", "tests/unit/index")
 SPARK = ("jvm", "src/caraway/spark", "tests/unit/spark")
 PARTITIONS = ("src/caraway/server/partitions",)
+CONTROL = tuple(
+    f"{root}{part}"
+    for root in ("src/caraway/", "tests/unit/", "tests/integration/")
+    for part in ("state", "control", "engine/", "server")
+)
 
 FORMER = (
     # A key in RocksDB and a column of Postgres.
@@ -65,6 +70,49 @@ FORMER = (
     ),
     Former("hiding (?:reader|index)", "erasure filter"),
     Former("unlike", "older than", under=INDEX),
+    Former("banks?", "asset store", under=CONTROL),
+    Former("allotments?|allots?|allotted", "allocation"),
+    # A column of Postgres, a field of the HTTP API, and the client's name of this field.
+    Former(
+        "deeds?",
+        "action",
+        kept=(
+            r"\bledger\.c\.deed\b",
+            r"\b(?:row|self)\.deed\b",
+            '"deed"',
+            "`deed`",
+            r"\bdeed: ",
+            "ledger_deed_known",
+            "deed IN",
+        ),
+    ),
+    Former(r"incarnat\w+", "generation"),
+    Former("tenures?|tenanc(?:y|ies)", "job ownership"),
+    # A table of Postgres.
+    Former(
+        "standings?",
+        "branch heads, shard progress",
+        kept=(r"\bindex_standings\b",),
+        under=("src/caraway/state", "src/caraway/control", "src/caraway/engine/", *PARTITIONS),
+    ),
+    Former("tend(?:s|ed)?", "reconcile"),
+    Former("(?:make|require) lives?|live of", "served graph"),
+    Former("secret (?:books?|uses?)", "secret store, secret reference"),
+    Former("patience|patiently", "timeout", kept=("CARAWAY_TEST_PATIENCE",)),
+    # A column of Postgres.
+    Former(
+        "level",
+        "caught up",
+        kept=(r"\btold_of\.level\b", '"level"', "isolation_level"),
+        under=("src/caraway/state", "src/caraway/control", "docs/control.md"),
+    ),
+    Former(
+        "holders?",
+        "owner",
+        kept=(r"\bleases\.c\.holder\b", '"holder"', r"\bholder="),
+        under=("src/caraway/state", "src/caraway/control", "src/caraway/engine/"),
+    ),
+    Former("feast door", "Feast endpoint"),
 )
 
 
