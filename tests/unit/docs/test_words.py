@@ -1,7 +1,6 @@
 """Words that the glossary has replaced don't come back, neither in names nor in prose."""
 
 import re
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,15 +116,9 @@ FORMER = (
 
 
 def _texts() -> dict[str, str]:
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", *FOLDERS],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()
-    paths = [path for path in listed if path.endswith(SUFFIXES) and not path.startswith(LEFT_OUT)]
-    return {path: (ROOT / path).read_text() for path in paths if (ROOT / path).exists()}
+    files = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES)
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files if path.is_file()}
+    return {path: text for path, text in texts.items() if not path.startswith(LEFT_OUT)}
 
 
 TEXTS = _texts()
