@@ -40,7 +40,7 @@ WEBHOOK, ENDPOINT = "bench", "drivers"
 # Rows of a request that writes.
 BATCH = 20
 WINDOW_SECONDS = 30.0
-PATIENCE_SECONDS = 120.0
+TIMEOUT_SECONDS = 120.0
 MEBIBYTE = 1 << 20
 KEY = "Driver.driver"
 
@@ -153,7 +153,7 @@ class Writer:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._thread.join(PATIENCE_SECONDS)
+        self._thread.join(TIMEOUT_SECONDS)
         if self._failure is not None:
             raise self._failure
 
@@ -167,7 +167,7 @@ class Writer:
 
     def lost(self) -> int:
         """Count the drivers whose last row isn't served; wait for those that are on their way."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         drivers = list(range(ENTITIES))
         wanted = [float(self._last(driver)) for driver in drivers]
         body = {"inputs": [KEY], "outputs": ["Driver.f0"], "data": {KEY: drivers}}

@@ -32,7 +32,7 @@ from caraway.client import Client
 
 BATCH = 1000
 POLL_SECONDS = 0.05
-PATIENCE_SECONDS = 300.0
+TIMEOUT_SECONDS = 300.0
 TOLERANCE = 1e-9
 HOUR = pd.Timedelta("1h")
 LATE_MINUTES = 15
@@ -157,7 +157,7 @@ def post(url: str, bodies: Sequence[bytes]) -> None:
 def wait_until_visible(url: str, questions: Sequence[Question], started: float) -> float | None:
     """Ask until all answers are as wanted; return the seconds since `started`, None if they never were."""
     with Connection(url) as connection:
-        while time.monotonic() - started < PATIENCE_SECONDS:
+        while time.monotonic() - started < TIMEOUT_SECONDS:
             if all(answered(connection, question) for question in questions):
                 return time.monotonic() - started
             time.sleep(POLL_SECONDS)
@@ -189,7 +189,7 @@ def show(events: int, durable: float, visible: float | None) -> None:
     if visible:
         table.add_row("until visible", f"{visible:.1f}", f"{events / visible:,.0f}")
     else:
-        table.add_row("until visible", f"not within {PATIENCE_SECONDS:.0f}", "")
+        table.add_row("until visible", f"not within {TIMEOUT_SECONDS:.0f}", "")
     out.print(table)
 
 

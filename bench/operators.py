@@ -67,7 +67,7 @@ from caraway.topics.admin import drop_topics
 
 # The output stands still for so long when a job is through.
 QUIET_SECONDS = 3.0
-PATIENCE_SECONDS = 900.0
+TIMEOUT_SECONDS = 900.0
 # Each look asks the broker and the JVM: a hundred of them a second took a quarter of what the operators did.
 POLL_SECONDS = 0.2
 VERSIONS_PER_KEY = 2
@@ -378,7 +378,7 @@ def plan(name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> Jo
 
 def _end_of(consumer: Consumer, topic: str) -> int:
     """Return how long a topic is; one that was made just now may have no leader for a moment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
             _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)
@@ -404,8 +404,8 @@ def _last_record(servers: str, topics: Sequence[str], least: int, queries: Seque
         for query in queries:
             if (error := query.exception()) is not None:
                 raise error
-        if time.monotonic() - begun > PATIENCE_SECONDS:
-            raise TimeoutError(f"{min(counts):,} of {least:,} records after {PATIENCE_SECONDS:.0f} s")
+        if time.monotonic() - begun > TIMEOUT_SECONDS:
+            raise TimeoutError(f"{min(counts):,} of {least:,} records after {TIMEOUT_SECONDS:.0f} s")
         time.sleep(POLL_SECONDS)
     consumer.close()
     return grown

@@ -39,7 +39,7 @@ from caraway.state.listening import CHANNEL
 # So many new connections reach each of some processes of a server.
 CONNECTIONS = 8
 PAUSE_SECONDS = 0.002
-PATIENCE_SECONDS = 60.0
+TIMEOUT_SECONDS = 60.0
 HOUR_US = 3_600_000_000
 
 
@@ -84,19 +84,19 @@ def visible_after(number: int, urls: list[str], postgres: str) -> float:
         heard = stack.enter_context(psycopg.connect(postgres, autocommit=True))
         heard.execute(f"LISTEN {CHANNEL}")
         asking = [
-            stack.enter_context(httpx.Client(base_url=url, timeout=PATIENCE_SECONDS)) for url in urls * CONNECTIONS
+            stack.enter_context(httpx.Client(base_url=url, timeout=TIMEOUT_SECONDS)) for url in urls * CONNECTIONS
         ]
         for client in asking:
             client.get("/api/v1/health")
         committing = threading.Thread(target=commit, args=(urls[number % len(urls)], name))
         committing.start()
-        next(heard.notifies(timeout=PATIENCE_SECONDS))
+        next(heard.notifies(timeout=TIMEOUT_SECONDS))
         begun = time.monotonic()
         # Whoever has found it once isn't asked again.
         while asking:
             asking = [client for client in asking if not finds(client, name)]
-            if time.monotonic() - begun > PATIENCE_SECONDS:
-                raise SystemExit(f"commit {number} isn't visible everywhere after {PATIENCE_SECONDS:g} s")
+            if time.monotonic() - begun > TIMEOUT_SECONDS:
+                raise SystemExit(f"commit {number} isn't visible everywhere after {TIMEOUT_SECONDS:g} s")
             time.sleep(PAUSE_SECONDS)
         found = time.monotonic() - begun
         committing.join()

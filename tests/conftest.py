@@ -7,9 +7,9 @@ from xdist.remote import Producer
 
 from tests.accounting import ProcessorTimes
 from tests.effort import register_profiles
-from tests.patience import scale_timeouts
 from tests.spread import Groups, in_order, name_apart
 from tests.tiers import check_reasons
+from tests.timeouts import scale_timeouts
 
 register_profiles()
 # JVMs of tests live for a minute or two, and Java's better compiler takes longer than that to pay: a broker that starts

@@ -15,7 +15,7 @@ def examples(number: int) -> int:
     return max(3, round(number * _SCALE[PROFILE]))
 
 
-def patience(seconds: int) -> int:
+def timeout_of(seconds: int) -> int:
     """Return the time-out of a test that has so many seconds in `just full`."""
     return round(seconds * max(1.0, _SCALE[PROFILE]))
 

@@ -17,7 +17,7 @@ from caraway.client import Client, find_server
 from caraway.config import load_settings
 from caraway.stack.part import PartState, PartStatus
 from caraway.stack.stack import Stack
-from tests.patience import deadline_in, scaled
+from tests.timeouts import deadline_in, scaled
 
 HERE = Path(__file__).parent
 DAYS = 8

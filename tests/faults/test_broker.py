@@ -16,7 +16,7 @@ from tests.integration.spark.broker import Broker, Sent
 
 KILLS = 4
 LOT = 5
-PATIENCE_S = 240.0
+TIMEOUT_S = 240.0
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Sender:
     def wait_for(self, lots: int) -> None:
         """Wait until so many lots are acknowledged."""
         with self._changed:
-            assert self._changed.wait_for(lambda: self._acknowledged >= lots, PATIENCE_S)
+            assert self._changed.wait_for(lambda: self._acknowledged >= lots, TIMEOUT_S)
 
     def _written(self, topic: TopicPlan, rows: Sequence[Sent]) -> bool:
         codec = RecordCodec(topic.schema)
@@ -60,7 +60,7 @@ class Sender:
             for row in rows
         ]
         try:
-            self.writer.write(topic.name, items).result(PATIENCE_S)
+            self.writer.write(topic.name, items).result(TIMEOUT_S)
         except UnavailableError:
             # Some of the rows may have been written: their ids tell that they are the same.
             return False
@@ -78,13 +78,13 @@ def _lots(traffic: Traffic) -> list[tuple[TopicPlan, Sequence[Sent]]]:
 
 @contextmanager
 def _sending(broker: Broker, traffic: Traffic) -> Iterator[Sender]:
-    # Short of patience: while the broker is away, writes fail and are tried again.
+    # With short timeouts: while the broker is away, writes fail and are tried again.
     with TopicWriter(broker.bootstrap_servers, timeout_s=2.0) as writer:
         sender = Sender(writer, _lots(traffic))
         thread = threading.Thread(target=sender.run, name="sender", daemon=True)
         thread.start()
         yield sender
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
         assert not thread.is_alive()
 
 
@@ -94,7 +94,7 @@ def test_a_broker_that_is_killed_under_load_loses_and_doubles_nothing(
     named = replace(traffic, orders=model.named(traffic.orders), prices=model.named(traffic.prices))
     rig.want(traffic.jobs)
     rig.start()
-    rig.wait_until_running(len(traffic.jobs), PATIENCE_S)
+    rig.wait_until_running(len(traffic.jobs), TIMEOUT_S)
     with _sending(broker, named) as sender:
         for kill in range(1, KILLS + 1):
             # The next lot is on its way, and what the jobs make of those before.
@@ -103,4 +103,4 @@ def test_a_broker_that_is_killed_under_load_loses_and_doubles_nothing(
             broker.start()
         sender.wait_for(len(sender.lots))
     named.agree(rig)
-    rig.wait_until_running(len(traffic.jobs), PATIENCE_S)
+    rig.wait_until_running(len(traffic.jobs), TIMEOUT_S)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 
 def _stop(rig: Rig) -> None:

@@ -15,7 +15,7 @@ from caraway.state.migrate import migrate
 from tests.faults.conftest import Traffic
 from tests.integration.engine.rig import Rig
 from tests.integration.spark.broker import Broker
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 PROGRAM = Path(__file__).with_name("fenced_process.py")
 

@@ -42,7 +42,7 @@ from tests.parity.indexing import KillableIndex
 from tests.parity.traces import Arrival
 from tests.parity.traffic import Part, Traffic
 from tests.parity.values import BASE, SECOND
-from tests.patience import deadline_in, scaled
+from tests.timeouts import deadline_in, scaled
 
 USERS = [f"u{n}" for n in range(6)]
 SKUS = [f"s{n}" for n in range(5)]

@@ -156,12 +156,12 @@ class KillableIndex:
         self._served.set_plans(self._plans)
 
     def positions(self) -> list[IndexStatus]:
-        return self._patiently(lambda served: served.positions())
+        return self._retrying(lambda served: served.positions())
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        found: tuple[list[list[object]], list[bool]] = self._patiently(
+        found: tuple[list[list[object]], list[bool]] = self._retrying(
             lambda served: served.read(plan, keys, at_us, columns)
         )
         return found
@@ -183,7 +183,7 @@ class KillableIndex:
         self._manager.start()
         self._served: Any = self._manager.index(*self._arguments)  # type: ignore[attr-defined]
 
-    def _patiently(self, call: Callable[[Any], T]) -> T:
+    def _retrying(self, call: Callable[[Any], T]) -> T:
         while True:
             with self._changing:
                 served = self._served

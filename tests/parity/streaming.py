@@ -21,7 +21,7 @@ from tests.integration.spark.sessions import running_session
 from tests.parity.graphs import Case
 from tests.parity.indexing import DoubleIndex
 from tests.parity.traffic import Traffic
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 CHECKPOINT_S = 5
 # Topics have a partition or two.

@@ -11,7 +11,7 @@ from caraway.errors import UnavailableError
 from caraway.recurring import Recurring
 
 # Nothing here waits so long, unless it is broken.
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 NEVER_S = 1e6
 
 
@@ -26,10 +26,10 @@ class Turns:
     def wait(self, event: threading.Event, seconds: float) -> None:
         self.pauses.append(seconds)
         self._pausing.release()
-        assert self._turns.acquire(timeout=PATIENCE_S)
+        assert self._turns.acquire(timeout=TIMEOUT_S)
 
     def until_it_pauses(self) -> None:
-        assert self._pausing.acquire(timeout=PATIENCE_S)
+        assert self._pausing.acquire(timeout=TIMEOUT_S)
 
     def go_on(self) -> None:
         """Let the interval pass, and wait for the next pause."""
@@ -51,7 +51,7 @@ def by_turns(
     yield turns
     assert not recurring.stop(0)
     turns.end()
-    assert recurring.stop(PATIENCE_S)
+    assert recurring.stop(TIMEOUT_S)
 
 
 def test_it_is_done_after_each_interval() -> None:
@@ -98,8 +98,8 @@ def test_who_is_woken_doesnt_wait() -> None:
     for _ in range(3):
         assert not acted.acquire(blocking=False)
         recurring.wake()
-        assert acted.acquire(timeout=PATIENCE_S)
-    assert recurring.stop(PATIENCE_S)
+        assert acted.acquire(timeout=TIMEOUT_S)
+    assert recurring.stop(TIMEOUT_S)
 
 
 def test_who_is_woken_while_it_acts_acts_again() -> None:
@@ -107,31 +107,31 @@ def test_who_is_woken_while_it_acts_acts_again() -> None:
 
     def act() -> None:
         begun.release()
-        assert go_on.acquire(timeout=PATIENCE_S)
+        assert go_on.acquire(timeout=TIMEOUT_S)
 
     recurring = Recurring("thing", act, NEVER_S, at_once=True)
     recurring.start()
-    assert begun.acquire(timeout=PATIENCE_S)
+    assert begun.acquire(timeout=TIMEOUT_S)
     recurring.wake()
     go_on.release()
-    assert begun.acquire(timeout=PATIENCE_S)
+    assert begun.acquire(timeout=TIMEOUT_S)
     go_on.release()
-    assert recurring.stop(PATIENCE_S)
+    assert recurring.stop(TIMEOUT_S)
 
 
 def test_what_takes_long_can_see_that_it_is_to_end() -> None:
     seen = threading.Event()
 
     def act() -> None:
-        assert recurring.stopping.wait(PATIENCE_S)
+        assert recurring.stopping.wait(TIMEOUT_S)
         seen.set()
 
     recurring = Recurring("thing", act, NEVER_S, at_once=True)
     recurring.start()
     assert not recurring.stopping.is_set()
-    assert recurring.stop(PATIENCE_S)
+    assert recurring.stop(TIMEOUT_S)
     assert seen.is_set()
 
 
 def test_one_that_never_began_has_ended() -> None:
-    assert Recurring("thing", lambda: None, 1.0).stop(PATIENCE_S)
+    assert Recurring("thing", lambda: None, 1.0).stop(TIMEOUT_S)

@@ -117,7 +117,7 @@ class CommittedJob:
         pipeline: The pipeline.
         mode: "real-time" or "micro-batch"; empty for a job that stops.
         reason: Why it runs in this mode.
-        deed: "start", "keep" (this branch has it already), "share" (another branch has it) or "stop".
+        deed: The action: "start", "keep" (this branch has it already), "share" (another branch has it) or "stop".
         backfill_records: How many records that are there already it reads first; None if that isn't known.
         backfill_seconds: About how long that takes, in seconds.
     """
@@ -130,6 +130,11 @@ class CommittedJob:
     deed: str
     backfill_records: int | None = 0
     backfill_seconds: float | None = 0.0
+
+    @property
+    def action(self) -> str:
+        """The value of `deed`, by the word that the documentation uses."""
+        return self.deed
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +175,7 @@ class CommitResult(Response):
             for change in ("created", "changed", "removed")
             if (names := getattr(changes, change))
         ]
-        actions = [job.deed for job in self.jobs]
+        actions = [job.action for job in self.jobs]
         told += [f"jobs {action}: {count}" for action in dict.fromkeys(actions) if (count := actions.count(action))]
         name = "preview" if self.preview else self.commit_id
         return f"CommitResult({'; '.join(filter(None, [name, *told])) or 'nothing changed'})"
@@ -183,7 +188,7 @@ class CommitResult(Response):
             "index": self.indexes,
         }
         changed = [(kind, name, change) for kind, changes in kinds.items() for name, change in changes.rows()]
-        jobs = [(job.deed, job.dataset, job.pipeline, job.mode, job.reason, _backfill(job)) for job in self.jobs]
+        jobs = [(job.action, job.dataset, job.pipeline, job.mode, job.reason, _backfill(job)) for job in self.jobs]
         same = sum(len(changes.unchanged) for changes in kinds.values())
         return html(
             "Preview" if self.preview else "Commit",

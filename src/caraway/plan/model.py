@@ -70,8 +70,9 @@ class IndexKind(StrEnum):
 class IndexPlan:
     """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
 
-    `revised` tells that records may be revised (a join or changelog comes before), so that the place of each id is
-    kept. `aggregates` is empty for versions. `fields` are the dataset's columns, keys first, time stamp last.
+    `revised` tells that records may be revised (a join or changelog comes before), so that the location of each
+    identity is kept. `aggregates` is empty for versions. `fields` are the dataset's columns, keys first, time stamp
+    last.
 
     Of an aggregation: `window` is that of the groupby, if it has one; then the dataset has the key `window` beyond
     those of the records. `along` tells that the time of a record is that of a column; its row has the time stamp too.

@@ -353,13 +353,13 @@ class Deployment:
         now = time.monotonic()
         if now - self._emission_renewed_at > EMISSION_INTERVAL_S:
             self._emission_renewed_at = now
-            self._tend_emission()
+            self._renew_emission()
         self.control.reconciler.reconcile()
         if now - self._forgot_at > FORGET_INTERVAL_S:
             self._forgot_at = now
             self._forget_indexes()
 
-    def _tend_emission(self) -> None:
+    def _renew_emission(self) -> None:
         """Keep or take the right to write rows of aggregates, and follow their topics only while it is ours."""
         try:
             self._emission.claim_or_renew()

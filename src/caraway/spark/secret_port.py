@@ -90,7 +90,7 @@ def secret_address() -> SecretAddress | None:
 
 @lru_cache(maxsize=8)
 def provider_of(address: SecretAddress) -> SecretProvider:
-    """Return what asks for secrets at a door."""
+    """Return what asks for secrets at an address."""
     return _Asking(address, time.monotonic).get
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import psycopg
 
-# On one machine an answer takes milliseconds; a machine under load gets some patience.
+# On one machine an answer takes milliseconds; a machine under load gets more time.
 TIMEOUT_SECONDS = 3.0
 
 # The engine writes once a second.

@@ -7,7 +7,7 @@ ID_BYTES = _POSITION.size
 
 
 def position_id(offset: int, partition: int) -> bytes:
-    """Return the id of the source record at `offset` of `partition`: 12 bytes whose order is that of the offsets."""
+    """Return the identity of the source record at `offset` of `partition`: 12 bytes in the order of offsets."""
     return _POSITION.pack(offset, partition)
 
 

@@ -52,14 +52,14 @@ class TopicEnds:
         wanted = set(names)
         if not wanted:
             return {}
-        patiently = Retrying(
+        retrying = Retrying(
             retry=retry_if_exception(is_moving),
             stop=stop_after_delay(ANSWER_TIMEOUT_S),
             wait=wait_exponential(multiplier=0.01, max=0.5),
             reraise=True,
         )
         try:
-            return patiently(self._ask_once, wanted, spec)
+            return retrying(self._ask_once, wanted, spec)
         except KafkaException as error:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 

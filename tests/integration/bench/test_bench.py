@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 BENCH = Path(__file__).parents[3] / "bench"
-PATIENCE_S = 240
+TIMEOUT_S = 240
 PROGRAMS = sorted(path.stem for path in BENCH.glob("*.py") if path.stem != "__main__")
 
 
@@ -20,7 +20,7 @@ def run(program: str, *options: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=PATIENCE_S,
+        timeout=TIMEOUT_S,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
@@ -33,7 +33,7 @@ def figures(file: Path) -> Any:
 def test_all_can_be_imported() -> None:
     script = f"import sys; sys.path.insert(0, {str(BENCH)!r}); import {', '.join(PROGRAMS)}"
     done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
 

@@ -40,7 +40,7 @@ from caraway.state import (
 )
 from caraway.state.allocation import ENDING, Settlement, settle
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
-from tests.effort import examples, patience
+from tests.effort import examples, timeout_of
 from tests.integration.control.crashing import CrashError, Crashes
 from tests.unit.control.graphs import clicks, spend, users
 
@@ -375,7 +375,7 @@ def looking(engine: sa.Engine) -> Iterator[sa.Engine]:
 
 
 @pytest.mark.full(reason="a simulation of a minute; each kind of step has tests of its own")
-@pytest.mark.timeout(patience(900))
+@pytest.mark.timeout(timeout_of(900))
 def test_whatever_happens_all_ends_well(engine: sa.Engine, looking: sa.Engine) -> None:
     Simulation.engine, Simulation.looking = engine, looking
     run_state_machine_as_test(

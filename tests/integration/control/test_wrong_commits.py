@@ -144,12 +144,12 @@ def test_a_postgres_that_takes_nothing_refuses_the_commit_whole(
     with psycopg.connect(postgres, autocommit=True) as operator:
         trouble(operator, table, condition)
         writer = StateWriter(plant.engine, timeout_seconds=0.2, keep=timedelta())
-        impatient = CommitService(plant.reader, writer, plant.reconciler)
+        hasty = CommitService(plant.reader, writer, plant.reconciler)
         with pytest.raises(UnavailableError, match=TROUBLES[condition]):
-            impatient.commit(request)
+            hasty.commit(request)
         operator.execute("DROP FUNCTION trouble CASCADE")
     assert content(postgres) == before
-    assert impatient.commit(request).commit_id == plant.reader.head_id()
+    assert hasty.commit(request).commit_id == plant.reader.head_id()
 
 
 def test_a_kafka_that_is_away_refuses_the_commit(plant: Plant, postgres: str) -> None:

@@ -12,7 +12,7 @@ import pyspark
 
 from caraway.java.runtime import find_java
 from caraway.stack import ports
-from tests.patience import deadline_in, scaled
+from tests.timeouts import deadline_in, scaled
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JARS = SPARK_HOME / "jars" / "*"

@@ -14,7 +14,7 @@ import psutil
 
 from caraway.plan.model import JobPlan
 from tests.integration.spark.broker import jars
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 PROGRAM = Path(__file__).with_name("engine_process.py")
 

@@ -16,7 +16,7 @@ from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 ROWS = 400
 # Seven JVMs start side by side; alone on two cores they take 20 seconds. So does what a killed one ran.

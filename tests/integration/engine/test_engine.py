@@ -11,7 +11,7 @@ from tests.integration.engine.rig import Rig, is_gone
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker, running_broker
 from tests.integration.spark.shop import Shop
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 ROWS = 600
 

@@ -11,7 +11,7 @@ from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 SHOPS, ROWS = 6, 60
 # Alone on two cores they start in half a minute.

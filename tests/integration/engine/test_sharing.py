@@ -14,7 +14,7 @@ from tests.integration.engine.rig import Rig
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 log = logging.getLogger(__name__)
 

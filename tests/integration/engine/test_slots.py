@@ -19,7 +19,7 @@ from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.sessions import SLOTS
 from tests.integration.spark.shop import Shop
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 
 def tasks_of(session: SparkSession) -> int:
@@ -89,7 +89,7 @@ def test_what_jobs_have_read_counts_before_their_first_checkpoint(
     runtime, live = runtime_of(spark, broker, tmp_path, 64), LiveRows(spark)
     queries = [runtime.start(job) for job in jobs]
 
-    def are_level() -> bool:
+    def are_caught_up() -> bool:
         runtime.observer.look()
         return [query.progress().get("lag_records") for query in queries] == [0, 0]
 
@@ -99,7 +99,7 @@ def test_what_jobs_have_read_counts_before_their_first_checkpoint(
         return [(reading.batch, reading.rows) for reading in found if reading is not None]
 
     try:
-        eventually(are_level, lambda: f"{[query.progress() for query in queries]}, {live.look()}")
+        eventually(are_caught_up, lambda: f"{[query.progress() for query in queries]}, {live.look()}")
         assert all("batch" not in query.progress() for query in queries), "there was a checkpoint"
         assert read() == [(0, len(orders)), (0, len(orders) + len(prices))]
         broker.send(shop.orders, orders[:700])

@@ -9,7 +9,7 @@ from caraway.graph.operators import AggregateFunction
 from caraway.index import IndexReader, IndexStatus, IndexWorker
 from caraway.plan.model import IndexKind, IndexPlan
 from caraway.topics import PUT, RETRACT, TopicWriter, position_id
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 from tests.unit.index.naive import CODEC, SECOND, NaiveIndex, Sent, aggregate, index_plan
 
 KEYS = [f"key{n}" for n in range(20)]
@@ -26,7 +26,7 @@ COLUMNS = {
     IndexKind.AGGREGATE: ["k", *(spec.into for spec in AGGREGATES), "t"],
     IndexKind.VERSIONS: ["k", "n", "x", "d", "t"],
 }
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 
 
 @dataclass
@@ -65,7 +65,7 @@ class Flow:
             for start in range(0, count, 500)
         ]
         for future in futures:
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
         self.sent += made
 
     def check(self, reader: IndexReader, plans: Sequence[IndexPlan] = PLANS, *, since_us: int = 0) -> None:
@@ -88,13 +88,13 @@ class Flow:
 
 def wait_for(condition: Callable[[], object], what: str) -> None:
     """Wait until `condition` holds."""
-    deadline = deadline_in(PATIENCE_S)
+    deadline = deadline_in(TIMEOUT_S)
     while not condition():
         assert time.monotonic() < deadline, f"waited in vain for {what}"
         time.sleep(0.02)
 
 
-def wait_until_level(worker: IndexWorker, topic: str, records: int, indexes: int = len(PLANS)) -> list[IndexStatus]:
+def wait_until_caught_up(worker: IndexWorker, topic: str, records: int, indexes: int = len(PLANS)) -> list[IndexStatus]:
     """Wait until all indexes of a topic have read it."""
 
     def level() -> bool:

@@ -10,7 +10,7 @@ from caraway.index.storage.rebuilding import Rebuilding
 from caraway.index.storage.snapshots import Snapshots
 from caraway.objects import ObjectFolder
 from caraway.topics import TopicWriter, ensure_topics
-from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 
 
 def damage(folder: Path) -> None:
@@ -36,7 +36,7 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
     ensure_topics(kafka, [topic], 2)
     snapshots = Snapshots(ObjectFolder(str(tmp_path / "objects")))
     with (
-        TopicWriter(kafka, timeout_s=PATIENCE_S) as writer,
+        TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer,
         # Without a cache, so that reads see what is on the disk.
         IndexStore(tmp_path / "index", restore=snapshots.restore, cache_bytes=0) as store,
     ):
@@ -48,10 +48,10 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
         try:
             worker.set_plans([replace(plan, topic=topic) for plan in PLANS])
             flow.send(2000)
-            wait_until_level(worker, topic, 2000)
+            wait_until_caught_up(worker, topic, 2000)
             snapshots.take(store)
             flow.send(1000)
-            wait_until_level(worker, topic, 3000)
+            wait_until_caught_up(worker, topic, 3000)
             flow.check(reader)
             for count in (1, 2):
                 store.db.flush()
@@ -61,8 +61,8 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
                 assert len(list(tmp_path.glob("index.damaged-*"))) == count
                 wait_for(lambda: rebuilding.problem() is None and worker.is_alive(), "the end of it")
                 flow.send(100)
-                wait_until_level(worker, topic, 3000 + 100 * count)
+                wait_until_caught_up(worker, topic, 3000 + 100 * count)
                 flow.check(reader)
         finally:
-            rebuilding.stop(PATIENCE_S)
+            rebuilding.stop(TIMEOUT_S)
             worker.stop()

@@ -11,7 +11,7 @@ import pytest
 
 from caraway.index import IndexStore, IndexWorker
 from caraway.topics import TopicWriter
-from tests.integration.index.flow import PATIENCE_S, wait_for
+from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 
 ROOT = Path(__file__).parents[3]
@@ -39,7 +39,7 @@ def settle(broker: str, folder: Path, events: list[Events]) -> None:
 @pytest.mark.timeout(600)
 def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
     label, folder = secrets.token_hex(4), tmp_path / "index"
-    with TopicWriter(kafka, timeout_s=PATIENCE_S) as writer:
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer:
         events = [Events(name, label, writer, kafka) for name in CASES]
         command = [sys.executable, "-m", "tests.integration.index.emitting_process", kafka, str(folder), label]
         for delay_s in (0.3, 0.1, 0.2):

@@ -24,7 +24,7 @@ from caraway.stack.alone import running
 from caraway.stack.jars import JarSet
 from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import TopicWriter, ensure_topics
-from tests.integration.index.flow import PATIENCE_S, PLANS, Flow, wait_for, wait_until_level
+from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_until_caught_up
 from tests.unit.index.naive import SECOND
 
 ROOT = Path(__file__).parents[3]
@@ -37,7 +37,7 @@ def topic() -> str:
 
 @pytest.fixture
 def writer(kafka: str) -> Iterator[TopicWriter]:
-    with TopicWriter(kafka, timeout_s=PATIENCE_S) as opened:
+    with TopicWriter(kafka, timeout_s=TIMEOUT_S) as opened:
         yield opened
 
 
@@ -68,14 +68,14 @@ def test_a_topic_is_followed_from_the_beginning_and_after_a_restart(
         time.sleep(0.3)  # the index is there before its topic
         ensure_topics(kafka, [topic], 3)
         flow.send(3000)
-        statuses = wait_until_level(worker, topic, 3000)
+        statuses = wait_until_caught_up(worker, topic, 3000)
         assert all(s.following and s.refused == 0 and s.newest_ingested_us == 1 for s in statuses)
         wait_for(lambda: all(s.lag == 0 for s in worker.positions()), "no lag")
         flow.check(reader)
     flow.send(500)
     with following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
-        statuses = wait_until_level(worker, topic, 3500)
+        statuses = wait_until_caught_up(worker, topic, 3500)
         assert [s.written + s.unchanged for s in statuses] == [500, 500]
         flow.check(reader)
 
@@ -89,11 +89,11 @@ def test_an_index_that_joins_a_topic_catches_up_while_others_stay(
     first, second = on(topic)
     with following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans([first])
-        wait_until_level(worker, topic, 4000, indexes=1)
+        wait_until_caught_up(worker, topic, 4000, indexes=1)
         worker.set_plans([first, second])
         flow.send(1000)
         wait_for(lambda: len(worker.positions()) == 2 and all(s.following for s in worker.positions()), "hand-over")
-        statuses = wait_until_level(worker, topic, 5000)
+        statuses = wait_until_caught_up(worker, topic, 5000)
         assert sorted(s.written + s.unchanged for s in statuses) == [5000, 5000]
         flow.check(reader)
         # Gone and back: it goes on where it was.
@@ -101,7 +101,7 @@ def test_an_index_that_joins_a_topic_catches_up_while_others_stay(
         wait_for(lambda: len(worker.positions()) == 1, "the first one to leave")
         flow.send(200)
         worker.set_plans([first, second])
-        wait_until_level(worker, topic, 5200)
+        wait_until_caught_up(worker, topic, 5200)
         flow.check(reader)
         worker.set_plans([])
         wait_for(lambda: not worker.positions(), "all to leave")
@@ -118,7 +118,7 @@ def test_superseded_versions_are_removed_while_the_topic_is_followed(
         worker.set_plans([windows, versions])
         assert worker.expire(b"nothing!", 10**18, stopping) == 0
         flow.send(3000)
-        wait_until_level(worker, topic, 3000)
+        wait_until_caught_up(worker, topic, 3000)
         wait_for(lambda: all(s.following for s in worker.positions()), "hand-over")
         horizon_us = flow.ids * SECOND // 20
         assert worker.expire(windows.asset, horizon_us, stopping) == 0
@@ -143,9 +143,9 @@ def test_a_bad_record_is_skipped(
     with caplog.at_level(logging.WARNING), following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
         flow.send(10)
-        writer.write(topic, [(b"\x91\xa1a", b"nonsense", None)]).result(PATIENCE_S)
+        writer.write(topic, [(b"\x91\xa1a", b"nonsense", None)]).result(TIMEOUT_S)
         flow.send(10)
-        statuses = wait_until_level(worker, topic, 21)
+        statuses = wait_until_caught_up(worker, topic, 21)
         assert [s.refused for s in statuses] == [1, 1]
         assert f"skipped {topic}/0@10" in caplog.text
         assert worker.status()["alive"] is True
@@ -159,10 +159,10 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
     Flow(writer, topic, seed=1).send(500)
     with following(kafka, tmp_path / "index") as (worker, _):
         worker.set_plans(on(topic))
-        wait_until_level(worker, topic, 500)
+        wait_until_caught_up(worker, topic, 500)
     admin = AdminClient({"bootstrap.servers": kafka})
     (deleted,) = admin.delete_topics([topic]).values()
-    deleted.result(PATIENCE_S)
+    deleted.result(TIMEOUT_S)
     wait_for(lambda: topic not in admin.list_topics(timeout=10).topics, "deletion")
     ensure_topics(kafka, [topic], 1)
     with TopicWriter(kafka) as other:
@@ -192,7 +192,7 @@ def test_kills_in_mid_batch_leave_data_and_offsets_consistent(
         process.wait()
     with following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
-        wait_until_level(worker, topic, 18_000)
+        wait_until_caught_up(worker, topic, 18_000)
         flow.check(reader)
 
 
@@ -204,7 +204,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
         tmp_path / "kafka", port=port, controller_port=ports.choose(avoid=[port]), jars=jars.broker, with_password=False
     )
     with (
-        TopicWriter(broker.bootstrap_servers, timeout_s=PATIENCE_S) as writer,
+        TopicWriter(broker.bootstrap_servers, timeout_s=TIMEOUT_S) as writer,
         following(broker.bootstrap_servers, tmp_path / "index") as (worker, reader),
     ):
         flow = Flow(writer, topic)
@@ -212,22 +212,22 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
         with running(broker, tmp_path / "kafka.log") as pid:
             ensure_topics(broker.bootstrap_servers, [topic], 2)
             flow.send(1000)
-            wait_until_level(worker, topic, 1000)
+            wait_until_caught_up(worker, topic, 1000)
             os.kill(pid, signal.SIGKILL)
         with (
             TopicWriter(broker.bootstrap_servers, timeout_s=1) as impatient,
             pytest.raises(UnavailableError, match="didn't take a row"),
         ):
-            impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(PATIENCE_S)
+            impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(TIMEOUT_S)
         # What is written while the broker is away arrives when it is back, once.
         waiting = flow.make(50)
         future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
         time.sleep(1)
         assert not future.done()
         with running(broker, tmp_path / "kafka.log"):
-            future.result(PATIENCE_S)
+            future.result(TIMEOUT_S)
             flow.sent += waiting
             flow.send(1000)
-            wait_until_level(worker, topic, 2050)
+            wait_until_caught_up(worker, topic, 2050)
             assert all(sum(s.offsets.values()) == 2050 for s in worker.positions())
             flow.check(reader)

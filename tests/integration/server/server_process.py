@@ -18,9 +18,9 @@ from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, Ser
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
-from tests.patience import deadline_in, scaled
+from tests.timeouts import deadline_in, scaled
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 # Long enough for a slice of work, short beside a request of many rows.
 SLICE_S = 0.02
 
@@ -61,7 +61,7 @@ class ServerProcess:
         )
         folder.mkdir(parents=True, exist_ok=True)
         self.log_file = folder / "server.log"
-        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=PATIENCE_S)
+        self.http = httpx.Client(base_url=f"{self.settings.server.url}/api/v1", timeout=TIMEOUT_S)
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
@@ -101,7 +101,7 @@ class ServerProcess:
         So what it works at can't end while we look, however slow we are.
         """
         assert self._process is not None
-        deadline = deadline_in(PATIENCE_S)
+        deadline = deadline_in(TIMEOUT_S)
         self._process.send_signal(SIGSTOP)
         while not condition():
             assert time.monotonic() < deadline, self.said()
@@ -157,7 +157,7 @@ class ServerProcess:
         return name
 
 
-def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = PATIENCE_S) -> None:
+def eventually(check: Callable[[], object], explain: Callable[[], str] = str, seconds: float = TIMEOUT_S) -> None:
     """Wait until something holds."""
     deadline = deadline_in(seconds)
     while not check():
@@ -172,7 +172,7 @@ def consumer_of(kafka: str) -> Consumer:
 def end_of(kafka: str, topic: str) -> int:
     """Tell how many records are on a topic with one partition."""
     consumer = consumer_of(kafka)
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
     consumer.close()
     return end
 
@@ -180,7 +180,7 @@ def end_of(kafka: str, topic: str) -> int:
 def records(kafka: str, topic: str) -> list[bytes]:
     """Read the values of all records of a topic with one partition."""
     consumer = consumer_of(kafka)
-    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=PATIENCE_S)
+    _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
     consumer.assign([TopicPartition(topic, 0, 0)])
     values: list[bytes] = []
     last = -1

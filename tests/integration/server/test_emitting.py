@@ -12,7 +12,7 @@ from caraway.server.upkeep.emitting import LEASE, TOKEN_KEY, EmissionRight
 from caraway.state import connect, migrate
 from caraway.state.leases import Lease
 from caraway.topics import TopicWriter
-from tests.integration.index.flow import PATIENCE_S, wait_for
+from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 
 # Long beside what a busy machine takes between two lines here.
@@ -52,7 +52,7 @@ class Server:
 def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, tmp_path: Path) -> None:
     migrate(postgres)
     with ExitStack() as stack:
-        writer = stack.enter_context(TopicWriter(kafka, timeout_s=PATIENCE_S))
+        writer = stack.enter_context(TopicWriter(kafka, timeout_s=TIMEOUT_S))
         events = [Events(name, secrets.token_hex(4), writer, kafka) for name in CASES]
         one, two = [Server(stack, name, tmp_path, kafka, postgres) for name in ("one", "two")]
 

@@ -24,7 +24,7 @@ from caraway.lib.params import inputs, outputs
 from caraway.plan.planner import plan_graph
 from caraway.server.__main__ import run_workers
 from caraway.topics import PUT, RecordCodec, TopicWriter, position_id
-from tests.integration.server.server_process import PATIENCE_S, ServerProcess, eventually
+from tests.integration.server.server_process import TIMEOUT_S, ServerProcess, eventually
 
 SHARDS = 4
 HOUR_S = 3600
@@ -172,7 +172,7 @@ class Model:
                 )
                 for place, (guest, second) in enumerate(stays)
             ]
-            self.writer.write(topic, items).result(PATIENCE_S)
+            self.writer.write(topic, items).result(TIMEOUT_S)
         self.stays += stays
 
     def wanted(self) -> dict[str, list[object]]:
@@ -217,7 +217,7 @@ class Watcher:
         self._thread.start()
 
     def _run(self) -> None:
-        with httpx.Client(base_url=self._server.http.base_url, timeout=PATIENCE_S) as client:
+        with httpx.Client(base_url=self._server.http.base_url, timeout=TIMEOUT_S) as client:
             while not self._ended.is_set():
                 body = {"inputs": ["Asked.guest"], "outputs": FEATURES, "data": {"Asked.guest": GUESTS}}
                 try:

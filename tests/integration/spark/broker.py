@@ -19,7 +19,7 @@ from caraway.stack.jars import JarSet, ensure_jars
 from caraway.stack.kafka import EmbeddedKafka, kafka_classes
 from caraway.topics.codec import Record, RecordCodec
 from caraway.topics.identity import position_id
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 
 @dataclass(frozen=True)

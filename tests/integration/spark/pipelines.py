@@ -22,7 +22,7 @@ from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.plan import GraphPlan, JobPlan, TopicPlan, plan_graph
 from caraway.topics import DEAD_LETTERS, DELETE, PUT
 from tests.integration.spark.broker import Broker, Received, Sent, consolidate
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 HORIZON_US = 10**12
 

@@ -17,13 +17,13 @@ from caraway.plan import GraphPlan, IndexPlan, plan_graph
 from caraway.spark.jobs import start_job
 from caraway.topics import DELETE, PUT
 from tests.integration.spark.broker import Broker, Sent
-from tests.patience import deadline_in
 from tests.tiers import selected
+from tests.timeouts import deadline_in
 from tests.unit.index.oracle import SECOND, Case, Job, case, random_change
 from tests.unit.index.test_against_engine import CONTINUOUS, DISCRETE, FOREVER_HOPPING, HOPPING, LATE, compare
 
 ROWS = 60
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 CASES = [
     case("events_continuous", CONTINUOUS[1:]),
     case("events_discrete", DISCRETE[:2]),
@@ -111,7 +111,7 @@ def answers(
 def test_the_stack_answers_as_the_engine_does(answers: Mapping[str, tuple[Case, Job, IndexReader]], name: str) -> None:
     found, job, reader = answers[name]
     ats = [n * SECOND // 2 for n in range(-12, 90, 7)] + [10**13]
-    deadline = deadline_in(PATIENCE_S)
+    deadline = deadline_in(TIMEOUT_S)
     while True:
         try:
             compare(found, job, reader, ats, exact=True)

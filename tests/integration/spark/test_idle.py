@@ -12,7 +12,7 @@ from caraway.spark.jobs import Trigger, start_job
 from tests.integration.spark import shop as model
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.shop import Shop
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 LOOKS = 20
 # Of the session (`spark.sql.streaming.pollingDelay`). Spark's own is a tenth of it.

@@ -22,13 +22,13 @@ from caraway.spark.jobs import start_job
 from caraway.topics import RecordCodec
 from tests.integration.spark.broker import Broker
 from tests.integration.spark.test_aggregation import sent
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 from tests.unit.engine_local.building import derived, spec_of
 from tests.unit.index.oracle import EVENTS, Case, random_change
 from tests.unit.index.test_against_engine import HOPPING
 from tests.unit.index.test_emission import SESSION
 
-PATIENCE_S = 120.0
+TIMEOUT_S = 120.0
 ROWS = 40
 pytestmark = pytest.mark.timeout(600)
 
@@ -125,7 +125,7 @@ def test_jobs_behind_aggregates_see_their_rows(broker: Broker, spark: SparkSessi
             changes = [random_change(source, rng) for _ in range(ROWS)]
             broker.send(topic, [sent(source, change) for change in changes])
             engine.apply_changes("Events", changes)
-            deadline = deadline_in(PATIENCE_S)
+            deadline = deadline_in(TIMEOUT_S)
             while differences := differing(plan, IndexReader(store), engine):
                 assert time.monotonic() < deadline, differences[:3]
                 time.sleep(0.2)

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from caraway.stack.jars import JarSet
-from tests.patience import scaled
+from tests.timeouts import scaled
 
 # The bound on the whole stack at rest, in bytes.
 MEMORY_BOUND = 2.5e9

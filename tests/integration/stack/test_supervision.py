@@ -27,7 +27,7 @@ from caraway.stack.report import report_stack
 from caraway.stack.stack import Stack
 from caraway.topics.connection import client_config
 from caraway.topics.credentials import sign_in
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 # What a test runs in a process of its own: two real services, until it is killed.
 PROGRAM = """

@@ -28,7 +28,7 @@ from caraway.state.listening import Listener
 from caraway.state.permissions import Grant
 from tests.unit.control.graphs import clicks, spend
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 class Ear:
@@ -48,7 +48,7 @@ class Ear:
             before = self._heard
         change()
         with self._changed:
-            return self._changed.wait_for(lambda: self._heard > before, PATIENCE_S)
+            return self._changed.wait_for(lambda: self._heard > before, TIMEOUT_S)
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def ear(postgres: str) -> Iterator[Ear]:
     # It says that it has begun.
     assert ear.hears_of(listener.start)
     yield ear
-    listener.stop(PATIENCE_S)
+    listener.stop(TIMEOUT_S)
     own.dispose()
 
 

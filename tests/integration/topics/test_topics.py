@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 from caraway.errors import InvalidInputError, UnavailableError
 from caraway.topics import TopicWriter, ensure_topics
 from caraway.topics.positions import TopicEnds
-from tests.patience import deadline_in
+from tests.timeouts import deadline_in
 
 NOWHERE = "127.0.0.1:9"
 
@@ -83,7 +83,7 @@ def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: 
     for attempt in range(20):
         names = {f"{topic}.{attempt}.{place}" for place in range(2)}
         futures = admin.create_topics([NewTopic(name, 10, 1) for name in names])
-        # Their partitions are listed before anybody leads them: asked without patience, this fails 200 times in all.
+        # Their partitions are listed before anybody leads them: asked only once, this fails 200 times in all.
         deadline = deadline_in(60)
         while (found := ends.ends(names)).keys() != names:
             assert time.monotonic() < deadline, found

@@ -97,7 +97,7 @@ def test_a_commit_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     assert result.datasets == Changes(created=("Pots",), removed=("Cups",))
     assert result.featuresets.changed == ("Pot",)
     assert result.indexes.created == ("Pots.12",)
-    assert [(job.deed, job.mode, job.reason) for job in result.backfills] == [
+    assert [(job.action, job.mode, job.reason) for job in result.backfills] == [
         ("start", "micro-batch", "step transform needs Python")
     ]
     assert repr(result) == (

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from caraway.engine.job_ownership import JobOwnership, OwnedJobs, Work
 from caraway.errors import UnavailableError
-from tests.effort import examples, patience
+from tests.effort import examples, timeout_of
 from tests.unit.engine.members import MemoryMember, Table
 
 NAMES = "ab"
@@ -170,7 +170,7 @@ class Machines(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(patience(300))
+@pytest.mark.timeout(timeout_of(300))
 def test_whatever_happens_each_job_is_run_by_one() -> None:
     run_state_machine_as_test(Machines, settings=settings(max_examples=examples(300), stateful_step_count=40))
 

@@ -21,7 +21,7 @@ from tests.effort import examples
 
 ASSETS = (b"asset  1", b"asset  2")
 CACHE = 1 << 20
-PATIENCE_S = 60
+TIMEOUT_S = 60
 
 
 def entries(iterator: RdictIter) -> dict[bytes, bytes]:
@@ -208,7 +208,7 @@ def test_a_writer_in_another_process_is_followed_while_it_writes_and_is_killed(t
             assert look() == number + 49
             last = number + 49
         process.kill()
-        process.communicate(timeout=PATIENCE_S)
+        process.communicate(timeout=TIMEOUT_S)
         assert look() == last
 
 

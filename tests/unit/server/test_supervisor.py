@@ -10,7 +10,7 @@ import pytest
 
 from caraway.server.workers.supervisor import WorkerProcess, end
 
-PATIENCE_S = 30.0
+TIMEOUT_S = 30.0
 # Ends well when its parent asks it to, or is gone.
 SLEEPER = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True); input()"
 
@@ -20,7 +20,7 @@ def child(code: str) -> WorkerProcess:
 
 
 def look_until_ended(tested: WorkerProcess, times: int) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while len(tested.ends) < times:
         assert time.monotonic() < deadline
         tested.look()
@@ -57,7 +57,7 @@ def test_processes_that_do_not_end_are_killed() -> None:
         tested.process = subprocess.Popen(tested.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert tested.process.stdout is not None
         assert tested.process.stdout.readline() == b"up\n"
-    assert end([willing], PATIENCE_S)
+    assert end([willing], TIMEOUT_S)
     assert not end([stubborn, WorkerProcess("not started", [])], 0.1)
     for tested in (stubborn, willing):
         assert tested.process is not None
@@ -76,7 +76,7 @@ def test_a_process_that_was_just_started_ends_well() -> None:
     with tested.process:
         assert tested.process.stdout is not None
         assert tested.process.stdout.readline() == b"up\n"
-        assert end([tested], PATIENCE_S)
+        assert end([tested], TIMEOUT_S)
     assert tested.process.returncode == -signal.SIGTERM
 
 

@@ -50,7 +50,7 @@ def _no_provider() -> Iterator[None]:
     secret_provider.reset(token)
 
 
-def test_functions_ask_through_the_door_that_travels_with_them(port: SecretPort) -> None:
+def test_functions_ask_through_the_address_that_travels_with_them(port: SecretPort) -> None:
     assert secret_address() == port.address
     secret_provider.set(remembered(provider_of(port.address)))
     assert [secrets.get("key") for _ in range(3)] == [VALUE] * 3

@@ -7,7 +7,7 @@ import java.util.function.Predicate;
  * What lies between a record and its adjacent row: the nearest one of its key, on one side, that is not retracted.
  *
  * <p>What an operator makes of a record and its adjacent row needs a revision which is a pure function of what has arrived, not of the order,
- * and which grows as more arrives. That is the {@code rank}: the records up to the adjacent row, the nearest first, each with its place and
+ * and which grows as more arrives. That is the {@code rank}: the records up to the adjacent row, the nearest first, each with its position and
  * revision. Of two states of which one knows more, compare at the first difference: there the better informed one has a record that is
  * nearer, or the same one with a greater revision. A record changes the ranks of its two adjacent rows only.
  */
@@ -17,22 +17,22 @@ record AdjacentRow(Version row, byte[] rank) {
 
   private static final int ENTRY = 1;
 
-  /** Returns what lies on one side of a place, the place itself not included. */
-  static AdjacentRow of(Slice versions, byte[] place, boolean forward) {
-    return of(versions, place, forward, version -> true);
+  /** Returns what lies on one side of a position, the position itself not included. */
+  static AdjacentRow of(Slice versions, byte[] position, boolean forward) {
+    return of(versions, position, forward, version -> true);
   }
 
   /** Returns what lies there of the records that count. */
-  static AdjacentRow of(Slice versions, byte[] place, boolean forward, Predicate<Version> counts) {
+  static AdjacentRow of(Slice versions, byte[] position, boolean forward, Predicate<Version> counts) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
-    Version found = next(versions, place, forward);
+    Version found = next(versions, position, forward);
     while (found != null) {
       if (!counts.test(found)) {
         found = next(versions, found.key(), forward);
         continue;
       }
       rank.write(ENTRY);
-      // The nearer of two places is the greater rank.
+      // The nearer of two positions is the greater rank.
       int flip = forward ? 0xff : 0;
       for (byte b : Version.at(found.time())) {
         rank.write(b ^ flip);
@@ -49,8 +49,8 @@ record AdjacentRow(Version row, byte[] rank) {
     return new AdjacentRow(found, rank.toByteArray());
   }
 
-  private static Version next(Slice versions, byte[] place, boolean forward) {
-    return Version.decode(forward ? versions.higher(place) : versions.lower(place));
+  private static Version next(Slice versions, byte[] position, boolean forward) {
+    return Version.decode(forward ? versions.higher(position) : versions.lower(position));
   }
 
   /** Writes bytes with a mark at their end, in a form that keeps their order whatever follows. */

@@ -175,7 +175,7 @@ final class AdjacentRowState {
   }
 
   /**
-   * Sends what has changed: the old place first, where an operator behind this one, or a part of a divided index, keeps it.
+   * Sends what has changed: the old position first, where an operator behind this one, or a part of a divided index, keeps it.
    *
    * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a failed attempt, at its revision
    */

@@ -59,6 +59,7 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     maxEventTime = MaxEventTime.named(operator, settleMs);
+    // Checkpoints find the state by these names, so they stay as they are.
     versions = Operators.trees(getHandle(), "versions", AdjacentRowState.pruner(rule, maxEventTime));
     Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
     stands = fansOut ? Operators.trees(getHandle(), "stands", ofStands) : null;

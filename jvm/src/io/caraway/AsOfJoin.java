@@ -80,6 +80,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     rightMaxEventTime = MaxEventTime.named(operator + "/right", settleMs);
     LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftMaxEventTime, rightMaxEventTime);
     LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftMaxEventTime);
+    // Checkpoints find the state by these names, so they stay as they are.
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
     tables = rule.keyed() ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;

@@ -170,7 +170,7 @@ final class AsOfState {
    * <p>It depends on the row and on what has arrived of the right side, not on when the row came: in a run after a crash, which mixes both
    * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is retracted since.
    *
-   * @param end above the place of the match
+   * @param end above the position of the match
    * @param oldest the least time that a match may have
    */
   static long settledAt(Slice rights, byte[] end, long oldest) {

@@ -8,7 +8,7 @@ import java.util.function.LongSupplier;
 /**
  * What of a full page is still needed, when all before a time is settled. What isn't known from the page alone is kept.
  *
- * <p>Entries are {@link Version}s under one or more keys and their place in time.
+ * <p>Entries are {@link Version}s under one or more keys and their position in time.
  *
  * @param keys how many keys an entry is under
  * @param bound the settled time; the least long: none is

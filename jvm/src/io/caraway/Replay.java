@@ -17,7 +17,7 @@ import org.apache.spark.TaskContext;
  * What comes to an as-of join in its first batch after a restart, by join key.
  *
  * <p>In a run that a crash ended, the rows since the checkpoint may have come in another order. So a left row may have been joined with any
- * of the right rows since then, or with what was there at the checkpoint, and gone to the group or key that this names. Each of these places
+ * of the right rows since then, or with what was there at the checkpoint, and gone to the group or key that this names. Each of these positions
  * must hear that it isn't there: nobody else knows of them (docs/decisions/0018-records-of-a-failed-attempt.md).
  */
 final class Replay {
@@ -51,21 +51,21 @@ final class Replay {
   record Pair(Version left, byte[] right) {}
 
   Arrivals of(byte[] key) {
-    ByteBuffer place = ByteBuffer.wrap(key);
-    Arrivals known = arrivals.get(place);
-    return known != null ? known : new Arrivals(place);
+    ByteBuffer position = ByteBuffer.wrap(key);
+    Arrivals known = arrivals.get(position);
+    return known != null ? known : new Arrivals(position);
   }
 
   /** What has come to one join key. */
   final class Arrivals {
-    private final ByteBuffer place;
+    private final ByteBuffer position;
     private final List<Version> rights = new ArrayList<>();
     private final Set<ByteBuffer> rightKeys = new HashSet<>();
     private final List<Version> lefts = new ArrayList<>();
     private final Map<ByteBuffer, Events> tables = new HashMap<>();
 
-    private Arrivals(ByteBuffer place) {
-      this.place = place;
+    private Arrivals(ByteBuffer position) {
+      this.position = position;
     }
 
     /** Tells whether the failed attempt may have read a record. */
@@ -78,7 +78,7 @@ final class Replay {
       boolean failed = mayBeOfFailedAttempt(row);
       // Rows of after the restart come for minutes; one that is no older than it matches no row that may have been lost.
       if (failed || replaced != null || row.time() <= before + rule.high()) {
-        arrivals.put(place, this);
+        arrivals.put(position, this);
         rightKeys.add(ByteBuffer.wrap(row.key()));
       }
       if (failed) {
@@ -91,11 +91,11 @@ final class Replay {
 
     void left(Version replaced, Version row) {
       if (replaced != null) {
-        arrivals.put(place, this);
+        arrivals.put(position, this);
         lefts.add(replaced);
       }
       if (row.op() == Version.RETRACT && mayBeOfFailedAttempt(row)) {
-        arrivals.put(place, this);
+        arrivals.put(position, this);
         lefts.add(row);
       }
     }
@@ -132,9 +132,9 @@ final class Replay {
       if (!failed && replaced == null) {
         return;
       }
-      arrivals.put(place, this);
+      arrivals.put(position, this);
       Events events = tables.computeIfAbsent(ByteBuffer.wrap(table), key -> new Events());
-      events.places.add(ByteBuffer.wrap(event.key()));
+      events.positions.add(ByteBuffer.wrap(event.key()));
       if (failed) {
         events.add(event);
       }
@@ -144,9 +144,9 @@ final class Replay {
     }
 
     /** Returns the next event of a key of a left table that was there at the checkpoint, null if none. */
-    Version keptAfter(byte[] table, Slice known, byte[] place) {
+    Version keptAfter(byte[] table, Slice known, byte[] position) {
       Events events = tables.get(ByteBuffer.wrap(table));
-      Version next = Version.after(known, place);
+      Version next = Version.after(known, position);
       while (next != null && isNew(events, next)) {
         next = Version.after(known, next.key());
       }
@@ -188,7 +188,7 @@ final class Replay {
     }
 
     private boolean isNew(Events events, Version version) {
-      return !mayBeOfFailedAttempt(version) || (events != null && events.places.contains(ByteBuffer.wrap(version.key())));
+      return !mayBeOfFailedAttempt(version) || (events != null && events.positions.contains(ByteBuffer.wrap(version.key())));
     }
 
     private static void add(List<byte[]> others, Set<ByteBuffer> distinct, byte[] match) {
@@ -202,9 +202,9 @@ final class Replay {
     }
   }
 
-  /** What has come of one key of a left table: places in time, and rows that may have stood there. */
+  /** What has come of one key of a left table: positions in time, and rows that may have stood there. */
   private static final class Events {
-    private final Set<ByteBuffer> places = new HashSet<>();
+    private final Set<ByteBuffer> positions = new HashSet<>();
     private final List<Version> rows = new ArrayList<>();
 
     private void add(Version version) {

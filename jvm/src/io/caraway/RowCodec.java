@@ -52,7 +52,7 @@ public final class RowCodec {
   /**
    * Returns (value, partition, offset) -> struct(op, time, ingested, id, rev, row).
    *
-   * <p>The id is the position in the topic if the record has none. A record of another schema fails: reading on would misread it.
+   * <p>The identity is the position in the topic if the record has none. A record of another schema fails: reading on would misread it.
    */
   public static Function recordDecoder(String rowType, long schema) {
     StructType type = (StructType) DataType.fromJson(rowType);
@@ -162,7 +162,7 @@ public final class RowCodec {
     return new GenericInternalRow(new Object[] {op, time, ingested, id, rev, read(in, type)});
   }
 
-  /** The identity of a source record. Big-endian, so that ids in byte order are positions in order. */
+  /** The identity of a source record. Big-endian, so that identities in byte order are positions in order. */
   private static byte[] position(int partition, long offset) {
     return ByteBuffer.allocate(12).putLong(offset).putInt(partition).array();
   }

@@ -6,10 +6,10 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The entries of one key in a tree that it shares with others, each under the key and then its place in time.
+ * The entries of one key in a tree that it shares with others, each under the key and then its position in time.
  *
  * <p>Spark keeps the state of a group until the group comes again. So a group is a bucket of keys ({@link #bucket}): when one of them
- * comes, a full page is rid of what is old of all. The place of a key in its bucket is scattered: keys that rise, as numbers do, fill all
+ * comes, a full page is rid of what is old of all. The position of a key in its bucket is scattered: keys that rise, as numbers do, fill all
  * pages, not the last one only, so that each page is full now and then.
  *
  * @param pages the tree
@@ -58,18 +58,18 @@ record Slice(SortedPages pages, byte[] prefix) {
     return found;
   }
 
-  byte[] get(byte[] place) {
-    return pages.get(under(place));
+  byte[] get(byte[] position) {
+    return pages.get(under(position));
   }
 
-  /** Returns the greatest entry below {@code place}, or null. */
-  SortedPages.Entry lower(byte[] place) {
-    return own(pages.lower(under(place)));
+  /** Returns the greatest entry below {@code position}, or null. */
+  SortedPages.Entry lower(byte[] position) {
+    return own(pages.lower(under(position)));
   }
 
-  /** Returns the least entry above {@code place}, or null. */
-  SortedPages.Entry higher(byte[] place) {
-    return own(pages.higher(under(place)));
+  /** Returns the least entry above {@code position}, or null. */
+  SortedPages.Entry higher(byte[] position) {
+    return own(pages.higher(under(position)));
   }
 
   /** Returns the entries from {@code from} to below {@code to} (null: to the end), in order. */
@@ -79,21 +79,21 @@ record Slice(SortedPages pages, byte[] prefix) {
     return found;
   }
 
-  boolean put(byte[] place, byte[] value) {
-    return pages.put(under(place), value);
+  boolean put(byte[] position, byte[] value) {
+    return pages.put(under(position), value);
   }
 
-  void removeBelow(byte[] place) {
-    pages.remove(prefix, under(place));
+  void removeBelow(byte[] position) {
+    pages.remove(prefix, under(position));
   }
 
   private int prefixLengthOf(byte[] entryKey) {
     return prefix.length + Integer.BYTES + ByteBuffer.wrap(entryKey).getInt(prefix.length);
   }
 
-  private byte[] under(byte[] place) {
-    byte[] key = Arrays.copyOf(prefix, prefix.length + place.length);
-    System.arraycopy(place, 0, key, prefix.length, place.length);
+  private byte[] under(byte[] position) {
+    byte[] key = Arrays.copyOf(prefix, prefix.length + position.length);
+    System.arraycopy(position, 0, key, prefix.length, position.length);
     return key;
   }
 

@@ -8,13 +8,13 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * A join of two tables at the places where the right side changes (docs/revisions.md); where the left side does, {@link AsOfState} joins.
+ * A join of two tables at the positions where the right side changes (docs/revisions.md); where the left side does, {@link AsOfState} joins.
  *
  * <p>Left records are what {@link AdjacentRowState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
  * the join key of its row. So under one join key stands what is to be known of a key of the left table: when it was there, with which row.
  *
  * <p>An end may be known for a moment in one run only: it comes earlier when a version between is known. So ends have no part in ranks. A
- * begin has its end's place in its own revision, which only grows, and comes behind its end: it alone makes something be sent.
+ * begin has its end's position in its own revision, which only grows, and comes behind its end: it alone makes something be sent.
  */
 final class TableState {
   private static final int PIECE = 2;
@@ -56,7 +56,7 @@ final class TableState {
       replayed.event(table, replaced, event);
     }
     byte[] begin = Version.at(event.time());
-    byte[] end = locationOf(AdjacentRow.of(events, event.key(), true, this::begins).row());
+    byte[] end = positionOf(AdjacentRow.of(events, event.key(), true, this::begins).row());
     if (isNew && begins(event)) {
       for (SortedPages.Entry entry : rights.range(begin, end)) {
         Version right = Version.decode(entry);
@@ -68,7 +68,7 @@ final class TableState {
       Version kept = replayed.keptAfter(table, events, event.key());
       byte[] from = isNew ? end : begin;
       if (from != null) {
-        for (SortedPages.Entry entry : rights.range(from, locationOf(kept))) {
+        for (SortedPages.Entry entry : rights.range(from, positionOf(kept))) {
           Version right = Version.decode(entry);
           takeBack(table, events, right, piece(table, events, right, change(right)), out);
         }
@@ -111,7 +111,7 @@ final class TableState {
   /**
    * Sends what holds of a key from the time of a right version on.
    *
-   * <p>The revision is that of the right version, when its place among the others was settled, and the rank of what is known of the key up
+   * <p>The revision is that of the right version, when its position among the others was settled, and the rank of what is known of the key up
    * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
    */
   private void send(byte[] table, Slice events, Version right, RightChange change, Consumer<AsOfState.Joined> out) {
@@ -183,8 +183,8 @@ final class TableState {
     return new RightChange(changes && !replaced, settled);
   }
 
-  /** Returns the least place at the time of a version; null, which is the end, for none. */
-  private static byte[] locationOf(Version version) {
+  /** Returns the least position at the time of a version; null, which is the end, for none. */
+  private static byte[] positionOf(Version version) {
     return version == null ? null : Version.at(version.time());
   }
 

@@ -17,7 +17,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return ByteBuffer.allocate(Long.BYTES).putLong(time ^ Long.MIN_VALUE).array();
   }
 
-  /** Returns the key under which this record is kept: by time, then by id, so that the later of two at one time wins. */
+  /** Returns the key under which this record is kept: by time, then by identity, so that the later of two at one time wins. */
   byte[] key() {
     return ByteBuffer.allocate(Long.BYTES + id.length).putLong(time ^ Long.MIN_VALUE).put(id).array();
   }

@@ -10,7 +10,7 @@ import java.util.function.Consumer;
  * only of what stands there could, in a run that a crash ended, have seen something nearer that the next run never tells it of.
  *
  * @param versions those of the key, as {@link AdjacentRowState} keeps them
- * @param stands of the key: under each join key the places at which a version stood there
+ * @param stands of the key: under each join key the positions at which a version stood there
  */
 record VersionFanOut(Slice versions, Slice stands) {
   private static final byte[] NOTHING = {};

@@ -86,10 +86,10 @@ final class TablesTest {
     List<Version> output = held(sent.joined.stream().map(TablesTest::version).toList());
     for (byte key = 0; key < KEYS; key++) {
       for (long time = -1; time <= times; time++) {
-        String place = key + "@" + time;
+        String position = key + "@" + time;
         Version shown = at(output, key, time);
-        found.put(place, shown == null ? "none" : shown.time() + Arrays.toString(shown.row()));
-        expected.put(place, plain(rule, held(lefts), held(sides.get(RIGHT)), key, time));
+        found.put(position, shown == null ? "none" : shown.time() + Arrays.toString(shown.row()));
+        expected.put(position, plain(rule, held(lefts), held(sides.get(RIGHT)), key, time));
       }
     }
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
@@ -98,7 +98,7 @@ final class TablesTest {
     check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
     Map<String, String> counted = new TreeMap<>();
     List<Version> aggregateInputs = held(sent.aggregateInputs);
-    expected.keySet().forEach(place -> counted.put(place, counted(aggregateInputs, place)));
+    expected.keySet().forEach(position -> counted.put(position, counted(aggregateInputs, position)));
     check(counted.equals(expected), "%s%ncounted%n%s%nexpected%n%s", shape, counted, expected);
   }
 
@@ -106,8 +106,8 @@ final class TablesTest {
   private record Output(List<AsOfState.Joined> joined, List<Version> aggregateInputs) {}
 
   /** Returns what an aggregate counts of a key at a time: all that has begun and not ended. */
-  private static String counted(List<Version> aggregateInputs, String place) {
-    String[] at = place.split("@");
+  private static String counted(List<Version> aggregateInputs, String position) {
+    String[] at = position.split("@");
     Map<String, String> open = new TreeMap<>();
     for (Version version : aggregateInputs) {
       if (version.row()[0] == Byte.parseByte(at[0]) && version.time() <= Long.parseLong(at[1])) {

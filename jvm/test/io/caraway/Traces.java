@@ -21,11 +21,11 @@ final class Traces {
   static List<Version> records(Random random, int count, int times, boolean deletes, boolean revisions) {
     List<Version> made = new ArrayList<>();
     Map<Integer, Integer> revs = new HashMap<>();
-    Map<Integer, Long> places = new HashMap<>();
+    Map<Integer, Long> positions = new HashMap<>();
     for (int i = 0; i < count; i++) {
-      boolean known = !places.isEmpty() && random.nextInt(4) == 0;
-      int id = known ? new ArrayList<>(places.keySet()).get(random.nextInt(places.size())) : i;
-      long time = places.computeIfAbsent(id, k -> (long) random.nextInt(times));
+      boolean known = !positions.isEmpty() && random.nextInt(4) == 0;
+      int id = known ? new ArrayList<>(positions.keySet()).get(random.nextInt(positions.size())) : i;
+      long time = positions.computeIfAbsent(id, k -> (long) random.nextInt(times));
       if (known && random.nextInt(2) == 0) {
         // Sent again as it was.
         made.add(made.stream().filter(v -> v.id()[0] == bytes(id)[0] && v.id()[1] == bytes(id)[1]).findFirst().orElseThrow());

@@ -43,7 +43,7 @@ Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 # Records of one write. A row takes some 50 us to be computed, so that is a tenth of a second.
 MOST_RECORDS = 2000
 REVISION_BYTES = 8
-# Behind the time, before the key: an id is at least as long as a position.
+# Behind the time, before the key: an identity is at least as long as a position.
 ID_FILLING = bytes(4)
 
 
@@ -305,5 +305,5 @@ class _Writer:
 
 
 def row_id(time_us: int, key: bytes) -> bytes:
-    """Return the id of a row: of rows of one time the one with the greater key counts as the later."""
+    """Return the identity of a row: of rows of one time the one with the greater key counts as the later."""
     return pack_u64(time_us + SIGN) + ID_FILLING + key

@@ -76,7 +76,7 @@ class _Sent:
         self.revision = 0
 
     def add(self, messages: list[Message]) -> None:
-        """Note some records. Those of one id come in the order in which they were sent."""
+        """Note some records. Those of one identity come in the order in which they were sent."""
         batch = self._store.batch()
         kept: dict[bytes, tuple[bytes, bytes, int] | None] = {}
         prefixes: dict[bytes, bytes] = {}

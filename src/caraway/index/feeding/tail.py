@@ -60,9 +60,9 @@ def every_partition(partition: int) -> bool:
 class Tail:
     """Reads topics from where their indexes stand. All changes are made by its own thread, between batches.
 
-    `when_level` is called with a subscription after a batch for it, and takes it over by returning True. `when_behind`
-    gets a subscription that would have to read again what others have read; without it the tail goes back itself.
-    `holds` tells which partitions of each topic are read.
+    `when_caught_up` is called with a subscription after a batch for it, and takes it over by returning True.
+    `when_behind` gets a subscription that would have to read again what others have read; without it the tail goes back
+    itself. `holds` tells which partitions of each topic are read.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Tail:
         store: IndexStore,
         send: Send,
         *,
-        when_level: Callable[[Subscription], bool] | None = None,
+        when_caught_up: Callable[[Subscription], bool] | None = None,
         when_behind: Callable[[Subscription], object] | None = None,
         erased: ErasedKeys | None = None,
         holds: Callable[[int], bool] = every_partition,
@@ -84,7 +84,7 @@ class Tail:
         self._writer = IndexWriter(store, erased=erased)
         self._send = send
         self._emissions: dict[bytes, Emission] = {}
-        self._when_level = when_level
+        self._when_caught_up = when_caught_up
         self._when_behind = when_behind
         self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._waiting: list[Subscription] = []
@@ -316,10 +316,10 @@ class Tail:
         self._hand_over(subscriptions)
 
     def _hand_over(self, subscriptions: Sequence[Subscription]) -> None:
-        if self._when_level is None:
+        if self._when_caught_up is None:
             return
         for subscription in list(subscriptions):
-            if subscription not in self._waiting and self._when_level(subscription):
+            if subscription not in self._waiting and self._when_caught_up(subscription):
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:

@@ -80,7 +80,7 @@ class IndexWorker:
         servers, store, send = self._bootstrap_servers, self._store, self._emission_writer.send
         erased, holds = self._erased, self._holds
         return (
-            Tail("behind", servers, store, send, when_level=self._take_over, erased=erased, holds=holds),
+            Tail("behind", servers, store, send, when_caught_up=self._take_over, erased=erased, holds=holds),
             Tail("live", servers, store, send, when_behind=self._leave_behind, erased=erased, holds=holds),
         )
 

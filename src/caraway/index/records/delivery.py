@@ -9,10 +9,11 @@ from caraway.topics import Record
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A record that the index can take: its key, itself, its id, its bytes; of an aggregate input its values.
+    """A record that the index can take: its key, itself, its identity, its bytes; of an aggregate input its values.
 
-    `rank` comes before the id among aggregate inputs of equal times. A record that is `erased` contributes nothing: of
-    an earlier revision that stood elsewhere nothing is left, and only the max event time still hears of its time.
+    `rank` comes before the identity among aggregate inputs of equal times. A record that is `erased` contributes
+    nothing: of an earlier revision that stood elsewhere nothing is left, and only the max event time still hears of its
+    time.
     """
 
     key: bytes

@@ -24,8 +24,8 @@ class Swept:
 def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit: int) -> Swept:
     """Remove versions of an index that were superseded at or before a time; look at some `limit` entries.
 
-    The places of ids of topics whose records may be revised stay: a revision that comes again must not be taken for a
-    new one. To be called by the thread that writes the asset.
+    The locations of identities of topics whose records may be revised stay: a revision that comes again must not be
+    taken for a new one. To be called by the thread that writes the asset.
 
     Args:
         store: The database.

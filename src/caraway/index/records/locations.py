@@ -1,7 +1,7 @@
 """The location of each identity, for topics whose records may be revised.
 
-A record with an id that was there before replaces the earlier one if its revision isn't less, wherever that stood:
-other event time, other key. What a changelog emits for one version, a put (`x 00`) and the delete that ends it
+A record with an identity that was there before replaces the earlier one if its revision isn't less, wherever that
+stood: other event time, other key. What a changelog emits for one version, a put (`x 00`) and the delete that ends it
 (`x 01`), stands together: the delete gives the put an end.
 """
 
@@ -33,9 +33,9 @@ PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 
 
 class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
-    """The newest revision of an id: its revision, what it is, and where it stands.
+    """The newest revision of an identity: its revision, what it is, and where it stands.
 
-    `rank` comes before the id among aggregate inputs of equal times.
+    `rank` comes before the identity among aggregate inputs of equal times.
     """
 
     rev: bytes
@@ -51,7 +51,7 @@ _DECODE = msgspec.msgpack.Decoder(Location).decode
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """The entry of an id: what the entries of its key begin with, what kind of entry it is, and the entry itself.
+    """The entry of an identity: what the entries of its key begin with, what kind of entry it is, and the entry itself.
 
     `reaches_us` is the time that an aggregate input takes the max event time to: its own or that of its end. `life` is
     the time of an aggregate input that is or was in a window, and when it was taken back, if so.
@@ -67,7 +67,7 @@ class LocatedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What a batch does to one id: from an entry with its value, or none, to another."""
+    """What a batch does to one identity: from an entry with its value, or none, to another."""
 
     old: LocatedEntry | None
     old_value: bytes | None
@@ -121,13 +121,13 @@ class Locations:
         return movements
 
     def _concerned(self, record_id: bytes) -> Iterable[bytes]:
-        """Name the ids that stand together with an id."""
+        """Name the identities that stand together with an identity."""
         if self._is_paired(record_id):
             return record_id[:-1] + PUT_SUFFIX, record_id[:-1] + END_SUFFIX
         return (record_id,)
 
     def _bases(self, record_id: bytes) -> Iterable[bytes]:
-        """Name the ids whose entry depends on an id."""
+        """Name the identities whose entry depends on an identity."""
         if self._is_paired(record_id) and record_id.endswith(END_SUFFIX):
             return record_id[:-1] + PUT_SUFFIX, record_id
         return (record_id,)
@@ -167,7 +167,7 @@ class Locations:
 
 
 def is_end(record_id: bytes) -> bool:
-    """Tell whether an id can be that of the end of an aggregate input."""
+    """Tell whether an identity can be that of the end of an aggregate input."""
     return len(record_id) > ID_BYTES and record_id.endswith(END_SUFFIX)
 
 

@@ -32,7 +32,7 @@ _DECODE_LOCATION = msgspec.msgpack.Decoder(Location).decode
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What a slice did: keys (and places of ids) whose entries went, and where the next one begins; None at the end."""
+    """What a slice did: keys (and locations) whose entries went, and where the next one begins; None at the end."""
 
     removed: int
     next: bytes | None
@@ -63,8 +63,8 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
 def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: int) -> Removal:
     """Remove all entries of hidden keys; look at some `limit` keys. To be called by the thread that writes the asset.
 
-    What is left of an id that may be revised says only that it is retracted, so that an old revision which comes again
-    isn't taken for a new one.
+    What is left of an identity that may be revised says only that it is retracted, so that an old revision which comes
+    again isn't taken for a new one.
 
     Args:
         store: The database.

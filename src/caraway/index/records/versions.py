@@ -45,7 +45,7 @@ class VersionFeed:
             applied.written += len(movements)
             applied.unchanged += len(delivered) - len(movements)
             return
-        # An id has one time and one key here, so writing it again writes the same.
+        # An identity has one time and one key here, so writing it again writes the same.
         asset, put = self._asset, batch.put
         for item in delivered:
             if item.record.op == RETRACT or item.erased:

@@ -48,7 +48,7 @@ def key_prefix(asset: bytes, key: bytes) -> bytes:
 
 
 def timed_key(entries: bytes, time_us: int, order: bytes) -> bytes:
-    """Return the place of an aggregate input among `entries`, in order of a time and of its rank among equal times."""
+    """Return the key of an aggregate input among `entries`, in order of a time and of its rank among equal times."""
     return entries + pack_u64(time_us + SIGN) + order
 
 
@@ -66,22 +66,22 @@ def from_time(entries: bytes, time_us: int) -> bytes:
 
 
 def version_key(prefix: bytes, time_us: int, record_id: bytes) -> bytes:
-    """Return the place of a version: the newest comes first, of equal times the one with the greatest id."""
+    """Return the key of a version: the newest comes first, of equal times the one with the greatest identity."""
     return prefix + VERSION + pack_u64(_MAX - (time_us + SIGN)) + inverted(record_id)
 
 
 def version_seek(prefix: bytes, time_us: int) -> bytes:
-    """Return the place before all versions at or before `time_us`."""
+    """Return the key before all versions at or before `time_us`."""
     return prefix + VERSION + pack_u64(_MAX - (time_us + SIGN))
 
 
 def tile_key(prefix: bytes, level: int, number: int) -> bytes:
-    """Return the place of a tile, in order of time within its level."""
+    """Return the key of a tile, in order of time within its level."""
     return b"%b%c%b" % (prefix, TILE + level, pack_u64(number))
 
 
 def location_key(asset: bytes, record_id: bytes) -> bytes:
-    """Return where the place of an id is kept."""
+    """Return the key under which the location of an identity is kept."""
     return asset + LOCATIONS + record_id
 
 

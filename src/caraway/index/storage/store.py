@@ -49,7 +49,7 @@ DAMAGED = "DAMAGED"
 RESTORED = "RESTORED"
 # While others still have the damaged database open.
 RETRY_S = 0.05
-PATIENCE_S = 10.0
+TIMEOUT_S = 10.0
 
 MEBIBYTE = 1 << 20
 CACHE_BYTES = 96 * MEBIBYTE
@@ -311,7 +311,7 @@ class IndexStore:
 
     def _wait_until_free(self) -> None:
         """Wait until no read holds the damaged database any more: as long as one does, it may write files there."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
                 self._open(self.path).close()

@@ -158,24 +158,24 @@ class AggregateInputFeed:
 
     def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
         """Note what aggregate inputs of groups do to their sessions."""
-        stale: dict[bytes, list[Interval]] = {}
+        dirty: dict[bytes, list[Interval]] = {}
         for prefix, change in changes.items():
             added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
-            stale[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
+            dirty[prefix] = sessions.change(prefix, added, removed, change.touched, batch)
         if self._change_points is not None:
-            self._change_points.mark_dirty(stale, batch)
+            self._change_points.mark_dirty(dirty, batch)
 
     def _aggregate_input(self, standing: LocatedEntry, value: bytes | None) -> AggregateInput:
         """Read an aggregate input that was accepted before."""
         if value is None:
-            raise RuntimeError("the index has a place for an aggregate input but not its entry")
+            raise RuntimeError("the index has a location for an aggregate input but not its entry")
         record = self._codec.decode_value(value)
         if record.row is None or record.op != PUT:
             raise RuntimeError("the index holds an aggregate input that is no put")
         return record.time, self._layout.values(record), standing.entry[len(standing.prefix) + len(RAW) + TIME_BYTES :]
 
     def _rank(self, row: Sequence[object]) -> bytes:
-        """Return what ranks an aggregate input before its id: its time stamp, if its time is that of another column."""
+        """Return what ranks an aggregate input before its identity: its time stamp, if its time is another column."""
         if self._rank_at is None:
             return b""
         time_us = row[self._rank_at]

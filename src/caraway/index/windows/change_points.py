@@ -61,7 +61,7 @@ class ChangePoints:
             batch: What changed entries are added to.
         """
         counts: dict[bytes, Counter[int]] = {}
-        stale: dict[bytes, list[Interval]] = {}
+        dirty: dict[bytes, list[Interval]] = {}
         for prefix, old, new, same in changes:
             counter = counts.setdefault(prefix, Counter())
             before = [] if old is None else self._lives(old)
@@ -70,9 +70,9 @@ class ChangePoints:
                 for change_point in change_points:
                     for time_us in self._change_points(change_point):
                         counter[time_us] += number
-            stale.setdefault(prefix, []).extend(_differing(before, after, same=same))
+            dirty.setdefault(prefix, []).extend(_differing(before, after, same=same))
         self._count(counts, batch)
-        self.mark_dirty(stale, batch)
+        self.mark_dirty(dirty, batch)
 
     def mark_dirty(self, intervals: Mapping[bytes, Sequence[Interval]], batch: WriteBatch) -> None:
         """Note that groups, by what their entries begin with, are to be looked at over intervals of time."""

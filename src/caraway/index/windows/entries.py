@@ -28,7 +28,7 @@ class IndexShape:
 
 
 class Entry(NamedTuple):
-    """An aggregate input: its place among those of equal times, and its record."""
+    """An aggregate input: its rank among those of equal times, and its record."""
 
     order: bytes
     record: Record

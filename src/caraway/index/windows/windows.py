@@ -32,7 +32,7 @@ Elsewhere = Callable[[bytes], int | None]
 
 
 class WindowReader:
-    """Reads aggregates of one index. The windows of all sums share one descent."""
+    """Reads aggregates of one index. The windows of all sums share one range query."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
         """Prepare to read `columns`.

@@ -224,7 +224,7 @@ def _united(workers: Sequence[IndexWorker], *, pending: bool) -> dict[bytes, tup
 
 
 def _pass(mac_key: bytes) -> bytes:
-    """Return what shows that somebody has a key, without telling it."""
+    """Return a proof that its sender has a key, which does not reveal the key."""
     return blake2b(b"reads of the index", key=mac_key, digest_size=32).digest()
 
 

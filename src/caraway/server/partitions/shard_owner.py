@@ -213,7 +213,7 @@ class ShardOwner:
         failures = []
         for number in sorted(self._open):
             try:
-                self._tend_shard(number, division, wanted=number in mine)
+                self._reconcile_shard(number, division, wanted=number in mine)
             except UnavailableError as error:
                 # It must not keep the others.
                 failures.append(error)
@@ -301,7 +301,7 @@ class ShardOwner:
                 else:
                     LOG.warning("a shard of the index can't be opened", shard=number, reason=str(error))
 
-    def _tend_shard(self, number: int, division: Division, *, wanted: bool) -> None:
+    def _reconcile_shard(self, number: int, division: Division, *, wanted: bool) -> None:
         shard = self._open[number]
         shard.reconcile()
         own = self._owns.get(number)

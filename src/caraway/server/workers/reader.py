@@ -254,5 +254,5 @@ def _current(reading: ReaderParts, handler: Handler) -> Handler:
 
 
 def changes_of(folder: Path) -> SharedCounters:
-    """Return the board that has another number after each change that went through this server."""
+    """Return the shared counter that has another value after each change that went through this server."""
     return SharedCounters(folder / "changes", 1)

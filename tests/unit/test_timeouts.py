@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests import patience
+from tests import timeouts
 from tests.spread import TESTS
 
 
@@ -15,7 +15,7 @@ def factor(**settings: str) -> float:
     """Return the factor that a new process has."""
     environment = {name: value for name, value in os.environ.items() if name != "CARAWAY_TEST_PATIENCE"}
     told = subprocess.run(
-        [sys.executable, "-c", "from tests.patience import FACTOR; print(FACTOR)"],
+        [sys.executable, "-c", "from tests.timeouts import FACTOR; print(FACTOR)"],
         cwd=TESTS.parent,
         env={**environment, **settings},
         capture_output=True,
@@ -41,25 +41,25 @@ def test_without_a_word_the_machine_is_measured() -> None:
 
 
 def test_a_single_core_takes_twice_the_time_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "_USUAL_SECONDS", 1e6)
-    monkeypatch.setattr(patience, "cores", lambda: 4)
-    assert patience._measured() == 1
-    monkeypatch.setattr(patience, "cores", lambda: 1)
-    assert patience._measured() == 2
+    monkeypatch.setattr(timeouts, "_USUAL_SECONDS", 1e6)
+    monkeypatch.setattr(timeouts, "cores", lambda: 4)
+    assert timeouts._measured() == 1
+    monkeypatch.setattr(timeouts, "cores", lambda: 1)
+    assert timeouts._measured() == 2
     # However slow it is, there is an end.
-    monkeypatch.setattr(patience, "_USUAL_SECONDS", 1e-6)
-    assert patience._measured() == 8
+    monkeypatch.setattr(timeouts, "_USUAL_SECONDS", 1e-6)
+    assert timeouts._measured() == 8
 
 
 def test_deadlines_and_limits_of_tests_are_multiplied(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(patience, "FACTOR", 3.0)
-    assert patience.scaled(10) == 30
+    monkeypatch.setattr(timeouts, "FACTOR", 3.0)
+    assert timeouts.scaled(10) == 30
     before = time.monotonic()
-    assert before + 30 <= patience.deadline_in(10) <= time.monotonic() + 30
+    assert before + 30 <= timeouts.deadline_in(10) <= time.monotonic() + 30
     items = [Limited.from_parent(request.session, name=name, nodeid=name) for name in ("own", "default")]
     items[0].add_marker(pytest.mark.timeout(600))
-    patience.scale_timeouts(items, 300)
+    timeouts.scale_timeouts(items, 300)
     limits = [mark.args[0] for item in items for mark in [item.get_closest_marker("timeout")] if mark]
     assert limits == [1800, 900]

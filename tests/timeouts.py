@@ -17,7 +17,7 @@ _VARIABLE = "CARAWAY_TEST_PATIENCE"
 _BYTES = 64 * 1024 * 1024
 _USUAL_SECONDS = 0.1
 _USUAL_CORES = 2
-# A machine that is eight times slower needs more than patience.
+# A machine that is eight times slower needs more than longer timeouts.
 _MOST = 8.0
 
 
