@@ -47,7 +47,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Install:
-    """Return a function that makes an environment with the wheel and some extras, and returns its folder of programs."""
+    """Return a function that installs the wheel with some extras and returns the folder of its programs."""
     locked = tmp_path_factory.mktemp("locked") / "constraints.txt"
     export = ["export", "--frozen", "--all-extras", "--no-dev", "--no-emit-project", "--no-hashes", "--quiet"]
     subprocess.run([uv, *export, "--output-file", str(locked)], cwd=ROOT, check=True, timeout=60)
