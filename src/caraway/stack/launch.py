@@ -15,7 +15,9 @@ from typing import Final
 
 # From linux/prctl.h and linux/capability.h.
 PR_SET_PDEATHSIG: Final = 1
-PR_SET_KEEPCAPS: Final = 8
+PR_SET_SECUREBITS: Final = 28
+SECBIT_NO_SETUID_FIXUP: Final = 1 << 2
+SECBIT_KEEP_CAPS: Final = 1 << 4
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
 CAP_DAC_READ_SEARCH: Final = 2
@@ -47,11 +49,15 @@ def become(user: str, *, see_all: bool) -> None:
         see_all: Keep, and hand on to the program, the one capability to read and pass folders that only root may enter.
             Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
             everybody else; the alternative would be to open /root to all users.
+
+    Raises:
+        SystemExit: The system doesn't grant that capability, as in most containers; the text has the remedy.
     """
     entry = pwd.getpwnam(user)
     libc = _libc() if see_all and sys.platform == "linux" else None
     if libc:
-        _check(libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0))
+        # Without this, access(2) disregards capabilities, and Postgres asks it about its own programs.
+        _granted(libc.prctl(PR_SET_SECUREBITS, SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP, 0, 0, 0), user)
     os.setgroups([])
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)
@@ -59,8 +65,8 @@ def become(user: str, *, see_all: bool) -> None:
         mask = 1 << CAP_DAC_READ_SEARCH
         header = _CapabilityHeader(CAPABILITY_VERSION_3, 0)
         sets = (_CapabilitySet * 2)(_CapabilitySet(mask, mask, mask), _CapabilitySet(0, 0, 0))
-        _check(libc.capset(ctypes.byref(header), ctypes.byref(sets)))
-        _check(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH, 0, 0))
+        _granted(libc.capset(ctypes.byref(header), ctypes.byref(sets)), user)
+        _granted(libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_DAC_READ_SEARCH, 0, 0), user)
 
 
 def main(arguments: list[str]) -> None:
@@ -83,6 +89,17 @@ def main(arguments: list[str]) -> None:
 
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
+
+
+def _granted(result: int, user: str) -> None:
+    """Check that the system granted a capability, and end with the remedy if it didn't."""
+    try:
+        _check(result)
+    except OSError as error:
+        sys.exit(
+            f"Postgres doesn't run as root, and user {user} may not enter the folders of this installation or of its "
+            f"data ({error}). Move both to where every user may enter, such as /opt, or run as another user."
+        )
 
 
 def _check(result: int) -> None:
