@@ -55,12 +55,13 @@ def install(uv: str, dist: Path, open_folder: Path, tmp_path_factory: pytest.Tem
 
     def install(extras: str) -> Path:
         folder = open_folder / (extras.strip("[]") or "plain")
-        environment = {**os.environ, "VIRTUAL_ENV": str(folder)}
+        programs = folder / "bin"
         subprocess.run([uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
-        command = [uv, "pip", "install", "--quiet", "--constraint", str(locked), f"{wheel}{extras}"]
+        # Named, since variables of uv in our environment would choose another one.
+        command = [uv, "pip", "install", "--quiet", "--python", str(programs / "python")]
         # On an empty cache PySpark comes over the network.
-        subprocess.run(command, env=environment, check=True, timeout=300)
-        return folder / "bin"
+        subprocess.run([*command, "--constraint", str(locked), f"{wheel}{extras}"], check=True, timeout=300)
+        return programs
 
     return install
 
