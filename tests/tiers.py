@@ -25,13 +25,17 @@ def check_reasons(items: Iterable[pytest.Item]) -> None:
 
 
 def selected(request: pytest.FixtureRequest, argument: str) -> list[object]:
-    """Return the values of a parameter in those tests of the requesting module that this session runs, each once.
+    """Return the values of a parameter in the tests that use the requesting fixture and that this session runs.
+
+    Each value is returned once. Tests of the same module that don't use the fixture don't count.
 
     A fixture that starts something for each case starts it only for cases that are tested.
     """
     values: list[object] = []
     for item in request.session.items:
-        if isinstance(item, pytest.Function) and item.path == request.path and hasattr(item, "callspec"):
+        if not isinstance(item, pytest.Function) or item.path != request.path:
+            continue
+        if hasattr(item, "callspec") and request.fixturename in item.fixturenames:
             value = item.callspec.params.get(argument)
             if value is not None and value not in values:
                 values.append(value)

@@ -56,10 +56,22 @@ def test_a_mark_without_a_reason_is_refused(mark: pytest.MarkDecorator, request:
         check_reasons([marked(request, mark)])
 
 
-@pytest.mark.parametrize("case", ["one", "two", "two again"])
-def test_a_fixture_knows_the_cases_that_are_tested(case: str, request: pytest.FixtureRequest) -> None:
-    assert case in selected(request, "case")
+@pytest.fixture
+def cases(request: pytest.FixtureRequest) -> list[object]:
     assert selected(request, "nothing of this name") == []
+    return selected(request, "case")
+
+
+@pytest.mark.parametrize("case", ["one", "two", "two again"])
+def test_a_fixture_knows_the_cases_that_are_tested(case: str, cases: list[object]) -> None:
+    assert case in cases
+    assert "of another test" not in cases
+
+
+@pytest.mark.parametrize("case", ["of another test"])
+def test_cases_of_tests_without_the_fixture_do_not_count(case: str, request: pytest.FixtureRequest) -> None:
+    assert case == "of another test"
+    assert "cases" not in request.fixturenames
 
 
 def test_the_full_tier_runs_all_files() -> None:
