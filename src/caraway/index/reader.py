@@ -28,7 +28,7 @@ class Readable(Protocol):
 
     @property
     def refusing(self) -> bool:
-        """Whether reads are refused at the moment."""
+        """True while reads are refused."""
         ...
 
     def iterator(self) -> RdictIter:

@@ -32,8 +32,8 @@ class RangeQuery:
             shape: The shape of the index.
             contents: The entries of the key.
             cuts: The first time of each segment, ascending, and the first time behind the last segment.
-            needed: Which extras of the layout are needed.
-            used: Which segments are needed; None: all.
+            needed: The extras of the layout that are needed.
+            used: For each segment, whether it is needed; None: all are.
         """
         self._shape = shape
         self._entries = contents.entries
