@@ -43,7 +43,7 @@ class AllFigures(Collector):
         """Return all metrics, labelled by process."""
         found = {family.name: _labelled(family, "writer") for family in REGISTRY.collect()}
         for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
-            # A reader removes its file when it ends, which may be now.
+            # A reader that is ending may have removed its file.
             with suppress(FileNotFoundError):
                 for told in orjson.loads(file.read_bytes()):
                     name = told["name"]

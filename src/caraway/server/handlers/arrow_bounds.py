@@ -22,7 +22,7 @@ MAX_MESSAGES = 2_000
 # Bound on the metadata of a message. A column takes some 100 bytes in a schema, and 50 in a batch.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
-# Field numbers of a message's table: the kind of its header, and the header (Arrow's Message.fbs). Below: the kinds.
+# Field numbers of a message's table: the kind of its header, and the header (Arrow's Message.fbs). Then the kinds.
 _KIND, _HEADER = 1, 2
 _DICTIONARY, _BATCH = 2, 3
 # Field numbers of a batch: its buffers and their compression; and of a dictionary: its batch.
