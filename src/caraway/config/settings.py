@@ -95,7 +95,7 @@ class SparkSettings(_Section):
     Attributes:
         master: Spark master. Real-time mode needs a slot for every task of every job at once, and an idle task
             costs next to nothing: hence many more slots than cores.
-            driver_memory: Java heap of the driver, such as `1g`.
+        driver_memory: Java heap of the driver, such as `1g`.
         checkpoints: Folder of the jobs' checkpoints, which all engines that share jobs must see, under the same path;
             None is one in the data folder.
         checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a

@@ -33,8 +33,8 @@ def phase_at_start(mode: JobMode, lag_records: int, *, unfinished: bool, was: Ph
     Args:
         mode: The job's mode; micro-batch mode reads its history in large batches anyway.
         lag_records: The number of records that wait for the job.
-        unfinished: True if the checkpoint contains an unfinished batch. It has an end, which real-time mode can't run
-            to.
+        unfinished: True if the checkpoint contains an unfinished batch. It has an end, and only
+            micro-batches run up to an end.
         was: The phase before, if the job isn't just started.
     """
     if mode is JobMode.MICRO_BATCH:
