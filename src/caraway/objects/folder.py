@@ -35,7 +35,7 @@ class Stored:
 class ObjectFolder:
     """Reads and writes objects below one address. Thread safe.
 
-    All methods raise `UnavailableError` when the store doesn't answer, or doesn't have what is read.
+    All methods raise `UnavailableError` when the store doesn't answer, or lacks the object that is read.
     """
 
     def __init__(self, url: str) -> None:

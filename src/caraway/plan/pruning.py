@@ -1,4 +1,4 @@
-"""Pruning of columns: what no later step and no output needs is left out as early as possible.
+"""Pruning of columns: a column that no later step and no output needs is left out as early as possible.
 
 A column that isn't needed is not decoded from the records that a job reads, passes no shuffle and is in no state.
 Pruning is expressed as further `Select` steps of the graph: right behind an input, where the decoder performs it, and

@@ -1,4 +1,4 @@
-"""Texts for people about what a step does and what state it keeps."""
+"""Texts for people about the work of a step and the state that it keeps."""
 
 from caraway.dtypes.durations import print_duration
 from caraway.expr.printer import print_node
@@ -32,7 +32,7 @@ SHOWN_CHARACTERS = 100
 
 
 def text_of(operator: Operator) -> str:
-    """Return a text about what a step does."""
+    """Return a text about the work of a step."""
     match operator:
         case Input():
             return f"read {operator.dataset}"
@@ -68,7 +68,7 @@ def text_of(operator: Operator) -> str:
 
 
 def state_of(operator: Operator, job: JobPlan) -> str:
-    """Return a text about what a step of a job keeps between rows, and for how long; empty if nothing."""
+    """Return a text about the state that a step of a job keeps, and for how long; empty if it keeps none."""
     horizon = print_duration(job.horizon_us)
     match operator:
         case Join():

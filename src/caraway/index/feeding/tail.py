@@ -331,7 +331,7 @@ class Tail:
             except Exception as error:
                 if is_damage(error):
                     raise
-                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                if type(error) is not Exception:  # RocksDB's errors are plain Exceptions
                     LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
                     self._apply_singly(subscription, messages)
                     break

@@ -139,7 +139,7 @@ class IndexFollower:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
                 (self._path / DAMAGED).write_text(reason, encoding="utf-8")
             self._suspect = self._counters[GENERATION]
-            # Readers that are in the middle keep what they have.
+            # Reads in progress keep the database that they have.
             self._generation = 0
 
     def _open(self, generation: int) -> None:
