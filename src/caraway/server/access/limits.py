@@ -167,7 +167,7 @@ class LimitedQueries:
 
     @property
     def asks_others(self) -> bool:
-        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
+        """True if other servers may have parts of the index, so that a lookup may take a while."""
         return self.queries.asks_others
 
     def plan(

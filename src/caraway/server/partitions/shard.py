@@ -143,7 +143,7 @@ class StoredShard:
                     del self._due[asset]
 
     def is_caught_up(self) -> bool:
-        """Tell whether all indexes have been as far as their topics since this began; those that have a topic."""
+        """Return whether each index that has a topic reached the end of it since this shard was opened."""
         with self._lock:
             return all(
                 asset in self._filled or (asset not in self._due and self._topics.partitions(plan.topic) is None)
