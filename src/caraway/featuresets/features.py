@@ -107,7 +107,7 @@ def feature(
     """Declare the origin of a feature's value.
 
     Args:
-        args: Nothing (an extractor computes it, or the caller supplies it), a field of a keyed dataset, another feature,
+        args: Nothing (an extractor computes it, or the caller gives it), a field of a keyed dataset, another feature,
             or an expression over features of the same featureset.
         default: The value in place of null, for a field or a feature.
         version: Version of the extractor that this makes.

@@ -44,7 +44,7 @@ class Featureset:
         self._functions = {item.name: item for item in vars(body).values() if isinstance(item, FunctionExtractor)}
         self.__doc__ = body.__doc__
         for item in self._functions.values():
-            # Names are resolved here, so that an error points to the user's definition.
+            # The names are resolved here, so that an error points to the user's definition.
             item.bind(self._name, self._inputs(item), self._outputs(item))
 
     def __getattr__(self, name: str) -> "Member":

@@ -19,7 +19,7 @@ class Entity(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the entity."""
+        """The name of the entity."""
         ...
 
     @property

@@ -10,7 +10,7 @@ from caraway.graph.specs import Graph
 def merge(current: Graph, given: Graph, *, incremental: bool) -> Graph:
     """Return the branch's content after `given` is committed onto `current`.
 
-    Entities with `deleted=True` are removed. Of the rest an incremental commit keeps those that it doesn't mention, and
+    Entities with `deleted=True` are removed. An incremental commit keeps other entities that it doesn't mention, and
     a full one drops them.
 
     Raises:

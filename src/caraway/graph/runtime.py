@@ -58,7 +58,7 @@ class DatasetHandle:
 
     @property
     def __name__(self) -> str:
-        """Name of the dataset."""
+        """The name of the dataset."""
         return self._name
 
     def lookup(
@@ -164,7 +164,7 @@ class FeaturesetHandle:
 
     @property
     def __name__(self) -> str:
-        """Name of the featureset."""
+        """The name of the featureset."""
         return self._name
 
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (features and members of any kind)

@@ -76,12 +76,12 @@ class DatasetSpec:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the key fields, in declared order."""
+        """The names of the key fields, in declared order."""
         return tuple(f.name for f in self.fields if f.key)
 
     @property
     def timestamp(self) -> str:
-        """Name of the timestamp field."""
+        """The name of the timestamp field."""
         return next(f.name for f in self.fields if f.timestamp)
 
 

@@ -86,7 +86,7 @@ def _(operator: AssignFunction, before: Schema) -> Schema:
     require_not_terminal(before, "assign")
     _require_assignable(operator.column, before)
     if operator.traced is not None:
-        # Where the expression is null and the type isn't optional, the step fails, as the function does.
+        # The step fails where the expression is null and the type isn't optional, as the function does.
         _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
 
