@@ -37,7 +37,8 @@ class Stream:
         columns: The names and types of all columns but the time stamp.
         timestamp: The name of the time stamp column.
         revised: True if records may be retracted or replaced. A filter then sends a retraction for a row that it drops.
-        passes_through: Whether there may be pass-through rows: those of later inputs, dead letters, markers.
+        passes_through: True if there may be pass-through rows, which are those of later inputs, dead letters and
+            markers.
         leaves: The number of inputs that have been read.
         copies: The number of copies of each marker (`caraway.spark.marking`); 0 if there are no markers.
     """
