@@ -91,7 +91,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The answer to a `Question`: names, types and columns (in stored form) of the fields, and which keys were found."""
+    """The answer to a `Question`: names, types and columns (in stored form) of fields, and which keys were found."""
 
     fields: tuple[tuple[str, DataType], ...]
     columns: list[list[object]]
