@@ -89,7 +89,7 @@ def test_values_that_are_taken_away_were_never_there(items: list[Occurrence], rn
             values.clear()
             values.add(left)
         elif values.sketch is not None:
-            # Values can be subtracted from bins; everything else would have to be stale.
+            # Registers can't forget a value, so a sketch that isn't stale hasn't lost any.
             assert not gone
         assert values.counts == (Counter(value for _, value, _ in left) if values.sketch is None else {})
         if values.sketch is None:

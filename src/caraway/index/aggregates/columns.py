@@ -95,7 +95,7 @@ def restorer(dtype: DataType) -> Callable[[Any], Hashable]:
 
 
 def shower(dtype: DataType) -> Read:
-    """Return a function that turns an identity into a stored value."""
+    """Return a function that converts an identity to a stored value."""
     if _plain_type(dtype) is None:
         return lambda identity: None if identity is None else _DECODE(identity)
     return _same

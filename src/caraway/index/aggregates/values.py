@@ -27,7 +27,7 @@ class ValuesSpec:
 
     Values are passed as identities, which are equal exactly if the values are; `restore` makes an identity of what was
     read from a tile. `firsts` and `lasts` say whether the first and last position of each value is kept, `counted`
-    whether the number of distinct values is needed. `number` turns an identity into a number; None if no quantiles are
+    whether the number of distinct values is needed. `number` converts an identity to a number; None if no quantiles are
     needed.
     """
 

@@ -33,7 +33,7 @@ ERASED = b"\xff\xfa"
 # which is never all zeros in practice.
 META = bytes(ASSET_BYTES)
 
-# The number that turns signed 64-bit times into unsigned ones of the same order.
+# Added to signed 64-bit times, this number makes them unsigned and keeps their order.
 SIGN = 1 << 63
 FIRST_TIME_US, LAST_TIME_US = -SIGN, SIGN - 1
 _MAX = (1 << 64) - 1
