@@ -37,8 +37,7 @@ class TopicWriter:
             bootstrap_servers: The broker, "host:port".
             timeout_s: The time in seconds after which a write without success fails.
             linger_ms: How long to gather rows for one request, in milliseconds. At 0 one row takes 0.7 ms rather than
-                1.5, and
-                single rows still gather while requests are on their way.
+                1.5, and single rows still gather while requests are on their way.
         """
         self._bootstrap_servers = bootstrap_servers
         self._config: dict[str, Any] = client_config(bootstrap_servers) | {

@@ -19,8 +19,8 @@ CONFIG: dict[str, Any] = {
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    # The broker answers as soon as there is a record. Without records a request takes this time, and so long does a new
-    # topic wait.
+    # The broker answers as soon as there is a record. Without records a request takes this time, and a new topic has
+    # to wait for its end.
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
     # Records read ahead of all topics wait in one queue, so a backlog delays fresh records of other topics by this

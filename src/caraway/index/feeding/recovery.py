@@ -26,8 +26,7 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
     """Store what is on the topic of an index's rows, if the index doesn't know of any emission.
 
     All groups on the topic become dirty. Nothing is emitted before the index has reached the present end of its own
-    topic:
-    before that it would retract rows whose inputs it has yet to read.
+    topic: before that it would retract rows whose inputs it has yet to read.
 
     Raises:
         UnavailableError: The broker doesn't answer.

@@ -115,7 +115,7 @@ class IndexWriter:
         self._store.drop(asset)
 
     def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
-        """Store erasures of keys, whose entries are to be removed; an index that emits keeps them, as jobs read it."""
+        """Store erasures of keys, whose entries are to be removed; rows of an index that emits stay."""
         for value in values:
             try:
                 erasure = decode_erasure(value)

@@ -12,9 +12,8 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
     """A record that the index can take: its key, itself, its identity, its bytes and an aggregate input's values.
 
     `rank` precedes the identity in the order of aggregate inputs of equal times. A record of an `erased` key adds
-    nothing:
-    an earlier revision with another key or time is removed, and only the max event time takes the record's time into
-    account.
+    nothing: an earlier revision with another key or time is removed, and only the max event time takes the record's
+    time into account.
     """
 
     key: bytes

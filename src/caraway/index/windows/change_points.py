@@ -57,8 +57,7 @@ class ChangePoints:
 
         Args:
             changes: For each aggregate input the prefix of its group's entries, its life before, its life now, and
-                whether its
-                row is the same as before, so that at most its end differs.
+                whether its row is the same as before, so that at most its end differs.
             batch: The batch to which changed entries are added.
         """
         counts: dict[bytes, Counter[int]] = {}
