@@ -143,7 +143,7 @@ class IndexFollower:
             self._generation = 0
 
     def _open(self, generation: int) -> None:
-        """Take the database as it is now in the place of the one that was read before; keep that if it can't be."""
+        """Replace the database that was read before by the present one; keep it if that can't be opened."""
         try:
             db = self._opened()
         except Exception as error:
@@ -154,7 +154,7 @@ class IndexFollower:
             level = logging.ERROR if is_damage(error) else logging.INFO
             LOGGER.log(level, "the index at %s can't be opened to be read: %s", self._path, error)
             return
-        # Iterators hold the database that they are of.
+        # Iterators keep a reference to their database, so reads in progress aren't disturbed.
         self._db, self._generation, self._reached = db, generation, db.latest_sequence_number()
         self._oldest_log = db.property_int_value(OLDEST_LOG)
         LOGGER.info("reading the index at %s", self._path)
