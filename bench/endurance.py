@@ -28,7 +28,7 @@ from query import CONNECTIONS, bodies, load, load_by_python
 from rich.table import Table
 from services import services
 
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 from caraway.cli.output import out
 from caraway.client import Client
 from caraway.config import Settings
@@ -159,7 +159,7 @@ class Writer:
 
     def write_all(self) -> None:
         """Write a row for each driver, and wait until they are served."""
-        with Connection(self._url) as connection:
+        with DemoConnection(self._url) as connection:
             while self._number < ENTITIES:
                 self._write(connection, min(500, ENTITIES - self._number))
         if self.lost():
@@ -171,7 +171,7 @@ class Writer:
         drivers = list(range(ENTITIES))
         wanted = [float(self._last(driver)) for driver in drivers]
         body = {"inputs": [KEY], "outputs": ["Driver.f0"], "data": {KEY: drivers}}
-        with Connection(self._url) as connection:
+        with DemoConnection(self._url) as connection:
             while True:
                 served = connection.post("/query", body)["Driver.f0"]
                 missing = sum(a != b for a, b in zip(served, wanted, strict=True))
@@ -186,7 +186,7 @@ class Writer:
     def _run(self) -> None:
         started = time.monotonic()
         try:
-            with Connection(self._url) as connection:
+            with DemoConnection(self._url) as connection:
                 while not self._ended.wait(max(0.0, started + self.written / self._rate - time.monotonic())):
                     self._write(connection, BATCH)
                     self.written += BATCH
@@ -194,7 +194,7 @@ class Writer:
             self._failure = error
         self.seconds = time.monotonic() - started
 
-    def _write(self, connection: Connection, count: int) -> None:
+    def _write(self, connection: DemoConnection, count: int) -> None:
         data = [self._row(number) for number in range(self._number, self._number + count)]
         taken = connection.post("/log", {"webhook": WEBHOOK, "endpoint": ENDPOINT, "data": data})
         if taken["accepted"] != count:

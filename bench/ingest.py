@@ -25,7 +25,7 @@ from rich.table import Table
 
 from caraway.cli.demo.embedded import server
 from caraway.cli.demo.example import WEBHOOK, Flights, load_example
-from caraway.cli.demo.http import Connection
+from caraway.cli.demo.http import DemoConnection
 from caraway.cli.demo.jobs import wait_for_jobs
 from caraway.cli.output import out
 from caraway.client import Client
@@ -149,14 +149,14 @@ def send(url: str, bodies: Sequence[bytes], senders: int) -> None:
 
 def post(url: str, bodies: Sequence[bytes]) -> None:
     """Send bodies over one connection."""
-    with Connection(url) as connection:
+    with DemoConnection(url) as connection:
         for body in bodies:
             connection.post_bytes("/log", body)
 
 
 def wait_until_visible(url: str, questions: Sequence[Question], started: float) -> float | None:
     """Ask until all answers are as wanted; return the seconds since `started`, None if they never were."""
-    with Connection(url) as connection:
+    with DemoConnection(url) as connection:
         while time.monotonic() - started < TIMEOUT_SECONDS:
             if all(answered(connection, question) for question in questions):
                 return time.monotonic() - started
@@ -164,7 +164,7 @@ def wait_until_visible(url: str, questions: Sequence[Question], started: float) 
     return None
 
 
-def answered(connection: Connection, question: Question) -> bool:
+def answered(connection: DemoConnection, question: Question) -> bool:
     """Tell whether the served values are the wanted ones."""
     keys = list(question.wanted)
     body = {

@@ -53,7 +53,7 @@ else:
             "field": "caraway.datasets:field",
             "meta": "caraway.lib:meta",
             "pipeline": "caraway.datasets:pipeline",
-            # `import caraway` makes these packages attributes, too.
+            # Packages that become attributes of `caraway` when they are asked for.
             "datasets": "caraway.datasets",
             "dtypes": "caraway.dtypes",
             "errors": "caraway.errors",

@@ -1,7 +1,7 @@
-"""Archives of what Java's classes are after they were loaded and checked: Kafka and Spark start sooner.
+"""Archives of loaded and checked Java classes, by which Kafka and Spark start sooner.
 
-An archive belongs to one class path and one build of Java. The JVM checks both, and does without an archive that isn't
-there, isn't whole or isn't its own; so what follows only ever saves time.
+An archive belongs to one class path and one build of Java. The JVM checks both, and works without an archive that is
+missing, incomplete or another's; so the archives only ever save time.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 FOLDER = "classes"
-# What the JVM says of classes that it leaves out, or of an archive that it does without.
+# Suppresses the JVM's messages about classes that it leaves out, and about an archive that it can't use.
 _QUIETLY = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")
 
 
@@ -20,26 +20,26 @@ class ClassArchive:
     """The archive of one program.
 
     Attributes:
-        path: Where it is, or would be.
+        path: The file of the archive, which need not exist.
     """
 
     path: Path
 
     @classmethod
     def of(cls, cache_dir: Path, program: str, jars: Iterable[Path]) -> Self:
-        """Name the archive of a program and its jars in the folder of what can be made again."""
+        """Return the archive of a program with these jars, in the folder of files that can be made again."""
         paths = "\n".join(str(jar) for jar in jars)
         return cls(cache_dir / FOLDER / f"{program}-{hashlib.sha256(paths.encode()).hexdigest()[:12]}.jsa")
 
     def options(self) -> tuple[str, ...]:
-        """Return the options of a JVM that uses it."""
+        """Return the options of a JVM that uses the archive."""
         return (f"-XX:SharedArchiveFile={self.path}", *_QUIETLY)
 
     @property
     def unfinished(self) -> Path:
-        """Where it is until it is whole."""
+        """The file to which the archive is written before it is complete."""
         return self.path.with_suffix(".making")
 
     def options_to_make(self) -> tuple[str, ...]:
-        """Return the options of a JVM that makes it, `unfinished`, when it ends."""
+        """Return the options of a JVM that writes the archive, to `unfinished`, when it ends."""
         return (f"-XX:ArchiveClassesAtExit={self.unfinished}", *_QUIETLY)

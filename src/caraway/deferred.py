@@ -14,7 +14,7 @@ def deferred(package: str, names: Mapping[str, str]) -> tuple[Callable[[str], ob
 
     Args:
         package: The name of the package.
-        names: For each public name where it is: `package.module:attribute`, or `package.module` for a module itself.
+        names: For each public name its place: `package.module:attribute`, or `package.module` for a module itself.
     """
 
     def find(name: str) -> object:

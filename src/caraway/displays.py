@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
-# Rows of a table, so that a large commit doesn't fill a notebook's file.
+# The greatest number of rows of a table, so that a large commit doesn't fill a notebook's file.
 MAX_ROWS = 200
-# Characters of a cell; beyond them a cell holds no name or reason, but data.
+# The greatest number of characters of a cell; a longer text isn't a name or a reason, but data.
 MAX_TEXT = 500
 
 _LINE = "1px solid rgba(128,128,128,.35)"
@@ -34,7 +34,7 @@ class Table:
 
 
 def html(title: str, facts: Sequence[str] = (), tables: Sequence[Table] = ()) -> str:
-    """Return a title, what belongs beside it, and tables."""
+    """Return the HTML of a title, facts beside it, and tables."""
     head = f"<strong>{_text(title)}</strong>"
     if shown := " · ".join(_text(fact) for fact in facts if fact):
         head += f' <span style="{_FAINT}">{shown}</span>'

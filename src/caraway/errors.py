@@ -3,8 +3,8 @@
     CarawayError                     everything that Caraway raises on purpose
     ├── DefinitionError              a decorator or operator was used wrongly (also a ValueError)
     ├── DefinitionTypeError          the same, where Python's own convention is a TypeError
-    ├── DefinitionAttributeError     the same, where the API has an AttributeError: arguments that don't go together
-    ├── InvalidExprException         an expression is built or used in a way that Python can't mean
+    ├── DefinitionAttributeError     the same, where the API has an AttributeError: arguments that contradict each other
+    ├── InvalidExprException         an expression is built or used in a way that has no meaning
     ├── CommitError                  a set of definitions that can't be committed (also a ValueError)
     ├── CommitTypeError              the same, where Python's own convention is a TypeError
     ├── InvalidInputError            a row, request or value that doesn't fit (also a ValueError)
@@ -16,45 +16,46 @@
     ├── ForbiddenError               the caller's roles don't allow it
     ├── ExtractorError               a user's function failed or returned the wrong thing
     ├── RemoteError                  the server answered with an error
-    ├── NotServedError               what was waited for isn't served yet (also a TimeoutError)
+    ├── NotServedError               rows or a commit aren't served yet (also a TimeoutError)
     └── UnavailableError             a part that is needed doesn't answer; trying again may help
 
-`code` is stable and meant for programs; the HTTP status of each lies in `caraway.server`.
+`code` is stable and meant for programs; `caraway.server` maps each error to an HTTP status.
 """
 
 import reprlib
 from typing import ClassVar
 
-# What a message shows of a text that came from outside: enough to recognise it, and nothing that fills logs or answers.
+# The part of a foreign text that a message contains: enough to recognise the text, too little to fill logs or answers.
 SHOWN_CHARACTERS = 200
 
 
 def shortened(text: str, limit: int = SHOWN_CHARACTERS) -> str:
-    """Return a text as messages show it: as it is up to `limit` characters, else its head and its length."""
+    """Return a text for a message: unchanged up to `limit` characters, else its beginning and its length."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
 def quoted(value: object) -> str:
-    """Return a value as messages show it: Python's form of it, as far as it isn't too long."""
+    """Return a value for a message: its Python form, shortened if it is long."""
     text = _QUOTES.repr(value)
     return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 class _Quotes(reprlib.Repr):
-    """Python's form of values, of which only a part is made if they are large."""
+    """The Python form of values; of large values only a part is formatted."""
 
     def __init__(self) -> None:
-        """Set the sizes."""
+        """Set the sizes up to which values are formatted."""
         super().__init__()
         self.maxlevel, self.maxlist, self.maxdict = 4, 20, 20
         self.maxstring = self.maxlong = self.maxother = SHOWN_CHARACTERS
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return a number; one of more digits than Python would write is told by its size."""
+        """Return a number; one with more digits than Python would write is replaced by its size."""
         return super().repr_int(x, level) if x.bit_length() < MOST_BITS else f"a number of {x.bit_length():,} bits"
 
 
-# Beyond, the digits of a number are more than a message shows, and Python may refuse to make them.
+# The greatest bit length of a number that is written out: more digits than a message shows cost time, and Python may
+# refuse to format them.
 MOST_BITS = 600
 _QUOTES = _Quotes()
 
@@ -72,13 +73,13 @@ class DefinitionError(CarawayError, ValueError):
 
 
 class DefinitionTypeError(CarawayError, TypeError):
-    """A definition is wrong in a type; raised at the line of the decorator or operator."""
+    """A definition has a wrong type; raised at the line of the decorator or operator."""
 
     code = "invalid_definition_type"
 
 
 class DefinitionAttributeError(CarawayError, AttributeError):
-    """Arguments of a definition don't go together; raised at the line of the decorator or method."""
+    """Arguments of a definition contradict each other; raised at the line of the decorator or method."""
 
     code = "invalid_definition_attribute"
 
@@ -90,7 +91,7 @@ class InvalidExprException(CarawayError):  # noqa: N818 (the public API's name)
 
 
 class CommitError(CarawayError, ValueError):
-    """Definitions that are fine each by itself can't be committed together."""
+    """Definitions that are correct each by itself can't be committed together."""
 
     code = "invalid_commit"
 
@@ -113,7 +114,7 @@ class UnknownEntityError(CarawayError, KeyError):
     code = "unknown_entity"
 
     def __str__(self) -> str:
-        """Give the text as it is: KeyError would quote it."""
+        """Return the text unchanged, since KeyError would quote it."""
         return str(self.args[0]) if self.args else ""
 
 
@@ -128,7 +129,7 @@ class TooLargeError(CarawayError):
 
 
 class ConflictError(CarawayError):
-    """What is asked for contradicts what is there already."""
+    """The request contradicts the state of the deployment."""
 
     code = "conflict"
 
@@ -140,19 +141,19 @@ class UnauthenticatedError(CarawayError):
 
 
 class ForbiddenError(CarawayError):
-    """What is asked for isn't among what the caller's roles grant."""
+    """The caller's roles don't grant what the request needs."""
 
     code = "forbidden"
 
 
 class ExtractorError(CarawayError):
-    """An extractor raised, or returned something else than it declared."""
+    """An extractor raised an error, or returned something else than it declared."""
 
     code = "extractor_failed"
 
 
 class RemoteError(CarawayError):
-    """The server refused a request; carries its HTTP status and code."""
+    """The server refused a request; `status` and `remote_code` are its HTTP status and code."""
 
     code = "remote"
 
@@ -171,11 +172,11 @@ class UnavailableError(CarawayError):
 
 
 class NotServedError(CarawayError, TimeoutError):
-    """Rows or a commit weren't served in the time that a caller wanted to wait; `lagging` tells what isn't so far."""
+    """Rows or a commit weren't served within the time that a caller wanted to wait; `lagging` lists what lags."""
 
     code = "not_served"
 
     def __init__(self, message: str, *, lagging: tuple[object, ...] = ()) -> None:
-        """Keep what lags beside the text."""
+        """Keep the list of what lags beside the text."""
         super().__init__(message)
         self.lagging = lagging

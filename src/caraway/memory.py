@@ -1,4 +1,4 @@
-"""How much memory a process that runs users' functions may take."""
+"""The memory limit of a process that runs users' functions."""
 
 import resource
 from pathlib import Path
@@ -9,11 +9,11 @@ MEBIBYTE = 1 << 20
 
 
 def limit_memory(memory_mb: int) -> None:
-    """Let this process take so much more than it has: not of addresses, of which libraries reserve plenty.
+    """Limit the data memory of this process to what it holds now, plus an amount; reserved addresses don't count.
 
     Args:
-        memory_mb: What it may take beyond what it holds now, in MiB. Only Linux tells and limits it; elsewhere nothing
-            is limited.
+        memory_mb: The amount that it may take in addition, in MiB. Only Linux has such a limit; elsewhere nothing is
+            limited.
     """
     status = Path("/proc/self/status")
     if not status.exists():

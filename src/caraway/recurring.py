@@ -1,4 +1,4 @@
-"""Something that is done again and again: every so often, and sooner when it is woken."""
+"""Recurring work: an action that is repeated at intervals, and sooner when it is woken."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ LOGGER = logging.getLogger(__name__)
 
 
 class Recurring:
-    """Does one thing again and again in a thread of its own; whatever it raises, it is done again the next time."""
+    """Repeats an action in a thread of its own; an error of the action doesn't end the repetition."""
 
     def __init__(
         self,
@@ -21,13 +21,13 @@ class Recurring:
         at_once: bool = False,
         wait: Callable[[threading.Event, float], object] = threading.Event.wait,
     ) -> None:
-        """Prepare; nothing is done before `start`.
+        """Prepare the repetition; the action isn't called before `start`.
 
         Args:
-            name: Of the thread, and in the log.
-            act: What is done. An UnavailableError means that it can't be done now.
-            interval_s: How long to pause after each time, in seconds; a function is asked anew before each pause.
-            at_once: Whether the first time comes without a pause.
+            name: The name of the thread, which also appears in the log.
+            act: The action. An UnavailableError means that it can't be done now.
+            interval_s: The pause after each call, in seconds; a function is called anew before each pause.
+            at_once: True: the first call comes without a pause before it.
             wait: Waits until an event is set or so many seconds are over.
         """
         self._name = name
@@ -37,19 +37,19 @@ class Recurring:
         self._wait = wait
         self._woken = threading.Event()
         self.stopping = threading.Event()
-        """Set when it is to end; for `act` to look at if it takes long."""
+        """Set by `stop`, so that an action that takes long can end early."""
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def wake(self) -> None:
-        """Let it be done now, or once more if it is being done: what it began with may be old."""
+        """Have the action called now, and once more if it is running: that call may have begun with old data."""
         self._woken.set()
 
     def stop(self, timeout_s: float) -> bool:
-        """End; wait for what is under way, but not longer than `timeout_s`. Tell whether it has ended."""
+        """Stop, wait at most `timeout_s` for a running call, and return whether it has ended."""
         self.stopping.set()
         self._woken.set()
         if self._thread.ident is not None:
@@ -65,7 +65,7 @@ class Recurring:
                 self._act()
                 told = ""
             except UnavailableError as error:
-                # Once, not at each attempt.
+                # The same outage is logged once and not at each attempt.
                 if str(error) != told:
                     LOGGER.warning("%s waits: %s", self._name, error)
                 told = str(error)

@@ -10,7 +10,7 @@ from caraway.cli.lazy import LazyGroup
 
 
 class Commands(LazyGroup):
-    """All commands of Caraway."""
+    """The group of all commands of Caraway."""
 
     sections = SECTIONS
 
@@ -20,7 +20,7 @@ app = typer.Typer(
     cls=Commands,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    # typer's pages with colours need rich's Markdown, which takes longer to import than all else together.
+    # Pages of help in colours need rich's Markdown, which takes longer to import than all the rest together.
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

@@ -42,6 +42,6 @@ def audit(
         for record in records:
             act = record.act
             told = [act.account or "anybody", act.token_id, act.action, act.branch, record.outcome, str(record.times)]
-            # Much of it comes from whoever was refused.
+            # Details come from requests, also from refused ones, so their markup is escaped.
             table.add_row(f"{record.at:%Y-%m-%d %H:%M:%S}", *map(escape, (*told, act.detail)))
         out.print(table)

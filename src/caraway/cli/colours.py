@@ -1,4 +1,4 @@
-"""The colours in which the states of parts are shown."""
+"""The colours of the states of parts."""
 
 from caraway.stack.part import PartState
 

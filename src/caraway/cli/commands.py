@@ -1,4 +1,4 @@
-"""The table of all commands, by which the page of help is written and each command is found."""
+"""The table of all commands: the page of help is made from it, and each command is found in it."""
 
 from caraway.cli.lazy import Listed, Section
 

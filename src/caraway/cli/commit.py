@@ -24,7 +24,7 @@ NoBackfillOption = Annotated[bool, typer.Option("--no-backfill", help="Refuse if
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What to commit."""
+    """The definitions to commit, and how."""
 
     module: str
     message: str
@@ -37,7 +37,7 @@ class _Wanted:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where to."""
+    """The server and the branch to commit to."""
 
     url: str | None
     token: str | None
@@ -87,7 +87,7 @@ def _send(wanted: _Wanted, target: _Target, *, as_json: bool) -> None:
         with ExitStack() as stack:
             client = stack.enter_context(closing(caraway.Client(address.url, address.token, target.branch)))
             if as_json:
-                # The client prints the summary for people.
+                # The client prints the summary, which would spoil the JSON.
                 stack.enter_context(redirect_stdout(StringIO()))
             answer = client.commit(
                 wanted.message,

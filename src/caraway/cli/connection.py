@@ -1,4 +1,4 @@
-"""Requests of commands, over the standard library: httpx alone takes longer to import than most commands run."""
+"""The HTTP requests of commands, by the standard library: httpx alone takes longer to import than most commands run."""
 
 from collections.abc import Mapping
 from http.client import HTTPException
@@ -12,7 +12,7 @@ from caraway.client.discovery import ServerAddress
 from caraway.client.response import V1_API, Response, no_answer
 from caraway.errors import InvalidInputError
 
-# A server that is busy with a commit may take its time; one that is away is noticed when it refuses the connection.
+# Long enough for a server that is busy with a commit; one that is down refuses the connection at once.
 TIMEOUT_SECONDS: Final = 600.0
 
 
@@ -25,10 +25,10 @@ def send(
     params: Mapping[str, str] | None = None,
     body: object = None,
 ) -> Response:
-    """Make a request below `/api/v1`, with a body of JSON if there is one, and return the answer, refused or not.
+    """Send a request below `/api/v1`, with a JSON body if there is one, and return the answer, also a refusal.
 
     Raises:
-        InvalidInputError: The server's URL isn't one of HTTP.
+        InvalidInputError: The server's URL isn't an HTTP URL.
         UnavailableError: The server doesn't answer.
     """
     address = urlsplit(server.url)
@@ -56,7 +56,7 @@ def send(
 
 
 def _opener() -> OpenerDirector:
-    """Make an opener that follows no redirect, which would take the token to another server, and opens no files."""
+    """Return an opener that follows no redirect, which would send the token to another server, and opens no files."""
     opener = OpenerDirector()
     for handler in (ProxyHandler(), HTTPHandler(), HTTPSHandler()):
         opener.add_handler(handler)

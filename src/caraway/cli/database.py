@@ -1,4 +1,4 @@
-"""What the commands share that work on Postgres itself: whoever can open it is the operator, and needs no token."""
+"""The shared part of commands that work on Postgres itself: a user who can open it is the operator, without a token."""
 
 import getpass
 from collections.abc import Iterator
@@ -28,10 +28,10 @@ DatabaseOption = Annotated[
 
 @contextmanager
 def opened(url: str | None, data: Path | None) -> Iterator[sa.Engine]:
-    """Open the Postgres that is meant.
+    """Open the Postgres of a URL, or that of the stack in a data folder.
 
     Raises:
-        UnavailableError: None is named and no stack runs in the data folder; or it has no tables yet.
+        UnavailableError: No URL is given and no stack runs in the data folder; or Postgres has no tables yet.
     """
     engine = connect(url or _url(data))
     try:
@@ -42,12 +42,12 @@ def opened(url: str | None, data: Path | None) -> Iterator[sa.Engine]:
 
 
 def access(engine: sa.Engine) -> Access:
-    """Return what changes accounts, on behalf of who runs the command."""
+    """Return an object that changes accounts on behalf of the user who runs the command."""
     return Access(engine, by=operator())
 
 
 def operator() -> str:
-    """Return who runs the command, as the audit log is to name them."""
+    """Return the name of the user who runs the command, for the audit log."""
     return f"operator:{getpass.getuser()}"
 
 

@@ -59,7 +59,7 @@ def show(
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a dead letter: where it comes from, why, and its row."""
+    """Show a dead letter: its origin, the reason, and its row."""
     with plain_errors():
         path = f"/dead_letters/{quote(letter, safe='')}"
         answer = ask("GET", path, server=server_of(url, token, data), branch=branch)

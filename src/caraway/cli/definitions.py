@@ -1,7 +1,7 @@
-"""Finding the definitions of a module.
+"""The search for the definitions of a module.
 
-`caraway.datasets` and `caraway.featuresets` are imported when definitions are looked for: they need pandas, which a
-page of help doesn't.
+`caraway.datasets` and `caraway.featuresets` are imported only for the search: they need pandas, which a page of help
+doesn't.
 """
 
 import importlib
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definitions:
-    """The datasets and featuresets of a module, imported ones included, in the order in which it has them."""
+    """The datasets and featuresets of a module, imported ones included, in the module's order."""
 
     datasets: "tuple[Dataset, ...]"
     featuresets: "tuple[Featureset, ...]"
@@ -31,7 +31,7 @@ def find_definitions(name: str) -> Definitions:
     """Import a module, given by its name or as a file, and gather its definitions.
 
     Raises:
-        InvalidInputError: It can't be imported, or has none.
+        InvalidInputError: The module can't be imported, or has no definitions.
     """
     unique = list({id(value): value for value in vars(_module(name)).values()}.values())
     found = Definitions(

@@ -1,4 +1,4 @@
-"""`caraway datasets` and `caraway describe`: what a branch serves."""
+"""`caraway datasets` and `caraway describe`: the definitions that a branch serves."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from rich.text import Text
 from caraway.cli.output import DataOption, out, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 
-# What of a definition is shown as one line, in this order, and under which heading.
+# The parts of a definition that are shown in one line each, in this order, with their headings.
 LINES = (
     ("type", "type"),
     ("owner", "owner"),

@@ -11,7 +11,7 @@ from caraway.stack.folder import DataFolder
 from caraway.stack.process import end_leftovers, is_alive, wait_until_gone
 from caraway.stack.record import StackRecord, read_record
 
-# Longer than the parts may take one after another, so that it is the supervisor that kills, with its log.
+# Longer than all parts may take one after another, so that the supervisor kills those that hang, and logs it.
 STOP_SECONDS = 60.0
 
 
@@ -25,7 +25,7 @@ def down(data: DataOption = None) -> None:
             raise NotRunningError(f"Nothing runs in {settings.data_dir}. Another folder is named by --data.")
         if record.pid and record.process_created_at and is_alive(record.pid, record.process_created_at):
             _end(record.pid, record.process_created_at)
-        # A supervisor that was killed leaves its record behind, and on macOS its parts as well.
+        # A killed supervisor leaves its record behind, and on macOS its parts as well.
         end_leftovers(_leftovers(record))
         out.print("Stopped. The data stays.")
 

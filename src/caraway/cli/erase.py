@@ -14,7 +14,7 @@ from caraway.cli.output import DataOption, err, out, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.errors import InvalidInputError
 
-# As many as a request may have.
+# The greatest number of keys in a request.
 AT_ONCE = 10_000
 
 

@@ -50,10 +50,10 @@ def explain(
 
 
 def _defined(name: str, env: str) -> Graph:
-    """Gather the definitions of a module, none of which needs a server.
+    """Return the graph of a module's definitions, without a server.
 
     Raises:
-        CarawayError: They don't fit together, or there are none.
+        CarawayError: The definitions contradict each other, or there are none.
     """
     found = find_definitions(name)
     request = Client.build_commit("explain", found.datasets, found.featuresets, env=env or None)
@@ -82,7 +82,7 @@ def _committed(settings: Settings, branch: str) -> Graph:
 
 
 def picture(plan: PlanExplained) -> RenderableType:
-    """Draw a plan for people."""
+    """Return a drawing of a plan."""
     parts: list[RenderableType] = [_job(job) for job in plan.jobs]
     parts.append(Text(f"all jobs hold {_slots(plan.slots)} of Spark"))
     parts += [_topics(plan.topics), _indexes(plan.indexes)]

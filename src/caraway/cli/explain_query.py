@@ -1,4 +1,4 @@
-"""`caraway explain query`, and how it shares a name with `caraway explain`."""
+"""`caraway explain query`, and how it shares the word `explain` with `caraway explain FILE`."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ from caraway.errors import InvalidInputError
 
 
 class PlanByDefault(TyperGroup):
-    """`caraway explain FILE` is `caraway explain plan FILE`."""
+    """A group in which `caraway explain FILE` means `caraway explain plan FILE`."""
 
     @override
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override] # typer's is click's
@@ -79,7 +79,7 @@ def _names(rows: Any) -> list[str]:  # noqa: ANN401 (any JSON)
 
 
 def picture(explained: dict[str, Any]) -> Tree:
-    """Draw an explained query for people."""
+    """Return a drawing of an explained query."""
     took = explained["took"]
     head = Text.assemble(("query", "bold"), f" of {_columns(explained['outputs'])}")
     if took is not None:

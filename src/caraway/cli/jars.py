@@ -27,7 +27,7 @@ def jars(
                 typer.echo(path)
             return
         if classes:
-            # It needs PySpark, for whose import no other command waits.
+            # The import needs PySpark, which takes long, so no other command waits for it.
             from caraway.stack.classes.making import make_class_archives  # noqa: PLC0415
 
             with shown_progress() as progress:

@@ -47,7 +47,7 @@ def jobs(
 
 
 def job_table(found: tuple[JobReport, ...]) -> Table:
-    """Draw the jobs."""
+    """Return a table of the jobs."""
     table = Table("job", "state", "mode", "doing", box=None, pad_edge=False, header_style="dim")
     for heading in ("lag", "behind", "rows/s", "keys", "state", "checkpoint", "dead letters", "starts"):
         table.add_column(heading, justify="right")

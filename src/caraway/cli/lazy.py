@@ -1,4 +1,4 @@
-"""A group of commands that imports a command's module when the command is run, completed or asked for its own help.
+"""A group of commands that imports the module of a command only when that command is run, completed or explained.
 
 The page of help lists all commands from a table (`caraway.cli.commands`) and imports none of them.
 """
@@ -19,8 +19,8 @@ class Listed:
     """A command as the page of help shows it.
 
     Attributes:
-        name: What is typed.
-        where: `package.module:attribute`, a function or a group of commands (`typer.Typer`).
+        name: The word to type.
+        where: `package.module:attribute` of a function or of a group of commands (`typer.Typer`).
         summary: The first sentence of its help.
         extra: The extra of the package (`pip install 'caraway[extra]'`) that brings all libraries it needs.
     """
@@ -33,7 +33,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Commands that stand together on the page of help."""
+    """Commands that are listed together on the page of help."""
 
     title: str
     commands: Sequence[Listed]
@@ -44,14 +44,14 @@ class LazyGroup(TyperGroup):
 
     Attributes:
         sections: All commands of the group.
-        path: What is typed before the name of a command.
+        path: The words to type before the name of a command.
     """
 
     sections: Sequence[Section] = ()
     path: str = OWN
 
     def __init__(self, **options: Any) -> None:  # noqa: ANN401 (typer passes what its own groups take)
-        """Take the options of typer's group."""
+        """Pass the options on to typer's group."""
         super().__init__(**options)
         self._listed = {listed.name: listed for section in self.sections for listed in section.commands}
         self._loaded: set[str] = set()
@@ -59,7 +59,7 @@ class LazyGroup(TyperGroup):
             self.commands[listed.name] = TyperCommand(listed.name, help=listed.summary, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 (as above)
-        """Return the command that is typed, imported."""
+        """Return the typed command, imported."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in self._listed:
             command = self.load(name)
@@ -94,7 +94,7 @@ def _imported(listed: Listed, path: str) -> Any:  # noqa: ANN401 (as above)
             f"{path} {listed.name} needs {error.name}, which comes with: pip install 'caraway[{listed.extra}]'"
         ) from None
     outer = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-    # With a callback typer makes a group also of a single command, which then has its own name in the usage.
+    # A callback makes typer build a group even for a single command, so that usage lines show the command's name.
     outer.callback()(lambda: None)
     if isinstance(found, typer.Typer):
         outer.add_typer(found, name=listed.name)

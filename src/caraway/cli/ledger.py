@@ -1,4 +1,4 @@
-"""`caraway ledger`: what commits still ask for."""
+"""`caraway ledger`: the actions that commits still wait for."""
 
 from typing import Annotated
 

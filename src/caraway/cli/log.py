@@ -12,13 +12,13 @@ from caraway.cli.output import DataOption, err, out, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, ask, server_of, show_json
 from caraway.cli.rows import Format, batches, read_rows
 
-# Errors that are shown; the dead letters have all of them.
+# The number of errors that are shown; all of them are among the dead letters.
 MAX_SHOWN = 20
 
 
 @dataclass(slots=True)
 class _Sums:
-    """What became of all rows; `errors` are the first ones, with the number of the row in the whole input."""
+    """The counts over all rows; `errors` are the first ones, with the number of the row in the whole input."""
 
     accepted: int = 0
     rejected: int = 0
@@ -66,7 +66,7 @@ def log(
                     server=server,
                     branch=branch,
                     body=body,
-                    # With a key the request can be sent again, and no row counts twice.
+                    # With a key the request can be repeated, and no row counts twice.
                     headers={"Idempotency-Key": uuid.uuid4().hex},
                     accepted=(422,),
                 )

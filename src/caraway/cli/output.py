@@ -1,4 +1,4 @@
-"""What the commands share: their consoles, the option for the data folder, how an error is shown."""
+"""The shared consoles of commands, the option for the data folder, and the printing of errors."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from caraway.errors import CarawayError
 
-# In a file or a pipe there is no width to keep to.
+# Output into a file or a pipe isn't limited by the width of a terminal; its lines may be this wide.
 WIDE = 160
 
 out = Console(highlight=False, width=None if sys.stdout.isatty() else WIDE)
@@ -26,7 +26,7 @@ DataOption = Annotated[
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Show an error of ours as text and leave with exit code 1; any other one keeps its trace."""
+    """Print an error of Caraway as text and exit with code 1; any other error keeps its traceback."""
     try:
         yield
     except CarawayError as error:

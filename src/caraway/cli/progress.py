@@ -21,7 +21,7 @@ QUIET_SECONDS = 3.0
 
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
-    """Show what the stack tells as long as the block lasts; gives the function to tell it to."""
+    """Show the progress of a stack's start until the block ends; yield the function that takes each report."""
     began = time.monotonic()
     if not out.is_terminal:
         yield _line_writer(began)
@@ -40,7 +40,7 @@ def _line_writer(began: float) -> Progress:
     def write(text: str, parts: Sequence[PartStatus]) -> None:
         nonlocal written_at
         now = time.monotonic()
-        # Before there are parts, libraries are fetched: a hundred lines of it would be in the way.
+        # Before parts are started, libraries are fetched; a line for each of a hundred files would be too much.
         if parts or now - written_at > QUIET_SECONDS:
             written_at = now
             out.print(f"{now - began:6.1f} s  {text}", markup=False, soft_wrap=True)

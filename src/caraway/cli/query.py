@@ -81,7 +81,7 @@ def lookup(
             body["timestamps"] = [at] * len(asked)
         path = f"/dataset/{quote(dataset, safe='')}/lookup"
         answer = ask("POST", path, server=server_of(url, token, data), branch=branch, body=body)
-        # A column of the dataset may be called `found`, too; it then takes the place of ours.
+        # A column of the dataset may be called `found`, too; it then replaces the column that this command adds.
         keys = {name: [row.get(name) for row in asked] for name in asked[0]}
         show_columns({"found": answer["found"], **keys, **answer["data"]}, Shown.JSON if as_json else shown)
         raise typer.Exit(0 if all(answer["found"]) else 1)

@@ -1,4 +1,4 @@
-"""What the commands that talk to a server share: which server, which branch, how an answer is shown."""
+"""The shared part of commands that talk to a server: its options, requests and JSON output."""
 
 from collections.abc import Collection, Mapping
 from pathlib import Path
@@ -26,11 +26,11 @@ JsonOption = Annotated[bool, typer.Option("--json", help="For programs: one JSON
 
 
 def server_of(url: str | None, token: str | None, data: Path | None) -> ServerAddress:
-    """Return the server that the options of a command mean, and the token to show there.
+    """Return the server that the options of a command mean, and the token for it.
 
     Raises:
-        UnavailableError: A data folder is named, and no stack runs in it.
-        InvalidInputError: Several stacks run on this machine, and nothing says which one is meant.
+        UnavailableError: A data folder is given, and no stack runs in it.
+        InvalidInputError: Several stacks run on this machine, and no option chooses one.
     """
     return find_server(url, token, data)
 
@@ -46,11 +46,11 @@ def ask(
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
 ) -> Any:  # noqa: ANN401 (any JSON)
-    """Make a request and return the JSON of the answer; statuses in `accepted` are answers, too, if they have counts.
+    """Send a request and return the JSON of the answer; a status in `accepted` isn't an error if the answer has counts.
 
     Raises:
-        RemoteError: The server refused.
-        UnavailableError: It doesn't answer.
+        RemoteError: The server refused the request.
+        UnavailableError: The server doesn't answer.
     """
     sent = {BRANCH_HEADER: branch, **(headers or {})}
     response = send(method, path, server, headers=sent, params=params, body=body)
@@ -60,5 +60,5 @@ def ask(
 
 
 def show_json(answer: object) -> None:
-    """Print an answer for programs."""
+    """Print an answer as JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2))

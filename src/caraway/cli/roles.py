@@ -1,4 +1,4 @@
-"""`caraway roles`: what accounts may do."""
+"""`caraway roles`: the permissions of accounts."""
 
 from typing import Annotated
 
@@ -69,7 +69,7 @@ def list_roles(database: DatabaseOption = None, data: DataOption = None, as_json
 
 @roles.command("delete")
 def delete(name: NameArgument, database: DatabaseOption = None, data: DataOption = None) -> None:
-    """Remove a role that nobody has."""
+    """Remove a role that no account has."""
     with plain_errors(), opened(database, data) as engine:
         access(engine).delete_role(name)
         out.print(f"deleted role {name}", markup=False)
@@ -79,7 +79,7 @@ def delete(name: NameArgument, database: DatabaseOption = None, data: DataOption
 def give(
     account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
 ) -> None:
-    """Give a role to an account."""
+    """Assign a role to an account."""
     with plain_errors(), opened(database, data) as engine:
         access(engine).give_role(account, name)
         out.print(f"{account} has role {name}", markup=False)
@@ -89,7 +89,7 @@ def give(
 def take(
     account: AccountArgument, name: NameArgument, database: DatabaseOption = None, data: DataOption = None
 ) -> None:
-    """Take a role from an account."""
+    """Remove a role from an account."""
     with plain_errors(), opened(database, data) as engine:
         access(engine).take_role(account, name)
         out.print(f"{account} doesn't have role {name}", markup=False)

@@ -16,14 +16,14 @@ from caraway.errors import InvalidInputError
 Row = dict[str, Any]
 
 STANDARD_INPUT = "-"
-# JSON that isn't lines is read as a whole; a file that is larger is to be given as lines.
+# JSON that isn't lines is read into memory as a whole; larger files must come as lines.
 MAX_JSON_BYTES = 256 * 1024 * 1024
-# A line of JSON or CSV that is longer than what a request may have can't be a row.
+# A longer line of JSON or CSV exceeds the limit of a request, so it can't be a row.
 MAX_LINE = 32 * 1024 * 1024
 
 
 class Format(StrEnum):
-    """How rows are written."""
+    """The format of rows."""
 
     JSON = "json"
     LINES = "jsonl"
@@ -45,10 +45,10 @@ def read_rows(source: str, form: Format | None) -> Iterator[Row]:
 
     Args:
         source: A file, `-` for the standard input, or JSON itself (it begins with `[` or `{`).
-        form: The format; None takes it from the name of the file, and JSON lines for the standard input.
+        form: The format; None: by the name of the file, and JSON lines for the standard input.
 
     Raises:
-        InvalidInputError: The source can't be read, or isn't what its format says; the text names the line.
+        InvalidInputError: The source can't be read, or has another format; the text names the line.
     """
     if source.lstrip()[:1] in {"[", "{"}:
         yield from _objects(_parsed(source, "the JSON that is given"), "the JSON that is given")
@@ -81,10 +81,10 @@ def batches(rows: Iterable[Row], size: int) -> Iterator[list[Row]]:
 
 
 def of_options(parts: Iterable[str], option: str) -> Row:
-    """Return the row that options of the form `column=value` make.
+    """Return the row that options of the form `column=value` describe.
 
     Raises:
-        InvalidInputError: One has no `=`, or a column is given twice.
+        InvalidInputError: An option has no `=`, or a column is given twice.
     """
     row: Row = {}
     for part in parts:
@@ -167,7 +167,7 @@ def _csv(lines: TextIO, name: str) -> Iterator[Row]:
                 raise InvalidInputError(
                     f"{name}, line {reader.line_num}: a value for each column of line 1 is expected"
                 )
-            # An empty cell is a value that isn't there.
+            # An empty cell of CSV is a missing value.
             yield {column: None if value == "" else value for column, value in row.items()}
     except csv.Error as error:
         raise InvalidInputError(f"{name}, line {reader.line_num} isn't CSV: {error}") from error
@@ -176,9 +176,9 @@ def _csv(lines: TextIO, name: str) -> Iterator[Row]:
 def _parquet(source: str) -> Iterator[Row]:
     if source == STANDARD_INPUT:
         raise InvalidInputError("Parquet can't be read from the standard input; give a file")
-    # pyarrow takes longer to import than the other formats to be read, so only Parquet waits for it.
+    # pyarrow takes longer to import than other formats take to be read, so it is imported for Parquet only.
     arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
-    # Instants, decimals and bytes are sent as the client sends those of a table.
+    # Instants, decimals and bytes are encoded as the client encodes those of a table.
     json_value = importlib.import_module("caraway.client.frames").json_value
     try:
         with parquet.ParquetFile(source) as file:

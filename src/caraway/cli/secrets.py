@@ -16,7 +16,7 @@ NameArgument = Annotated[str, typer.Argument(help="The name of the secret.", met
 
 
 class _Secrets(LazyGroup):
-    """The commands for secrets: all but `rotate` talk to a server, and need no library of Postgres."""
+    """The commands for secrets: all but `rotate` talk to a server, and don't need the library of Postgres."""
 
     path = "caraway secrets"
     sections = (
@@ -71,7 +71,7 @@ def delete(name: NameArgument, url: UrlOption = None, token: TokenOption = None,
 
 
 def _value(name: str) -> str:
-    """Read a value, which stands on no command line: others could see it there."""
+    """Return a value from the standard input or a prompt; a command line would show it to other users."""
     if sys.stdin.isatty():
         found: str = typer.prompt(f"Value of {name}", hide_input=True, confirmation_prompt=True)
         return found

@@ -1,4 +1,4 @@
-"""Answers with columns, shown as a table, as CSV or as JSON."""
+"""The output of answers with columns: as a table, as CSV or as JSON."""
 
 import csv
 import json
@@ -16,7 +16,7 @@ from caraway.cli.remote import show_json
 
 
 class Shown(StrEnum):
-    """How an answer is shown."""
+    """The form in which an answer is shown."""
 
     TABLE = "table"
     JSON = "json"

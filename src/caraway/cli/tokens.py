@@ -1,4 +1,4 @@
-"""`caraway tokens`: make, list and revoke what requests show to the server."""
+"""`caraway tokens`: create, list and revoke the tokens that requests carry."""
 
 from dataclasses import asdict
 from datetime import timedelta
@@ -42,7 +42,7 @@ def create(
         if as_json:
             show_json({"id": token_id, "account": account, "token": token})
             return
-        # The token alone goes to the output, so that it can be piped to where secrets are kept.
+        # Only the token itself goes to the standard output, so that it can be piped into a store of secrets.
         err.print(f"token {token_id} of {account}; it isn't shown again", markup=False)
         typer.echo(token)
 

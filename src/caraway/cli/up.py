@@ -60,7 +60,7 @@ def _run(settings: Settings, began: float) -> None:
             stack.report_to(_report)
             end.asked.wait()
         except KeyboardInterrupt:
-            # The start was broken off.
+            # Ctrl-C was pressed during the start.
             pass
         out.print("Stopping; once more kills.")
         stack.report_to(None)
@@ -70,14 +70,14 @@ def _run(settings: Settings, began: float) -> None:
 
 @dataclass(slots=True)
 class _End:
-    """Whether somebody wants the stack to end. It is told by an exception only where one may break in anywhere."""
+    """The request to end the stack. It raises an exception only in blocks that may be interrupted anywhere."""
 
     asked: threading.Event = field(default_factory=threading.Event)
     raises: bool = False
 
     @contextmanager
     def by_exception(self) -> Iterator[None]:
-        """Break the block off when the end is asked for."""
+        """Interrupt the block when the end is requested."""
         self.raises = True
         try:
             yield
@@ -87,7 +87,7 @@ class _End:
 
 @contextmanager
 def _ending_in_order(stack: Stack) -> Iterator[_End]:
-    """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into an orderly end, the second into death."""
+    """Turn the first Ctrl-C (or `caraway down`, or a closed terminal) into an orderly end, the second into a kill."""
     end = _End()
 
     def on_signal(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -95,7 +95,7 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
             stack.kill()
             os._exit(130)
         end.asked.set()
-        # Not while a line is printed, which would come out twice.
+        # Otherwise no exception is raised: in the middle of printing, it would make a line come out twice.
         if end.raises:
             raise KeyboardInterrupt
 
@@ -109,14 +109,14 @@ def _ending_in_order(stack: Stack) -> Iterator[_End]:
 
 
 def _report(text: str, parts: Sequence[PartStatus]) -> None:
-    # Once all runs, only what is out of order is worth a line, and the return to order.
+    # While all parts run as usual, no line is printed; a disorder is, and so is its end.
     if any(part.state is not PartState.RUNNING or part.restarts for part in parts):
         out.print(f"{time.strftime('%H:%M:%S')}  {text}", markup=False, soft_wrap=True)
 
 
 def _start_detached(settings: Settings) -> None:
     folder = DataFolder(settings.data_dir)
-    # What is wrong with the folder is told here, where somebody reads it; the child claims it again.
+    # The folder is claimed for a moment, so that an error is printed here and not only in the child's log.
     folder.claim()
     folder.release()
     log = folder.log("supervisor")

@@ -27,7 +27,8 @@ def wait(
     with plain_errors():
         server = server_of(url, token, data)
 
-        # The time that is left is for trying again while the server is away, which ends the command instead.
+        # The time left isn't passed to the request: it is for repeating it, and this command ends if the server is
+        # unreachable.
         def ask(body: Mapping[str, Any], _left: float) -> Response:
             response = send("POST", "/wait", server, headers={BRANCH_HEADER: branch}, body=body)
             if response.status_code != OK:

@@ -1,4 +1,4 @@
-"""What callers pass to queries and lookups: features, datasets and frames, in any of their forms."""
+"""The arguments of queries and lookups: features, datasets and frames, in any of their forms."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -13,7 +13,7 @@ from caraway.featuresets.featureset import Featureset
 from caraway.graph.deletion import without_deleted
 from caraway.graph.specs import Graph
 
-# A feature by its full name, with its type where that is known.
+# Features by full name, each with its type; None for a feature given by name only.
 Named = dict[str, DataType | None]
 
 
@@ -21,7 +21,7 @@ def input_features(inputs: Sequence[Feature | str], where: str) -> Named:
     """Return the full names of input features.
 
     Raises:
-        InvalidInputError: One is no feature; a featureset can't be an input.
+        InvalidInputError: An input isn't a feature; a featureset can't be an input.
     """
     return dict(_input(item, where) for item in _sequence(inputs, where, "inputs"))
 
@@ -39,10 +39,10 @@ def _input(item: object, where: str) -> tuple[str, DataType | None]:
 
 
 def output_features(outputs: Sequence[Feature | Featureset | str], where: str) -> Named:
-    """Return the names wanted, in order; the name of a featureset stays as it is, the object is expanded.
+    """Return the wanted names, in order; a featureset's name stays as it is, a featureset object is expanded.
 
     Raises:
-        InvalidInputError: One is neither a feature nor a featureset.
+        InvalidInputError: An output is neither a feature nor a featureset.
     """
     wanted: Named = {}
     for item in _sequence(outputs, where, "outputs"):
@@ -68,7 +68,7 @@ def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataF
     """Check that a frame has a column for each name.
 
     Raises:
-        InvalidInputError: It is no frame, or lacks a column.
+        InvalidInputError: `frame` isn't a frame, or lacks a column.
     """
     if not isinstance(frame, pd.DataFrame):
         raise InvalidInputError(f"{where}: input_dataframe is a {type(frame).__name__}; give a DataFrame")
@@ -80,10 +80,10 @@ def require_columns(frame: object, names: Sequence[str], where: str) -> pd.DataF
 
 
 def dataset_name(dataset: object, where: str) -> str:
-    """Return the name of a dataset that is given as an object or by name.
+    """Return the name of a dataset, given as an object or by name.
 
     Raises:
-        DefinitionTypeError: It is neither.
+        DefinitionTypeError: `dataset` is neither a dataset nor a name.
     """
     match dataset:
         case str():
@@ -95,10 +95,10 @@ def dataset_name(dataset: object, where: str) -> str:
 
 
 def key_frame(keys: object, where: str) -> pd.DataFrame:
-    """Return keys as a frame; a list of objects, one a row, is taken too.
+    """Return keys as a frame; a list of objects, one a row, is accepted, too.
 
     Raises:
-        InvalidInputError: It is neither.
+        InvalidInputError: `keys` is neither a frame nor a list of objects.
     """
     if isinstance(keys, list) and keys and all(isinstance(row, dict) for row in keys):
         keys = pd.DataFrame(keys)
@@ -108,10 +108,10 @@ def key_frame(keys: object, where: str) -> pd.DataFrame:
 
 
 def erase_rows(dataset: Dataset | None, keys: object, where: str) -> pd.DataFrame:
-    """Check the keys of an erasure, as far as the definition is at hand.
+    """Return the keys of an erasure as a frame, checked against the definition if it is given.
 
     Raises:
-        InvalidInputError: It is no frame, a column is no erase key, or one is missing.
+        InvalidInputError: `keys` isn't a frame, a column isn't an erase key, or an erase key is missing.
     """
     frame = key_frame(keys, where)
     if dataset is not None:
@@ -120,10 +120,10 @@ def erase_rows(dataset: Dataset | None, keys: object, where: str) -> pd.DataFram
 
 
 def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str) -> None:
-    """Check that a frame has a value for each erase key of a dataset in each row, and nothing else.
+    """Check that a frame has exactly a dataset's erase keys as columns, with a value in each row.
 
     Raises:
-        InvalidInputError: It hasn't.
+        InvalidInputError: A column is missing or isn't an erase key, or a value is missing.
     """
     spelled = ", ".join(erase_keys) or "none; mark one with field(key=True, erase_key=True)"
     if wrong := [str(name) for name in frame.columns if name not in erase_keys]:
@@ -138,10 +138,10 @@ def check_erase_keys(frame: pd.DataFrame, erase_keys: Sequence[str], where: str)
 
 
 def gather(datasets: object, featuresets: object) -> Graph:
-    """Gather definitions into a graph.
+    """Build a graph of definitions, including those that are marked as deleted.
 
     Raises:
-        DefinitionTypeError: A list holds something else, or isn't one.
+        DefinitionTypeError: `datasets` or `featuresets` isn't a list, or contains something else.
     """
     given = []
     for kind, items, expected in (("datasets", datasets, Dataset), ("featuresets", featuresets, Featureset)):
@@ -155,7 +155,7 @@ def gather(datasets: object, featuresets: object) -> Graph:
 
 
 def build_graph(datasets: Sequence[Dataset], featuresets: Sequence[Featureset]) -> Graph:
-    """Gather definitions into a graph, without those that are marked as deleted; see `gather`."""
+    """Build a graph of definitions, without those that are marked as deleted; see `gather`."""
     return without_deleted(gather(datasets, featuresets))
 
 
@@ -163,14 +163,14 @@ def require_message(message: object) -> None:
     """Check the message of a commit.
 
     Raises:
-        DefinitionTypeError: It is no text.
+        DefinitionTypeError: The message isn't a text.
     """
     if not isinstance(message, str):
         raise DefinitionTypeError(f"commit: the message is a str, not {message!r}; it comes before the datasets")
 
 
 def name_list(names: str | Sequence[str] | None) -> str | None:
-    """Join names with commas; one name stands for itself."""
+    """Return names joined with commas; a single name is returned as it is."""
     return names if names is None or isinstance(names, str) else ",".join(names)
 
 
@@ -182,11 +182,11 @@ class Queue:
         self.featuresets: list[Featureset] = []
 
     def add(self, entity: object) -> None:
-        """Put a dataset or featureset at the end.
+        """Append a dataset or featureset.
 
         Raises:
-            DefinitionError: There is one of this name already.
-            NotImplementedError: It is neither.
+            DefinitionError: An entity of this name is queued already.
+            NotImplementedError: `entity` is neither a dataset nor a featureset.
         """
         match entity:
             case Dataset():
@@ -199,7 +199,7 @@ class Queue:
                 )
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Remove all entities."""
         self.datasets.clear()
         self.featuresets.clear()
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 MAIN_BRANCH = "main"
 RETRY_TIMEOUT_S = 60.0
-# How long `wait` waits by default: a job that starts, or an engine that comes back, takes up to a minute.
+# The default time limit of `wait`, in seconds: a job that starts, or an engine that comes back, takes up to a minute.
 WAIT_TIMEOUT_S = 300.0
 
 __all__ = ["MAIN_BRANCH", "Client", "build_graph"]
@@ -52,15 +52,15 @@ class Client:
     """A user's way to a Caraway server.
 
     Args:
-        url: The server, such as "http://127.0.0.1:8100". Without it the one of the environment or of the stack that
+        url: The server, such as "http://127.0.0.1:8100". By default that of the environment, or of the stack that
             runs on this machine; see `caraway.client.discovery.find_server`.
-        token: The token to show to the server. Without it the one of the environment, or that of the stack on this
-            machine if `url` is its address; with an empty one requests carry none.
+        token: The token to send. By default that of the environment, or of the stack on this machine if `url` is its
+            address; with an empty token requests carry none.
         branch: The branch to work on; main by default.
         connection: The connection to use in place of one to `url`.
 
     Raises:
-        InvalidInputError: Several stacks run on this machine, and nothing says which one is meant.
+        InvalidInputError: Several stacks run on this machine, and neither argument nor environment chooses one.
         UnavailableError: CARAWAY_DATA_DIR names a folder in which no stack runs.
     """
 
@@ -98,16 +98,16 @@ class Client:
     # Definitions
 
     def add(self, obj: Dataset | Featureset) -> None:
-        """Put a dataset or featureset aside for a commit that is built later.
+        """Queue a dataset or featureset for `build_commit`.
 
         Raises:
-            DefinitionError: One of its name was added already.
-            NotImplementedError: It is neither.
+            DefinitionError: An entity of this name is queued already.
+            NotImplementedError: `obj` is neither a dataset nor a featureset.
         """
         self._queue.add(obj)
 
     def queued(self) -> tuple[list[Dataset], list[Featureset]]:
-        """Return what was added since the last commit."""
+        """Return the entities that were added since the last commit."""
         return list(self._queue.datasets), list(self._queue.featuresets)
 
     def commit(  # noqa: PLR0917 (the API's signature)
@@ -127,29 +127,30 @@ class Client:
         """Make these definitions those of the branch: all of them or, if anything is wrong, none.
 
         Args:
-            message: What the commit is about.
+            message: A description of the commit.
             datasets: The datasets.
             featuresets: The featuresets.
-            preview: Only say what would happen.
+            preview: Only report what would happen.
             env: Take only the sources, pipelines and extractors that are for this environment.
-            incremental: Keep what isn't mentioned; otherwise the lists are all that the branch holds.
+            incremental: Keep definitions that aren't in the lists; otherwise the lists are all that the branch holds.
             backfill: Allow that data is computed from the beginning.
             wait: Return only when the commit is served, with all rows that were accepted before; see `wait`. A
                 preview waits for nothing.
             timeout: How long to wait, in seconds.
-            progress: Show how far it is; by default in terminals and notebooks.
+            progress: Show the progress; by default in terminals and notebooks.
 
         Returns:
-            What was created, changed and removed, and which jobs start, in which mode and why. It is a response, too.
+            The entities created, changed and removed, and the jobs that start, with their modes and the reasons. It is
+            a response, too.
 
         Raises:
-            CommitError: The definitions don't fit together.
-            DefinitionTypeError: A list holds something else than datasets or featuresets.
+            CommitError: The definitions contradict each other.
+            DefinitionTypeError: A list contains something else than datasets or featuresets.
             NotServedError: The commit is made, but not all is served in time.
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
-        # As in `build_commit`.
+        # A late import, as in `build_commit`.
         from caraway.graph.wire import encode_commit  # noqa: PLC0415
 
         self._queue.clear()
@@ -184,7 +185,7 @@ class Client:
         incremental: bool = False,
         backfill: bool = True,
     ) -> "CommitRequest":
-        """Check definitions and build what `commit` sends, without sending it; see there."""
+        """Check definitions and return the request that `commit` sends, without sending it."""
         require_message(message)
         require_env(env)
         # protobuf and its messages, which only a commit needs, would slow down every import of Caraway.
@@ -222,30 +223,30 @@ class Client:
     ) -> LogResult | None:
         """Post the rows of a frame to a webhook's endpoint, in chunks.
 
-        Each row that fits is taken, whatever the other rows are. A chunk that gets no answer, or an error of the
-        server, is sent again; the server recognises what it has taken.
+        Each row that fits is accepted, whatever the other rows are. A chunk that gets no answer, or an error of the
+        server, is sent again; the server recognises rows that it has accepted before.
 
         Args:
             webhook: Name of the webhook.
             endpoint: Name of the endpoint.
             df: The rows.
             batch_size: Rows in a chunk.
-            retry_timeout: How long a chunk is tried, in seconds.
+            retry_timeout: How long sending a chunk is repeated, in seconds.
             strict: Raise if rows were refused; otherwise the result names them.
             wait: Return only when the rows are served; see `wait`.
             timeout: How long to wait then, in seconds.
-            progress: Show how far it is; by default in terminals and notebooks.
+            progress: Show the progress; by default in terminals and notebooks.
 
         Returns:
-            How many rows were accepted and refused, of all chunks, and why. It is the last chunk's response, too. None
-            if there are no rows.
+            The numbers of accepted and refused rows of all chunks, and the reasons. It is the last chunk's
+            response, too. None if there are no rows.
 
         Raises:
-            InvalidInputError: Some rows don't fit the dataset; all others, of all chunks, are taken. Its `result` is
-                what would be returned.
-            NotServedError: The rows are taken, but not served in time.
-            RemoteError: The server refused a whole chunk; earlier ones are taken, later ones weren't sent.
-            UnavailableError: The server doesn't answer; earlier chunks are taken.
+            InvalidInputError: Some rows don't fit the dataset; all others, of all chunks, are accepted. Its `result` is
+                the value that would be returned.
+            NotServedError: The rows are accepted, but not served in time.
+            RemoteError: The server refused a whole chunk; earlier ones are accepted, later ones weren't sent.
+            UnavailableError: The server doesn't answer; earlier chunks are accepted.
         """
         if batch_size < 1:
             raise InvalidInputError(f"log: batch_size is 1 or more, not {batch_size}")
@@ -279,15 +280,15 @@ class Client:
         """Wait until all that the server has accepted on the branch is served.
 
         When it returns, a query through this server sees every row that the server had accepted before the call, from
-        whatever client, and all that pipelines make of it; and the branch serves its newest commit.
+        any client, and all that pipelines compute from it; and the branch serves its newest commit.
 
         Args:
-            timeout: How long to wait, in seconds; 0 only asks.
-            progress: Show how far it is; by default in terminals and notebooks.
+            timeout: How long to wait, in seconds; 0 asks once.
+            progress: Show the progress; by default in terminals and notebooks.
 
         Raises:
             InvalidInputError: `timeout` is negative.
-            NotServedError: Something still lags after that time; the text says what, and by how much.
+            NotServedError: Something still lags after that time; the text names it, and its lag.
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
         """
@@ -314,15 +315,15 @@ class Client:
 
         Args:
             inputs: The features that the frame supplies, as objects or full names.
-            outputs: The features wanted, as objects or names; a featureset stands for all of its features.
+            outputs: The wanted features, as objects or names; a featureset stands for all of its features.
             input_dataframe: A column for each input, named by its full name.
-            log: Keep what is computed, for training.
-            workflow: A label for what is kept.
+            log: Keep the computed features, for training.
+            workflow: A label for the kept features.
             sampling_rate: The share of rows that is kept.
-            timestamps: The time of each row at which to read; now, if not given.
+            timestamps: The time of each row at which to read; now by default.
 
         Returns:
-            A column for each feature, in the order wanted, and a row for each row of the frame.
+            A column for each feature, in the wanted order, and a row for each row of the frame.
 
         Raises:
             InvalidInputError: An argument is wrong, or the frame lacks a column.
@@ -366,15 +367,15 @@ class Client:
 
         Args:
             inputs: The features that the rows supply, as objects or full names.
-            outputs: The features wanted, as objects or names.
+            outputs: The wanted features, as objects or names.
             timestamp_column: The column with the time of each row.
             input_dataframe: The rows: a column for each input, named by its full name. It is sent as a whole.
-            input_s3: Where the rows lie, if not in a frame: `S3(...).bucket(name, prefix=...)`.
-            output_s3: Where the result goes; the server's own bucket by default.
+            input_s3: The place of the rows, if they aren't in a frame: `S3(...).bucket(name, prefix=...)`.
+            output_s3: The place for the result; the server's own bucket by default.
             feature_to_column_map: With `input_s3`: the column of each input.
             workflow: A label.
-            use_v2: Which engine is to compute it.
-            num_dpus: How many workers to use; a job that fails with it isn't tried again.
+            use_v2: Compute it by the second engine.
+            num_dpus: How many workers to use; a job that fails with it isn't repeated.
 
         Returns:
             A dict of `request_id`, `output_bucket`, `output_prefix`, `completion_rate`, `failure_rate`, `status`.
@@ -398,7 +399,7 @@ class Client:
         return self._connection.post_json("/query_offline", body, self._headers()).json()
 
     def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Return how far an offline query is; see `query_offline`.
+        """Return the progress of an offline query; see `query_offline`.
 
         Raises:
             RemoteError: There is no such query.
@@ -408,7 +409,7 @@ class Client:
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
 
     def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
-        """Ask for the end of an offline query, and return how far it is.
+        """Request the end of an offline query, and return its progress.
 
         Raises:
             RemoteError: There is no such query.
@@ -429,11 +430,11 @@ class Client:
         Args:
             dataset: The dataset, or its name.
             keys: A column for each key; or an object for each row.
-            fields: The columns wanted; all by default.
-            timestamps: The time of each row at which to read; now, if not given.
+            fields: The wanted columns; all by default.
+            timestamps: The time of each row at which to read; now by default.
 
         Returns:
-            The rows, or a Series if one field is wanted; and which of them were found.
+            The rows, or a Series if one field is wanted; and for each key whether its row was found.
 
         Raises:
             InvalidInputError: An argument is wrong.
@@ -468,7 +469,7 @@ class Client:
 
         Args:
             dataset: The dataset, or its name.
-            n: How many, at most.
+            n: The greatest number of rows.
 
         Raises:
             RemoteError: The server refused.
@@ -483,14 +484,14 @@ class Client:
     def erase(self, dataset: Dataset | str, erase_keys: pd.DataFrame | list[dict[str, Any]]) -> Response:
         """Remove all rows with these erase keys from a dataset, and any that come later.
 
-        Datasets that are computed from it aren't touched.
+        Datasets that are computed from it keep their rows.
 
         Args:
             dataset: The dataset, or its name.
             erase_keys: A column for each erase key of the dataset; or an object for each row.
 
         Raises:
-            InvalidInputError: A column is no erase key, or one is missing.
+            InvalidInputError: A column isn't an erase key, or an erase key is missing.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
             RemoteError: The server refused.
             UnavailableError: The server doesn't answer.
@@ -500,7 +501,7 @@ class Client:
         return self._connection.post_json(f"/dataset/{name}/erase", {"erase_keys": rows_of(frame)}, self._headers())
 
     # -----------------------------------------------------------------------------------------------------------------
-    # What there is
+    # The branch's content
 
     def xray(
         self,
@@ -515,8 +516,8 @@ class Client:
         Args:
             datasets: Names.
             featuresets: Names.
-            fields: The properties wanted; all by default.
-            properties: The same.
+            fields: The wanted properties; all by default.
+            properties: The same as `fields`.
 
         Raises:
             RemoteError: The server refused.
@@ -532,7 +533,7 @@ class Client:
         return answer
 
     def lineage(self) -> dict[str, Any]:
-        """Return what is computed from what.
+        """Return the lineage of the branch: which entity is computed from which.
 
         Raises:
             RemoteError: The server refused.
@@ -548,7 +549,7 @@ class Client:
         """Return a secret.
 
         Raises:
-            RemoteError: There is none of this name, or the server refused.
+            RemoteError: There is no secret of this name, or the server refused.
             UnavailableError: The server doesn't answer.
         """
         answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
@@ -573,7 +574,7 @@ class Client:
         return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
 
     def delete_secret(self, name: str) -> Response:
-        """Forget a secret.
+        """Delete a secret.
 
         Raises:
             RemoteError: The server refused.
@@ -585,21 +586,21 @@ class Client:
     # Branches
 
     def init_branch(self, name: str) -> Response:
-        """Make an empty branch and check it out.
+        """Create an empty branch and check it out.
 
         Raises:
             InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
-            RemoteError: It exists, or the server refused; the current branch stays.
+            RemoteError: The branch exists, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
         return self._make_branch(check_branch_name(name), {})
 
     def clone_branch(self, name: str, from_branch: str) -> Response:
-        """Make a branch with the definitions and data of another one, and check it out.
+        """Create a branch with the definitions and data of another one, and check it out.
 
         Raises:
             InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
-            RemoteError: It exists, the other one doesn't, or the server refused; the current branch stays.
+            RemoteError: The branch exists, the other one doesn't, or the server refused; the current branch stays.
             UnavailableError: The server doesn't answer.
         """
         return self._make_branch(check_branch_name(name), {"clone_from": from_branch})
@@ -608,7 +609,7 @@ class Client:
         """Delete a branch; if it is the current one, main is checked out.
 
         Raises:
-            RemoteError: It is main, doesn't exist, or the server refused.
+            RemoteError: The branch is main or doesn't exist, or the server refused.
             UnavailableError: The server doesn't answer.
         """
         response = self._connection.request("POST", "/delete", {BRANCH_HEADER: name}, body={})
@@ -627,11 +628,11 @@ class Client:
         return [str(branch["name"]) for branch in answer["branches"]]
 
     def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
-        """Go to a branch, without asking the server whether it exists.
+        """Switch to a branch, without asking the server whether it exists.
 
         Args:
             name: The branch.
-            init: Make it if it is missing.
+            init: Create the branch if it doesn't exist.
         """
         if init and name not in self.list_branches():
             self.init_branch(name)

@@ -1,4 +1,4 @@
-"""Find the server that a program talks to, and the token that it shows there.
+"""The search for the server that a program is to use, and for the token to send to it.
 
 This module imports the standard library and Caraway's errors only, so that commands and notebooks start quickly.
 """
@@ -29,7 +29,7 @@ RECORD: Final = Path("run", "stack.json")
 TOKEN: Final = Path("run", "token")
 LOCK: Final = Path("run", "lock")
 
-# A record of a stack takes a few kB, a token some 60 bytes. Anything larger is no file of ours and isn't read.
+# A record of a stack takes a few kB, a token some 60 bytes; a larger file isn't one of Caraway's and isn't read.
 MAX_FILE_BYTES: Final = 1_000_000
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -38,7 +38,7 @@ PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A server and the token to show there.
+    """A server and the token to send to it.
 
     Attributes:
         url: The server, such as `http://127.0.0.1:8100`.
@@ -54,7 +54,7 @@ class RunningStack:
     """A stack that runs on this machine.
 
     Attributes:
-        url: Its server.
+        url: The URL of its server.
         data_dir: Its data folder.
     """
 
@@ -67,23 +67,23 @@ class RunningStack:
 
 
 def find_server(url: str | None = None, token: str | None = None, data_dir: Path | None = None) -> ServerAddress:
-    """Return the server that is meant and the token to show there.
+    """Return the server that a program is to use, and the token to send to it.
 
     The server is, in this order: the argument; the variable CARAWAY_URL; the stack of the data folder (the argument,
     the variable CARAWAY_DATA_DIR, or `./caraway-data`); the only running stack that this user has started with
     `caraway up`; `http://127.0.0.1:8100`.
 
-    The token is the argument, or the variable CARAWAY_TOKEN, or that of the stack. A stack's own token is returned with
-    the URL of that stack only. The variable CARAWAY_TOKEN belongs to the server of CARAWAY_URL if both are set.
+    The token is the argument, or the variable CARAWAY_TOKEN, or that of the stack. A stack's own token is returned
+    with the URL of that stack only. If CARAWAY_URL is set, CARAWAY_TOKEN is returned with that URL only.
 
     Args:
-        url: The server; None looks for it.
-        token: The token; None looks for it, an empty one shows none.
-        data_dir: The data folder of the stack that is meant.
+        url: The server; None: search for it.
+        token: The token; None: search for it; an empty one: send none.
+        data_dir: The data folder of the stack to use.
 
     Raises:
         UnavailableError: A data folder is named, and no stack runs in it.
-        InvalidInputError: Several stacks run, and nothing says which one is meant.
+        InvalidInputError: Several stacks run, and neither argument nor environment chooses one.
     """
     named = os.environ.get(URL_VARIABLE)
     wanted = url or named
@@ -97,7 +97,7 @@ def find_server(url: str | None = None, token: str | None = None, data_dir: Path
 
 
 def running_stacks() -> list[RunningStack]:
-    """Return the stacks that this user has started and that still run, whatever their data folders."""
+    """Return the stacks that this user has started and that still run, in any data folder."""
     folder = stacks_folder()
     try:
         entries = sorted(folder.glob("*.json")) if folder is not None else []
@@ -108,7 +108,7 @@ def running_stacks() -> list[RunningStack]:
 
 
 def announced(entry: Path) -> RunningStack | None:
-    """Return the stack of an entry of `stacks_folder`; None if it doesn't run, or if the entry isn't one."""
+    """Return the stack of an entry of `stacks_folder`; None if the stack doesn't run, or the file isn't an entry."""
     if not _is_ours(entry):
         return None
     known = _json(entry)
@@ -122,7 +122,7 @@ def stacks_folder() -> Path | None:
     """Return the folder with one file for each stack of this user; None if the user has no home."""
     chosen = os.environ.get("XDG_STATE_HOME", "")
     try:
-        # The XDG Base Directory Specification says that a relative path there must be ignored.
+        # The XDG Base Directory Specification requires that a relative path in this variable is ignored.
         state = Path(chosen) if chosen and Path(chosen).is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
         return None
@@ -135,7 +135,7 @@ def entry_name(data_dir: Path) -> str:
 
 
 def is_running(data_dir: Path) -> bool:
-    """Return whether a stack holds the lock of a data folder. The system lets go of it however the stack ends."""
+    """Return whether a stack holds the lock of a data folder. The system releases the lock however the stack ends."""
     if sys.platform == "win32":
         return False
     try:
@@ -149,7 +149,7 @@ def is_running(data_dir: Path) -> bool:
 
 
 def _only_stack(data_dir: Path | None) -> RunningStack | None:
-    """Return the stack that is meant if no URL is given; None if none runs.
+    """Return the stack to use if no URL is given; None if none runs.
 
     Raises:
         UnavailableError: A data folder is named, and no stack runs in it.
@@ -174,7 +174,7 @@ def _only_stack(data_dir: Path | None) -> RunningStack | None:
 
 
 def _stack_of(url: str, data_dir: Path | None) -> RunningStack | None:
-    """Return the stack of this user that serves at a URL, if one does."""
+    """Return the stack of this user that serves at a URL; None if there is none."""
     folder, named = _data_folder(data_dir)
     here = _stack_in(folder, trusted=named)
     stacks = [*([here] if here else []), *running_stacks()]
@@ -182,7 +182,7 @@ def _stack_of(url: str, data_dir: Path | None) -> RunningStack | None:
 
 
 def _data_folder(data_dir: Path | None) -> tuple[Path, bool]:
-    """Return the data folder, and whether somebody has named it."""
+    """Return the data folder, and whether an argument or the environment names it."""
     chosen = str(data_dir) if data_dir is not None else os.environ.get(DATA_VARIABLE, "")
     return Path(chosen or DEFAULT_DATA_DIR).expanduser().absolute(), bool(chosen)
 
@@ -190,8 +190,8 @@ def _data_folder(data_dir: Path | None) -> tuple[Path, bool]:
 def _stack_in(data_dir: Path, *, trusted: bool) -> RunningStack | None:
     """Return the stack that runs in a folder.
 
-    A folder that nobody named is taken only if it belongs to this user: in a place where everybody may write, such as
-    /tmp, it could lead to a server of somebody else.
+    A folder that isn't named by the user is accepted only if it belongs to this user: in a place where everybody may
+    write, such as /tmp, it could lead to a server of another user.
     """
     record = data_dir / RECORD
     if not is_running(data_dir) or not (trusted or _is_ours(record)):
@@ -202,7 +202,7 @@ def _stack_in(data_dir: Path, *, trusted: bool) -> RunningStack | None:
 
 
 def _same(one: str, other: str) -> bool:
-    """Return whether two URLs are about the same scheme, host and port. `localhost` is any name of this machine."""
+    """Return whether two URLs have the same scheme, host and port. `localhost` equals any name of this machine."""
     try:
         (scheme, host, port), (scheme_2, host_2, port_2) = _origin(one), _origin(other)
     except ValueError:

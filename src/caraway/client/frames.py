@@ -1,4 +1,4 @@
-"""Frames to JSON and back."""
+"""Conversion of frames to JSON and back."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
         if kind in "iub":
             return column.tolist()
         if kind == "f" and not np.isinf(column.to_numpy()).any():
-            # orjson writes NaN as null.
+            # These values need no conversion: orjson writes NaN as null.
             return column.tolist()
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         utc = column.dt.tz_convert("UTC").dt.tz_localize(None) if column.dt.tz is not None else column
@@ -36,7 +36,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
 
 
 def json_value(value: Any) -> Any:  # noqa: ANN401 (any value; one return a kind)
-    """Return a value in a form that JSON can hold, and that casts to the same on the other side."""
+    """Return a value in a form that JSON can represent, and that the server casts back to the same value."""
     match value:
         case str() | bool() | int():
             return value
@@ -73,7 +73,7 @@ def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[st
     """Return a time for each row as ISO text.
 
     Raises:
-        InvalidInputError: There are more or fewer times than rows, or one is no time.
+        InvalidInputError: The number of times isn't that of the rows, or a value isn't a time.
     """
     if len(timestamps) != rows:
         raise InvalidInputError(f"timestamps has {len(timestamps)} values for {rows} rows")
@@ -83,10 +83,10 @@ def instants(timestamps: "pd.Series[Any] | Sequence[Any]", rows: int) -> list[st
 
 
 def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Series[Any]":
-    """Turn JSON values into a column of a type.
+    """Return JSON values as a column of a type.
 
     Raises:
-        InvalidInputError: A value isn't of the type, or is null where the type has none.
+        InvalidInputError: A value isn't of the type, or is null and the type isn't optional.
     """
     if not is_optional(dtype) and any(value is None for value in values):
         raise InvalidInputError(f"{name} is {type_name(dtype)}, but the answer holds a null")
@@ -98,7 +98,7 @@ def typed_column(values: Sequence[Any], dtype: DataType, name: str) -> "pd.Serie
 
 
 def untyped_column(values: Sequence[Any], name: str) -> "pd.Series[Any]":
-    """Turn JSON values into a column as they are, nulls as pd.NA."""
+    """Return JSON values as a column without conversion; nulls become pd.NA."""
     series = pd.Series([None] * len(values), dtype=object, name=name)
     for position, value in enumerate(values):
         series.iloc[position] = pd.NA if value is None else value
@@ -112,7 +112,7 @@ def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def row_frame(answer: Any, types: Mapping[str, DataType]) -> pd.DataFrame:  # noqa: ANN401 (any JSON)
-    """Make a frame of rows (a list of objects) or columns (an object of lists); what has a type may be null."""
+    """Return a frame of rows (a list of objects) or columns (an object of lists); typed columns may contain nulls."""
     columns: Mapping[str, list[Any]]
     if isinstance(answer, Mapping):
         columns = answer

@@ -9,7 +9,7 @@ import orjson
 from caraway.client.response import V1_API, Response, no_answer, refusal
 from caraway.errors import RemoteError, UnavailableError
 
-# A server that is busy with a commit may take its time; a lost one is noticed when it refuses the connection.
+# Long enough for a server that is busy with a commit; one that is down refuses the connection at once.
 TIMEOUT = httpx.Timeout(600.0)
 COMMIT_TIMEOUT = httpx.Timeout(300.0)
 
@@ -31,7 +31,7 @@ class Connection:
     ) -> None:
         self._url = url
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # Paths are absolute, as in Fennel's client: whatever path the URL has is left out.
+        # Paths are absolute, as in Fennel's client: the path of the URL is ignored.
         base = httpx.URL(url).join("/")
         self._http = httpx.Client(base_url=base, headers=headers, timeout=TIMEOUT, transport=transport)
         self._clock = clock
@@ -42,7 +42,7 @@ class Connection:
         self._http.close()
 
     def post_json(self, path: str, body: object, headers: Mapping[str, str]) -> Response:
-        """Post JSON.
+        """Send a POST request with JSON, and return the answer.
 
         Raises:
             RemoteError: The server refused.
@@ -59,7 +59,7 @@ class Connection:
         params: Mapping[str, str] | None = None,
         body: object = None,
     ) -> Response:
-        """Make any request, with a body of JSON if there is one.
+        """Send a request of any method, with a JSON body if there is one, and return the answer.
 
         Raises:
             RemoteError: The server refused.
@@ -71,7 +71,7 @@ class Connection:
         return self._checked(path, orjson.dumps(body), sent, method=method, params=params)
 
     def post_bytes(self, path: str, body: bytes, headers: Mapping[str, str], params: Mapping[str, str]) -> Response:
-        """Post bytes, with the time limit of a commit.
+        """Send a POST request with bytes, with the time limit of a commit, and return the answer.
 
         Raises:
             RemoteError: The server refused.
@@ -83,10 +83,11 @@ class Connection:
     def post_until_taken(
         self, path: str, body: object, headers: Mapping[str, str], *, retry_timeout: float
     ) -> Response:
-        """Post JSON, again and again while the server is away or in trouble, for `retry_timeout` seconds.
+        """Send a POST request with JSON, repeated for `retry_timeout` s while the server is down or in trouble.
 
-        Each further attempt says how long ago the first one was (`Caraway-Elapsed-Ms`): the server drops what it took
-        already, and for that must know how far back to look. The first one doesn't, so that it need not look at all.
+        Each further attempt carries the time since the first one (`Caraway-Elapsed-Ms`): the server searches that far
+        back for rows that it has accepted already, and drops them. The first attempt carries none, so the server
+        needn't search.
 
         Raises:
             RemoteError: The server refused, or was still in trouble at the end.

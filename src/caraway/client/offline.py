@@ -14,7 +14,7 @@ from caraway.featuresets.featureset import Featureset
 from caraway.graph.connectors import CSVFormat, RegisteredSystem, S3Connector, SecretRef
 
 WHERE = "query_offline"
-# As Fennel's servers name it.
+# The name of this database on Fennel's servers.
 DATABASE = "extract_historical_s3_input"
 
 
@@ -28,10 +28,10 @@ def offline_body(
     output_s3: Any,  # noqa: ANN401 (checked here)
     feature_to_column_map: Mapping[Any, str] | None,
 ) -> dict[str, Any]:
-    """Check the arguments of an offline query and make its body.
+    """Check the arguments of an offline query and return the body of its request.
 
     Raises:
-        InvalidInputError: One is wrong.
+        InvalidInputError: An argument is wrong.
     """
     names = list(input_features(inputs, WHERE))
     if frame is not None and input_s3 is not None:
@@ -48,7 +48,7 @@ def offline_body(
 
 
 def _outputs(outputs: Sequence[Feature | Featureset | str]) -> list[str]:
-    """Return the names of the features wanted; of a featureset those that aren't deleted."""
+    """Return the names of the wanted features; a featureset stands for its features that aren't deleted."""
     kept: list[Any] = []
     for item in outputs if isinstance(outputs, (list, tuple)) else ():
         if isinstance(item, Featureset):
@@ -90,10 +90,11 @@ def _s3_input(names: Sequence[str], bucket: object, columns: Mapping[Any, str] |
 
 
 def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (checked here)
-    """Spell a bucket as a request does.
+    """Return a bucket in the form of a request.
 
     Raises:
-        InvalidInputError: It is no bucket, lacks bucket or prefix, or its credentials contradict each other.
+        InvalidInputError: The argument isn't a bucket, lacks bucket or prefix, or its credentials contradict each
+            other.
     """
     where = f"{WHERE}: {argument}"
     spec = bucket.spec() if isinstance(bucket, DataConnector) else None

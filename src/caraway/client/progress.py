@@ -1,7 +1,7 @@
-"""How far a wait is, in terminals and notebooks.
+"""The progress of a wait, in terminals and notebooks.
 
-Rich draws a bar where it is installed; it belongs to `caraway[server]`, and the light client works without it, with a
-line now and then.
+Rich draws a bar if it is installed. It belongs to `caraway[server]`; without it the light client prints a line now and
+then.
 """
 
 import sys
@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
-# Seconds between two plain lines, and before the first one: what is over sooner needs none.
+# Seconds between two plain lines, and before the first one: a shorter wait needs no line.
 LINE_S = 2.0
 
 
 class Progress(Protocol):
-    """Shows how far something is, from `with` to its end."""
+    """Shows the progress of a wait, from `with` to its end."""
 
     def __enter__(self) -> Self: ...
 
@@ -25,12 +25,12 @@ class Progress(Protocol):
     ) -> None: ...
 
     def show(self, done: int, of: int, what: str) -> None:
-        """Show that `done` of `of` parts are there, and what is being waited for."""
+        """Show that `done` of `of` parts are there, and the part that is waited for."""
         ...
 
 
 class Silent:
-    """Shows nothing."""
+    """Shows no progress."""
 
     def __enter__(self) -> Self:
         return self
@@ -43,17 +43,17 @@ class Silent:
 
 
 class Lines(Silent):
-    """Writes a line now and then."""
+    """Prints a line now and then."""
 
     def __init__(self, label: str, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
-        """Write to `stream`; each line begins with `label`."""
+        """Print to `stream`; each line begins with `label`."""
         self._label = label
         self._stream = stream
         self._clock = clock
         self._started = self._written = clock()
 
     def show(self, done: int, of: int, what: str) -> None:
-        """Write a line, unless one was written a moment ago."""
+        """Print a line, unless one was printed a moment ago."""
         now = self._clock()
         if now - self._written >= LINE_S:
             self._written = now
@@ -69,7 +69,7 @@ class Bar(Silent):
 
     def __init__(self, label: str, console: Any) -> None:  # noqa: ANN401 (rich may not be installed)
         """Draw on a console of rich."""
-        # Not at the top: rich may not be installed, and takes longer to import than the client.
+        # A late import: rich may not be installed, and takes longer to import than the client.
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
         from rich.progress import Progress as RichProgress  # noqa: PLC0415
 
@@ -88,7 +88,7 @@ class Bar(Silent):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the bar; it stays as it is."""
+        """Stop moving the bar, and leave it on the screen."""
         self._bar.stop()
 
     def show(self, done: int, of: int, what: str) -> None:
@@ -97,12 +97,12 @@ class Bar(Silent):
 
 
 def progress_for(label: str, *, wanted: bool | None, stream: TextIO | None = None) -> Progress:
-    """Return what shows the progress.
+    """Return an object that shows the progress.
 
     Args:
-        label: What is done.
-        wanted: Whether to show it; None shows it in terminals and notebooks only.
-        stream: Where to; standard error by default.
+        label: The name of the work.
+        wanted: True or False: show it or not; None: show it in terminals and notebooks only.
+        stream: The stream to print to; standard error by default.
     """
     stream = sys.stderr if stream is None else stream
     notebook = in_notebook()
@@ -113,7 +113,7 @@ def progress_for(label: str, *, wanted: bool | None, stream: TextIO | None = Non
     from rich.console import Console  # noqa: PLC0415 (see `Bar`)
 
     console = Console(file=None if notebook else stream, force_jupyter=notebook or None)
-    # Rich moves a bar only where it can draw over it.
+    # Rich moves a bar only if it can draw over it.
     return Bar(label, console) if notebook or console.is_terminal else Lines(label, stream)
 
 

@@ -1,4 +1,4 @@
-"""What a server answers."""
+"""The answers of a server."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ V1_API = "/api/v1"
 BRANCH_HEADER = "X-Caraway-Branch"
 
 
-# The code of a server that has nothing under a path (`caraway.server.http.errors`).
+# The code of a server's answer for a path that doesn't exist (`caraway.server.http.errors`).
 UNKNOWN_PATH = "unknown_path"
 NOT_FOUND = 404
 
-# From here on, a status tells of an error.
+# The first HTTP status that means an error.
 FIRST_ERROR = 400
 
 
 @dataclass(frozen=True, eq=False)
 class Response(Mapping[str, Any]):
-    """What a server answered: as an object like that of requests, and as a dict of `status_code`, `headers`, `body`."""
+    """An answer of a server: an object like that of requests, and also a dict of `status_code`, `headers`, `body`."""
 
     status_code: int
     headers: Mapping[str, str]
@@ -34,7 +34,7 @@ class Response(Mapping[str, Any]):
         return self.body.decode(errors="replace")
 
     def json(self) -> Any:  # noqa: ANN401 (any JSON)
-        """Read the body as JSON; one that isn't JSON is empty."""
+        """Return the body parsed as JSON; an empty object if it isn't JSON."""
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
@@ -42,7 +42,7 @@ class Response(Mapping[str, Any]):
 
     @property
     def ok(self) -> bool:
-        """Whether the request succeeded."""
+        """True if the request succeeded."""
         return self.status_code < FIRST_ERROR
 
     @property
@@ -64,7 +64,7 @@ class Response(Mapping[str, Any]):
 
 
 def refusal(response: Response, request: str) -> RemoteError:
-    """Make the error for an answer that refuses a request, such as `POST /log`."""
+    """Return the error for an answer that refuses a request, such as `POST /log`."""
     body = response.json()
     code = ""
     if isinstance(body, dict):
@@ -79,7 +79,7 @@ def refusal(response: Response, request: str) -> RemoteError:
 
 
 def no_answer(url: str, error: Exception) -> UnavailableError:
-    """Make the error for a server that doesn't answer."""
+    """Return the error for a server that doesn't answer."""
     return UnavailableError(
         f"no answer from the Caraway server at {url} ({type(error).__name__}: {error}); is it running? "
         "`caraway status` tells, `caraway up` starts it"

@@ -1,4 +1,4 @@
-"""What `Client.log` and `Client.commit` return: the server's answer, and what happened in words and numbers."""
+"""The results of `Client.log` and `Client.commit`: the server's answer, and the outcome in words and numbers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,23 +10,23 @@ from caraway.client.response import Response
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, RemoteError, UnavailableError
 
-# The status of an answer that says that no row was taken.
+# The HTTP status of an answer that reports that no row was accepted.
 NONE_TAKEN = 422
-# Refused rows that an error spells out.
+# The number of refused rows whose reasons an error contains.
 SHOWN_REASONS = 10
-# Reasons and names that a plain `repr` spells out; the attributes hold all of them.
+# The number of reasons and names that a plain `repr` contains; the attributes contain all of them.
 SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRow:
-    """Why a row was refused.
+    """A refused row and the reason.
 
     Attributes:
-        row: Its number in the frame that was logged, from 0.
-        field: The field that doesn't fit; empty if it is the row as a whole.
-        message: What is wrong with it.
-        dataset: The dataset that refused it; empty if the server didn't say.
+        row: Its number in the logged frame, from 0.
+        field: The field that doesn't fit; empty if the row as a whole is wrong.
+        message: The reason.
+        dataset: The dataset that refused it; empty if the server didn't report it.
     """
 
     row: int
@@ -37,16 +37,16 @@ class RefusedRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogResult(Response):
-    """What became of the rows of a frame. As a response it is the answer to the last chunk.
+    """The outcome of logging a frame. As a response it is the answer to the last chunk.
 
     Attributes:
         webhook: The webhook.
         endpoint: Its endpoint.
-        chunks: How many chunks the rows were sent in.
-        accepted: Rows that all datasets of the endpoint took, of all chunks.
-        rejected: Rows that one dataset at least refused, of all chunks.
-        refused: Why; the server gives the first 20 reasons of each chunk.
-        warnings: What the server noticed besides, such as fields that no dataset has.
+        chunks: The number of chunks in which the rows were sent.
+        accepted: The number of rows, of all chunks, that all datasets of the endpoint accepted.
+        rejected: The number of rows, of all chunks, that at least one dataset refused.
+        refused: The refused rows with reasons; the server returns the first 20 of each chunk.
+        warnings: Further remarks of the server, such as fields that no dataset has.
     """
 
     webhook: str = ""
@@ -79,7 +79,7 @@ class LogResult(Response):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """Names of entities of one kind, sorted by what a commit does to them."""
+    """The names of entities of one kind, grouped by what a commit does to them."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -88,7 +88,7 @@ class Changes:
 
     @classmethod
     def between(cls, before: Mapping[str, object], after: Mapping[str, object]) -> "Changes":
-        """Sort names by what they stand for before and after."""
+        """Return the names grouped by comparing their definitions before and after."""
         return cls(
             created=tuple(name for name in after if name not in before),
             changed=tuple(name for name in after if name in before and before[name] != after[name]),
@@ -101,7 +101,7 @@ class Changes:
         return bool(self.created or self.changed or self.removed)
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yield each name that isn't unchanged, with what happens to it."""
+        """Yield each name that isn't unchanged, with its change."""
         for change in ("created", "changed", "removed"):
             for name in getattr(self, change):
                 yield name, change
@@ -116,10 +116,10 @@ class CommittedJob:
         dataset: The dataset that it computes.
         pipeline: The pipeline.
         mode: "real-time" or "micro-batch"; empty for a job that stops.
-        reason: Why it runs in this mode.
+        reason: The reason for the mode.
         deed: The action: "start", "keep" (this branch has it already), "share" (another branch has it) or "stop".
-        backfill_records: How many records that are there already it reads first; None if that isn't known.
-        backfill_seconds: About how long that takes, in seconds.
+        backfill_records: The number of existing records that it reads first; None if unknown.
+        backfill_seconds: An estimate of how long that takes, in seconds.
     """
 
     job_id: str
@@ -139,17 +139,17 @@ class CommittedJob:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CommitResult(Response):
-    """What a commit did, or would do if it is a preview.
+    """The changes of a commit, or those that it would make if it is a preview.
 
     Attributes:
         commit_id: Its id; empty for a preview, and from a mock client.
-        preview: Whether nothing was changed.
+        preview: True if it is a preview, and nothing was changed.
         summary: The lines that the client printed.
-        datasets: What becomes of datasets.
-        featuresets: What becomes of featuresets.
-        features: What becomes of features, by their full names.
-        indexes: What becomes of indexes.
-        jobs: The jobs that start, go on or stop.
+        datasets: The changes of datasets.
+        featuresets: The changes of featuresets.
+        features: The changes of features, by their full names.
+        indexes: The changes of indexes.
+        jobs: The jobs that start, continue or stop.
     """
 
     commit_id: str = ""
@@ -163,11 +163,11 @@ class CommitResult(Response):
 
     @property
     def backfills(self) -> tuple[CommittedJob, ...]:
-        """The jobs that read what is there already before they have caught up."""
+        """The jobs that read existing records before they have caught up; also those with an unknown number of them."""
         return tuple(job for job in self.jobs if job.backfill_records is None or job.backfill_records > 0)
 
     def __repr__(self) -> str:
-        """Return what was created, changed and removed, and how many jobs start."""
+        """Return a line with the entities created, changed and removed, and the number of jobs by action."""
         kinds = {"datasets": self.datasets, "featuresets": self.featuresets, "features": self.features}
         told = [
             f"{kind} {change}: {', '.join(names[:SHOWN])}{', …' if len(names) > SHOWN else ''}"
@@ -209,7 +209,7 @@ def _backfill(job: CommittedJob) -> str:
 
 
 def commit_result(response: Response) -> CommitResult:
-    """Return what a server answered to a commit; what an older server doesn't report is empty."""
+    """Return a server's answer to a commit as a result; fields that an older server doesn't report are empty."""
     answer = response.json()
     answer = answer if isinstance(answer, dict) else {}
     told = answer.get("changes") or {}
@@ -233,7 +233,7 @@ def _changes(told: Mapping[str, Sequence[str]] | None) -> Changes:
 
 
 def none_taken(error: RemoteError | UnavailableError) -> Response | None:
-    """Return the answer to a chunk of which no row was taken, as it says why for each row; None for other errors."""
+    """Return the answer to a chunk if it reports for each row why it was refused; None for other errors."""
     if not isinstance(error, RemoteError) or error.status != NONE_TAKEN:
         return None
     if not isinstance(error.body, dict) or "rejected" not in error.body:
@@ -242,7 +242,7 @@ def none_taken(error: RemoteError | UnavailableError) -> Response | None:
 
 
 def refused(result: LogResult) -> InvalidInputError:
-    """Return the error that says which rows were refused; its `result` is the result."""
+    """Return the error that names the refused rows; its `result` is the result."""
     rows = result.accepted + result.rejected
     shown = "".join(f"\n  row {row.row}, {row.field}: {row.message}" for row in result.refused[:SHOWN_REASONS])
     return RowsRefusedError(
@@ -251,7 +251,7 @@ def refused(result: LogResult) -> InvalidInputError:
 
 
 class RowsRefusedError(InvalidInputError):
-    """Some rows of a frame were refused; `result` tells all that happened."""
+    """Some rows of a frame were refused; `result` is the whole outcome."""
 
     def __init__(self, message: str, *, result: LogResult) -> None:
         """Keep the result beside the text."""
@@ -260,7 +260,7 @@ class RowsRefusedError(InvalidInputError):
 
 
 class LogReport:
-    """Gathers what servers answer to the chunks of a frame."""
+    """Collects the servers' answers to the chunks of a frame."""
 
     def __init__(self, webhook: str, endpoint: str) -> None:
         self._webhook = webhook
@@ -271,7 +271,7 @@ class LogReport:
         self._last = Response(200, {}, b"{}")
 
     def add(self, start: int, rows: int, report: Mapping[str, Any], response: Response) -> None:
-        """Take the answer to the chunk of so many rows that begins at row `start` of the frame."""
+        """Add the answer to the chunk with so many rows that begins at row `start` of the frame."""
         self._chunks += 1
         self._last = response
         rejected = int(report.get("rejected", 0))
@@ -289,7 +289,7 @@ class LogReport:
         self._warnings |= dict.fromkeys(report.get("warnings", ()))
 
     def result(self) -> LogResult:
-        """Return all of it."""
+        """Return the result over all chunks."""
         return LogResult(
             self._last.status_code,
             self._last.headers,

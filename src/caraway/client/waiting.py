@@ -1,4 +1,4 @@
-"""Waiting until rows and commits are served, and showing how far it is."""
+"""Waiting until rows and commits are served, and showing the progress."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,23 +10,23 @@ from caraway.client.response import Response
 from caraway.displays import Table, html
 from caraway.errors import InvalidInputError, NotServedError
 
-# How long the server waits before it answers that something lags. Long enough for all steps of a chain of jobs, since
-# each request goes through the chain anew; short at first, so that there is something to show.
+# How long the server waits before it reports that something lags. It is long enough for all steps of a chain of jobs,
+# since each request begins at the chain's start; the first is short, so that some progress is shown soon.
 FIRST_S, LONGEST_S = 0.5, 10.0
-# Things that lag which a message spells out.
+# The number of lagging things that a message lists.
 SHOWN = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lagging:
-    """Something that isn't as far as it must be.
+    """A commit, job or index that lags.
 
     Attributes:
         kind: "commit", "job" or "index".
         name: Its name: the id of a commit or job, the asset of an index.
         dataset: The dataset that it computes or serves; empty for a commit.
-        records: How many records it is behind; None if the server doesn't know.
-        reason: Why it isn't there yet.
+        records: The number of records by which it lags; None if the server doesn't know.
+        reason: The reason why it lags.
     """
 
     kind: str
@@ -42,12 +42,12 @@ class Lagging:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitResult:
-    """What was waited for is served.
+    """The successful end of a wait.
 
     Attributes:
-        seconds: How long that took, in seconds.
-        since: Up to where the topics of the branch's sources are served: the offset behind the last row, by topic and
-            partition.
+        seconds: The duration of the wait, in seconds.
+        since: The position up to which the topics of the branch's sources are served: the offset behind the last row,
+            by topic and partition.
     """
 
     seconds: float
@@ -59,10 +59,10 @@ class WaitResult:
 
 
 class PostWait(Protocol):
-    """Posts a body to the server's `/wait`, and tries again while it is away, for so many seconds."""
+    """Posts a body to the server's `/wait`, and repeats it for so many seconds while the server is unreachable."""
 
     def __call__(self, body: Mapping[str, Any], retry_timeout: float, /) -> Response:
-        """Return the answer."""
+        """Return the server's answer."""
         ...
 
 
@@ -74,11 +74,11 @@ def wait_until_served(
     progress: Progress,
     clock: Callable[[], float] = time.monotonic,
 ) -> WaitResult:
-    """PostWait until the server says that all is served; see `Client.wait`.
+    """Post requests until the server reports that all is served; see `Client.wait`.
 
     Raises:
         InvalidInputError: `timeout` is negative.
-        NotServedError: Something still lags at the end.
+        NotServedError: Something still lags when the time is up.
         RemoteError: The server refused.
         UnavailableError: The server doesn't answer.
     """
@@ -103,7 +103,7 @@ def wait_until_served(
 
 
 def described(lagging: Sequence[Lagging]) -> str:
-    """Return what lags in one line."""
+    """Return a line that lists what lags."""
     return ", ".join(
         f"{each.kind} {each.dataset or each.name}" + (f" {each.records:,} behind" if each.records else "")
         for each in lagging

@@ -1,9 +1,9 @@
-"""What can be wrong with settings."""
+"""The errors in settings."""
 
 from caraway.errors import CarawayError
 
 
 class ConfigurationError(CarawayError, ValueError):
-    """A setting has a value that can't be used, or isn't known."""
+    """A setting is unknown, or has a value that can't be used."""
 
     code = "invalid_configuration"

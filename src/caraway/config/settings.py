@@ -1,4 +1,4 @@
-"""The settings, their defaults and where they are read from.
+"""The settings, their defaults and their sources.
 
 From strongest to weakest: arguments of `load_settings`, environment variables (`CARAWAY_KAFKA__HEAP_MB` sets
 `kafka.heap_mb`), `caraway.toml` in the data folder, defaults.
@@ -28,7 +28,7 @@ DEFAULT_DATA_DIR = Path("caraway-data")
 
 
 def _absolute(path: Path) -> Path:
-    # Parts are started in other working directories, so a relative path must be settled once.
+    # Parts are started in other working directories, so a relative path is made absolute once, here.
     return path.expanduser().absolute()
 
 
@@ -53,7 +53,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 MemorySize = Annotated[str, Field(pattern=r"^[1-9]\d*[mMgG]$")]
 
 
-# Java's settings have users and passwords in quotes.
+# Java's configuration writes user and password in quotes, so these can't contain any.
 _NO_QUOTES = r'^[^"\\\s;]+$'
 
 
@@ -100,9 +100,9 @@ class SparkSettings(_Section):
             None is one in the data folder.
         checkpoint_interval_seconds: How often a job checkpoints. Each checkpoint pauses its job for a third of a
             second, and a restart replays at most one interval. Spark's real-time mode wants at least 5.
-        function_seconds: Time for one call of a user's function with a batch; rows at which it takes longer become
+        function_seconds: Time for one call of a user's function with a batch; rows for which it takes longer become
             dead letters.
-        function_memory_mb: What a user's function may take of memory.
+        function_memory_mb: Memory that a user's function may take.
         conf: More of Spark's own settings, as `name=value`, such as `spark.executor.memory=2g`.
         jars: Jars of the Kafka connector; the stack fills this in for the parts that it starts.
     """
@@ -125,31 +125,29 @@ class ServerSettings(_Section):
         port: Port to listen on; None or 0 chooses a free one and remembers it.
         workers: Processes that answer queries on the port. With more than one, a further one writes the index and does
             all that changes something.
-        tokens: Whether requests need a token (`caraway tokens create`). Without tokens everybody who reaches the server
-            may do everything, which includes running code on it.
+        tokens: True: requests need a token (`caraway tokens create`). False: everybody who reaches the server may do
+            everything, which includes running code on it.
         admin_token_file: A file with a token whose bearer may do everything, for as long as the file holds it. The
             stack fills this in for the server that it starts.
         allowed_hosts: Further names by which clients reach the server, `*.example.com` for all below one, `*` for any.
             This machine's name, `localhost`, `host` and addresses need not be listed.
         allowed_origins: Sites whose pages may send requests, such as `https://console.example.com`.
-        allow_network_without_tokens: Whether a server without tokens may listen on an address that other machines
-            reach.
+        allow_network_without_tokens: True: a server without tokens may listen on an address that other machines reach.
         extractor_processes: Processes that run Python extractors, so as many at a time.
         extractor_seconds: Time for one call of an extractor; after it the process is ended and the request fails.
         extractor_memory_mb: Memory that an extractor may take, beyond what its process has with all modules loaded.
         snapshot_seconds: How often the index is copied into the object store, for a new server to start from; 0: never.
-        poll_seconds: How often the server looks whether something was committed elsewhere; Postgres notifies at once,
-            unless a pooler is in between.
+        poll_seconds: How often the server polls for commits of other processes; Postgres notifies at once, unless a
+            pooler is in between.
         request_seconds: Time for a request, from its first byte to its answer; after it the request fails (504, or 408
             if its body isn't complete).
-        requests_memory_mb: What the bodies of all requests under way, and the values made of them, may take together,
-            in MiB; beyond it a request is refused (429).
-        concurrency_per_token: Requests that one token may have under way at a time; 0: as many as come. Without
-            tokens, all callers together.
-        requests_per_second_per_token: Requests that one token may make in a second, with as many at once; 0: as many
-            as come.
+        requests_memory_mb: Memory that the bodies of all requests under way, and the values made of them, may take
+            together, in MiB; beyond it a request is refused (429).
+        concurrency_per_token: Requests that one token may have under way at a time; 0: no limit. Without tokens, the
+            limit is for all callers together.
+        requests_per_second_per_token: Requests that one token may make in a second, and also in a burst; 0: no limit.
         connections: Connections that are open at a time, as far as the system's limit of open files allows.
-        archive_seconds: Features that were served with `log=true` are in a file of the object store after this time.
+        archive_seconds: Features served with `log=true` are in a file of the object store after this time.
     """
 
     host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
@@ -174,7 +172,7 @@ class ServerSettings(_Section):
 
     @property
     def url(self) -> str | None:
-        """Where a client on this machine finds the server, once the port is known."""
+        """The URL by which a client on this machine finds the server, once the port is known."""
         if not self.port:
             return None
         host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)  # noqa: S104 (reads it, binds nothing)
@@ -185,13 +183,13 @@ class IndexSettings(_Section):
     """The index.
 
     Attributes:
-        shards: Into how many parts it is divided among the servers; None: each server has all of it. All servers of a
-            deployment need the same number, and `kafka.partitions` should be a multiple of it.
-        host: Where this server lets others read its parts; the default is reachable from this machine only.
+        shards: Number of parts into which the index is divided among the servers; None: each server has all of it. All
+            servers of a deployment need the same number, and `kafka.partitions` should be a multiple of it.
+        host: Address on which this server serves its shards to others; the default is reachable from this machine only.
         port: The port for that; 0 chooses a free one.
         address: `host:port` at which other servers reach this one; None: the two above.
-        lease_seconds: When a server gives no sign of life, others take over its parts after this time, and without
-            Postgres it answers for so long.
+        lease_seconds: A server that gives no sign of life for this time loses its shards to others; without Postgres it
+            goes on answering for as long.
     """
 
     shards: Annotated[int, Field(ge=1, le=1_000)] | None = None
@@ -205,9 +203,9 @@ class SecretsSettings(_Section):
     """Secrets.
 
     Attributes:
-        key_file: The file with the deployment's keys, which is made if it isn't there; None: `secret.key` in the data
-            folder. Servers and engines of one deployment need the same one.
-        cache_seconds: How long the value of a secret of another system is used before it is looked up again.
+        key_file: The file with the deployment's keys, which is created if it doesn't exist; None: `secret.key` in the
+            data folder. Servers and engines of one deployment need the same file.
+        cache_seconds: How long a value from another system of secrets is used before it is looked up again.
     """
 
     key_file: FolderPath | None = None
@@ -218,12 +216,11 @@ class FunctionSettings(_Section):
     """Users' functions, which run in processes that can compute and nothing else (docs/security.md).
 
     Attributes:
-        isolation: "available" isolates them by all that the system has and logs what it lacks, "required" refuses to
+        isolation: "available" isolates functions as far as the system can and logs what it lacks, "required" refuses to
             run them if it lacks anything, "off" runs them with all rights of the platform.
-        user: The number of the user that they run as where the platform runs as root; None chooses one that nobody
-            else has.
-        network: Whether they may open connections.
-        processes: Whether they may start processes.
+        user: The number of the user that they run as if the platform runs as root; None chooses an unused one.
+        network: True: they may open connections.
+        processes: True: they may start processes.
         readable: Files and folders that they may read, such as a model's.
         environment: Names of environment variables of the platform that they may see.
     """
@@ -237,7 +234,7 @@ class FunctionSettings(_Section):
 
 
 class JarsSettings(_Section):
-    """Where the Java libraries come from.
+    """The source of the Java libraries.
 
     Attributes:
         ivy_settings: An Ivy settings file that names your mirror; None uses Maven Central.
@@ -251,8 +248,8 @@ class Settings(BaseSettings):
 
     Attributes:
         data_dir: Folder of all that a deployment keeps.
-        cache_dir: Folder of what can be fetched again (jars), shared by deployments.
-        objects: Where the object store is, `s3://bucket/prefix` or a folder; None is a folder in the data folder.
+        cache_dir: Folder of files that can be fetched again (jars), shared by deployments.
+        objects: The object store, `s3://bucket/prefix` or a folder; None is a folder in the data folder.
         log_level: How much the parts write into their logs.
     """
 
@@ -280,12 +277,12 @@ class Settings(BaseSettings):
 
     @property
     def key_file(self) -> Path:
-        """Where the deployment's keys are."""
+        """The file with the deployment's keys."""
         return self.secrets.key_file or self.data_dir / "secret.key"
 
     @property
     def objects_url(self) -> str:
-        """Where the object store is."""
+        """The URL or folder of the object store."""
         return self.objects or str(self.data_dir / "objects")
 
     @classmethod
@@ -298,7 +295,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        # The file lies in the data folder, so that folder has to be known first.
+        # The settings file lies in the data folder, so that folder is determined first.
         data_dir = init_settings().get("data_dir") or env_settings().get("data_dir") or DEFAULT_DATA_DIR
         file = _absolute(Path(data_dir)) / FILE_NAME
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, toml_file=file)
@@ -312,10 +309,10 @@ def load_settings(data_dir: Path | None = None) -> Settings:
     """Read the settings.
 
     Args:
-        data_dir: The data folder, if it is chosen by an argument of the command.
+        data_dir: The data folder, if an argument of the command chooses it.
 
     Raises:
-        ConfigurationError: A value is wrong or a setting unknown; the text names all of them and their variables.
+        ConfigurationError: A value is wrong or a setting unknown; the text names all such settings and their variables.
     """
     chosen: dict[str, Any] = {} if data_dir is None else {"data_dir": data_dir}
     try:
@@ -324,7 +321,7 @@ def load_settings(data_dir: Path | None = None) -> Settings:
         lines = [_explain(problem["loc"], problem["msg"], problem.get("input")) for problem in error.errors()]
         raise ConfigurationError("\n".join(lines)) from error
     except SettingsError as error:
-        # An environment variable of a list or a section that isn't JSON.
+        # For example an environment variable of a list or a section that isn't JSON.
         raise ConfigurationError(f"{error}. Lists and sections are written as JSON.") from error
     except (ValueError, OSError) as error:
         raise ConfigurationError(f"{FILE_NAME} in the data folder can't be read: {error}") from error
@@ -337,7 +334,7 @@ def _explain(location: tuple[int | str, ...], message: str, value: object) -> st
     if message == "Extra inputs are not permitted":
         return f"{setting}: there is no such setting (from {FILE_NAME} or the variable {variable})"
     reason = message.removeprefix("Value error, ")
-    # A URL may carry a password, which has no place in a message.
+    # A URL may contain a password, which must not appear in a message.
     current = "" if names[-1:] in (["url"], ["password"]) else f"; it is {value!r}"
     return f"{setting}: {reason}{current} (set {variable}, or {setting} in {FILE_NAME} of the data folder)"
 

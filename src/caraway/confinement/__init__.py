@@ -1,4 +1,4 @@
-"""Processes that run users' functions and have no rights but to compute: no files, network, processes or secrets."""
+"""Processes that run users' functions and may only compute: they have no files, network, processes or secrets."""
 
 from caraway.confinement.policy import Confinement, Report, deployment_user
 from caraway.confinement.process import ConfinedProcess, UnconfinedError

@@ -1,9 +1,9 @@
-"""Messages between the platform and a process of users' functions: bytes behind their length, over a Unix socket.
+"""Messages between the platform and a process of users' functions, as bytes after their length, over a Unix socket.
 
-What the platform sends is pickled: it comes from the more trusted side. What a process of users' functions sends must
-never be unpickled, since a pickle can run code where it is read: it is MessagePack (`caraway.confinement.values`).
+Messages of the platform, the more trusted side, are pickled. Messages of a process of users' functions must never be
+unpickled, since a pickle can run code where it is read; these are MessagePack (`caraway.confinement.values`).
 
-Either end may wait in a thread, or on an event loop, which has other things to do until the answer comes.
+Either end may wait in a thread, or without blocking an event loop.
 """
 
 import asyncio
@@ -11,17 +11,17 @@ import socket
 import time
 from struct import Struct
 
-# The length of what follows.
+# The header of a message: its length in bytes.
 HEAD = Struct("!Q")
-# A message of a few rows comes in one piece.
+# The most bytes that are read at once; a message of a few rows takes one read.
 PIECE = 1 << 16
-# The largest message that the platform takes. A query has at most some 100,000 rows, and a batch of a pipeline 10,000;
-# a process that sends more than this wants to fill the platform's memory.
+# The largest message that the platform accepts. A query has at most some 100,000 rows, and a batch of a pipeline
+# 10,000, so a process that sends more than this is filling the platform's memory.
 LARGEST = 1 << 30
 
 
 class Channel:
-    """One end. It is for one caller at a time."""
+    """One end of a connection, for one caller at a time."""
 
     __slots__ = ("_received", "_socket")
 
@@ -31,21 +31,21 @@ class Channel:
         self._received = bytearray()
 
     def send(self, message: bytes, deadline: float | None = None) -> None:
-        """Send a message, until a time of the monotonic clock.
+        """Send a message; `deadline` is a time of the monotonic clock.
 
         Raises:
-            TimeoutError: The other end doesn't take it in time.
+            TimeoutError: The other end doesn't read it in time.
             OSError: The other end is closed.
         """
         self._wait_until(deadline)
         self._socket.sendall(_frame(message))
 
     def receive(self, deadline: float | None = None) -> bytes:
-        """Wait for a message, until a time of the monotonic clock.
+        """Wait for a message; `deadline` is a time of the monotonic clock.
 
         Raises:
-            TimeoutError: None comes in time.
-            EOFError: The other end is closed, or sends more than may be sent.
+            TimeoutError: No message comes in time.
+            EOFError: The other end is closed, or sends a message larger than `LARGEST`.
         """
         while True:
             message = self._next()
@@ -55,7 +55,7 @@ class Channel:
             self._take(self._socket.recv(PIECE))
 
     async def send_async(self, message: bytes) -> None:
-        """Send a message without holding the event loop; see `send`."""
+        """Send a message without blocking the event loop; see `send`."""
         frame = _frame(message)
         self._socket.setblocking(False)  # noqa: FBT003 (a function of the library)
         try:
@@ -66,7 +66,7 @@ class Channel:
             await asyncio.get_running_loop().sock_sendall(self._socket, memoryview(frame)[sent:])
 
     async def receive_async(self) -> bytes:
-        """Wait for a message without holding the event loop; see `receive`."""
+        """Wait for a message without blocking the event loop; see `receive`."""
         loop = asyncio.get_running_loop()
         self._socket.setblocking(False)  # noqa: FBT003
         while True:

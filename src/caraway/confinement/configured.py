@@ -1,4 +1,4 @@
-"""What users' functions of a deployment may do by its settings, and the note of what is in force."""
+"""The confinement of users' functions by a deployment's settings, and the note of the confinement in force."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from caraway.config import Settings
 from caraway.confinement.policy import Confinement, Report, deployment_user
 
-# Beside the heartbeat of the engine, for `caraway status`.
+# The note, beside the heartbeat of the engine, which `caraway status` reads.
 NOTE = Path("run") / "functions.txt"
 
 
 def confinement_of(settings: Settings) -> Confinement:
-    """Return what users' functions of a deployment may do."""
+    """Return the confinement of users' functions in a deployment."""
     chosen = settings.functions
     objects = [] if settings.objects is None or "://" in settings.objects else [Path(settings.objects)]
     checkpoints = [settings.spark.checkpoints] if settings.spark.checkpoints else []
@@ -27,8 +27,8 @@ def confinement_of(settings: Settings) -> Confinement:
 
 
 def write_note(data_dir: Path, report: Report | None) -> None:
-    """Write down what is in force, for `caraway status`."""
-    # On a full disk functions run all the same.
+    """Write the note of the confinement in force, for `caraway status`."""
+    # Functions must run even if the disk is full.
     with suppress(OSError):
         (data_dir / NOTE).parent.mkdir(parents=True, exist_ok=True)
         (data_dir / NOTE).write_text(
@@ -37,7 +37,7 @@ def write_note(data_dir: Path, report: Report | None) -> None:
 
 
 def read_note(data_dir: Path) -> str:
-    """Return what is in force, or nothing if nobody has said so."""
+    """Return the confinement in force, or nothing if there is no note."""
     try:
         return (data_dir / NOTE).read_text(encoding="utf-8")
     except OSError:

@@ -1,4 +1,4 @@
-"""Give up rights: what a process does before it runs a user's function."""
+"""A process gives up its rights here, before it runs a user's function."""
 
 import os
 import resource
@@ -12,25 +12,25 @@ from caraway.confinement import landlock, places, seccomp, system
 from caraway.confinement.policy import Confinement, Report
 from caraway.memory import limit_memory
 
-# Files of a function in its scratch folder, and what it prints: one that writes without end stops here.
+# The largest file that a function may write, in its scratch folder or as its output, so that endless writing stops.
 FILE_BYTES = 256 << 20
 OPEN_FILES = 1024
-# Libraries start a thread for each processor, some several pools of them.
+# The most threads and processes. Libraries start a thread for each processor, and some have several such pools.
 THREADS = 512
 
 
 def confine(policy: Confinement, scratch: Path, memory_mb: int | None, parent: int) -> Report:
-    """Give up all rights that a policy doesn't grant, for good.
+    """Remove all rights that a policy doesn't grant from this process, for good.
 
     Args:
-        policy: What remains allowed.
+        policy: The rights that remain.
         scratch: A folder of this process, which becomes its working directory.
-        memory_mb: What the process may take beyond what it holds now, in MiB.
-        parent: The process that started this one, with which it ends.
+        memory_mb: The memory that the process may use beyond its present use, in MiB.
+        parent: The process that started this one. This process ends when its parent does.
     """
     os.environ["HOME"] = os.environ["TMPDIR"] = str(scratch)
     os.chdir(scratch)
-    # It was forked: what its parent printed last isn't its own.
+    # This file object replaces that of the fork server, whose state the fork has copied.
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: PTH123, SIM115 (open as long as the process lives)
     if memory_mb is not None:
         limit_memory(memory_mb)
@@ -65,7 +65,7 @@ def _limit_resources() -> None:
 
 
 def _network(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
-    """Move to a network of its own, which leads nowhere, if this process may; the filter of calls closes it anyway."""
+    """Move to a network namespace without connections, if permitted; the filter of calls also refuses sockets."""
     if policy.network or os.geteuid() != 0:
         return
     with suppress(OSError):
@@ -103,8 +103,8 @@ def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
         yield True, f"user {os.geteuid()}, who is the platform's"
         return
     user = policy.user
-    # Python may lie where this user can't go, such as /root; then one capability remains, to read files of others. By
-    # Landlock these are Python's alone, and without Landlock it isn't kept.
+    # Python may be in a folder that this user can't enter, such as /root. Then one capability stays, to read files of
+    # other users. Landlock restricts these to Python's files; without Landlock the capability doesn't stay.
     must_see = landlock.version() > 0 and not places.open_to_all([*places.python_places(), *policy.readable])
     try:
         os.chown(scratch, user, user)
@@ -125,7 +125,7 @@ def _user(policy: Confinement, scratch: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _limit_threads(user: int) -> None:
-    """Bound the threads and processes of the user, who may have others than this process."""
+    """Limit the threads and processes of the user to `THREADS` more than run now, some of them in other processes."""
     running = 0
     for entry in Path("/proc").iterdir():
         with suppress(OSError):
@@ -149,7 +149,7 @@ def _calls(policy: Confinement, _: Path) -> Iterator[tuple[bool, str]]:
 
 
 def _end_with(parent: int) -> None:
-    """Have the kernel end this process with the one that started it; after a change of user, which clears that."""
+    """Make the kernel end this process when `parent` ends; a change of user, which clears this, must come before."""
     if system.LINUX:
         system.prctl(system.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:

@@ -1,9 +1,9 @@
-"""The process that forks those of users' functions.
+"""The process that forks the processes of users' functions.
 
-It is started by `exec` with an environment that names no secret, so that neither it nor a process that it forks holds
-anything of the platform's memory. It has loaded all modules already, runs no user's code, and knows of each process
-that it has forked a socket whose other end the platform holds: when that is closed it kills the process, and when the
-process has ended it writes there how.
+The fork server is started by `exec` with an environment without secrets, so that neither it nor a process that it forks
+has anything of the platform's memory. It loads all modules before it forks, and runs no user's code. For each forked
+process it has a socket, whose other end the platform holds. When the platform closes that end, the fork server kills
+the process; when the process has ended, the fork server writes its exit status there.
 """
 
 import importlib
@@ -25,10 +25,10 @@ from caraway.confinement.confine import confine
 from caraway.confinement.policy import Confinement
 from caraway.confinement.values import packed
 
-# Two descriptors come with each request.
+# Each request carries two descriptors: the channel of the new process, and the socket for its end.
 PARTS = 2
 STATUS = struct.Struct("!i")
-# What a process is to do: "module:function", its policy, its environment, its memory in MiB.
+# The order to a process: the "module:function" to run, its policy, its environment, its memory in MiB.
 Order = tuple[str, Confinement, dict[str, str], int | None]
 
 
@@ -43,12 +43,12 @@ class _ForkServer:
         woken, wake = os.pipe()
         os.set_blocking(woken, False)
         os.set_blocking(wake, False)
-        # A handler that does nothing: without one the signal would wake nobody.
+        # The handler does nothing, but without a handler the signal wouldn't write to the wake-up descriptor.
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.set_wakeup_fd(wake)
         self._selector.register(woken, selectors.EVENT_READ, "woken")
         self._selector.register(self._control, selectors.EVENT_READ, "control")
-        # Everybody who may ask for processes holds the other end.
+        # All processes that may request forks hold the other end of this pipe, so its end means that none is left.
         self._selector.register(sys.stdin.fileno(), selectors.EVENT_READ, "end")
         while True:
             for key, _ in self._selector.select():
@@ -77,7 +77,7 @@ class _ForkServer:
             scratch = Path(tempfile.mkdtemp(prefix="caraway-function-"))
             pid = os.fork()
         except OSError as error:
-            # Whoever waits for the process finds its socket closed.
+            # The platform, which waits for the process, finds its socket closed.
             sys.stderr.write(f"no process for users' functions can be started: {error}\n")
             channel.close()
             lease.close()
@@ -105,7 +105,7 @@ class _ForkServer:
                 self._remove(scratch)
 
     def _remove(self, scratch: Path) -> None:
-        """Remove a folder in a process of its own: a function may have filled it with anything."""
+        """Remove a folder, in another process if it isn't empty, since a function may have written very many files."""
         with suppress(OSError):
             scratch.rmdir()
             return
@@ -124,21 +124,21 @@ class _ForkServer:
 
 
 def serve(descriptor: int, module: str) -> None:
-    """Fork processes until nobody asks for them any more.
+    """Fork processes on request, until no process that may request them is left.
 
     Args:
-        descriptor: The socket on which requests come.
-        module: What the processes run.
+        descriptor: The descriptor of the socket on which requests come.
+        module: The module whose functions the processes run.
     """
-    # Ctrl-C in a terminal is for the server, with which this ends.
+    # Ctrl-C in a terminal reaches this process, too, but the server handles it, and this process ends with the server.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # What is slow the first time is done before the fork.
+    # Code that is slow at its first call is called before the first fork.
     getattr(importlib.import_module(module), "warm_up", lambda: None)()
     _ForkServer(socket.socket(fileno=descriptor)).run()
 
 
 def _work(descriptor: int, scratch: Path, parent: int) -> None:
-    """Do in the new process what it is told on its channel; never return."""
+    """Run the order that comes on the channel of the new process; never return."""
     code = 1
     try:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -158,7 +158,7 @@ def _work(descriptor: int, scratch: Path, parent: int) -> None:
         getattr(importlib.import_module(module), function)(channel)
         code = 0
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        # The platform wants nothing more.
+        # The platform has closed the channel, so the process is no longer needed.
         code = 0
     except BaseException:  # noqa: BLE001 (the process ends, whatever it is)
         traceback.print_exc()

@@ -1,4 +1,4 @@
-"""Says in the error of a function that met its confinement which setting would allow what it tried."""
+"""Hints in the errors of functions: the setting that would allow what the confinement refused."""
 
 import errno
 import socket
@@ -10,12 +10,12 @@ _FILES = (
     "(CARAWAY_FUNCTIONS__READABLE) names further ones"
 )
 _NO_WAY = {errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH}
-# A chain of errors of a library is never as long; one that a function makes may be a circle.
+# The most errors of a chain that are looked at. Libraries make shorter chains; a function may make a circular one.
 _LONGEST_CHAIN = 20
 
 
 def with_hint(text: str, error: BaseException) -> str:
-    """Return the text of an error with the setting that would have allowed what was refused, if something was."""
+    """Return the text of an error, with the setting that would have prevented it if the confinement caused it."""
     hint = _hint(error)
     return text if hint is None else f"{text} ({hint})"
 

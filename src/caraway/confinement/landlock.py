@@ -1,4 +1,4 @@
-"""Landlock: a process gives up its rights to files, TCP and signals, without being root (Linux 5.13 and later).
+"""Landlock, by which a process gives up rights to files, TCP and signals without being root (Linux 5.13 and later).
 
 https://docs.kernel.org/userspace-api/landlock.html
 """
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from caraway.confinement import system
 
-# System calls have these numbers on every architecture.
+# The numbers of these system calls are the same on every architecture.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _CREATE_RULESET_VERSION = 1
 _RULE_PATH_BENEATH = 1
 
-# From linux/landlock.h.
+# These rights are bits from linux/landlock.h.
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _REFER, _TRUNCATE, _IOCTL_DEV = 1 << 13, 1 << 14, 1 << 15
 _FIRST_ABI_RIGHTS = (1 << 13) - 1
@@ -24,9 +24,9 @@ _BIND_TCP, _CONNECT_TCP = 1, 2
 _SCOPE_ABSTRACT_UNIX_SOCKET, _SCOPE_SIGNAL = 1, 2
 
 READ = EXECUTE | READ_FILE | READ_DIR
-# Of the rights these alone make sense for a file.
+# The rights that a rule for a file may have; the others apply to folders only.
 _OF_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
-# Versions of the interface that brought a right.
+# The first versions of the interface with a certain right.
 _ABI_REFER, _ABI_TRUNCATE, _ABI_NETWORK, _ABI_IOCTL, _ABI_SCOPE = 2, 3, 4, 5, 6
 
 
@@ -55,16 +55,16 @@ def restrict(
     devices: Iterable[Path],
     network: bool,
 ) -> None:
-    """Give up all rights to files but these, to TCP unless `network`, and to signals for other processes.
+    """Remove all rights to files but these, to TCP unless `network`, and to signals for other processes.
 
     The process must have set `no_new_privs`.
 
     Args:
         readable: Files and folders to read.
         listed: Folders whose names may be read.
-        writable: Folders for everything.
+        writable: Folders with all rights.
         devices: Files to read and write.
-        network: Whether TCP stays allowed.
+        network: True if TCP stays allowed.
 
     Raises:
         OSError: The kernel has no Landlock, or refuses.
@@ -94,7 +94,7 @@ def restrict(
 
 
 def _allow(ruleset: int, path: Path, rights: int) -> None:
-    # A folder of the search path that doesn't exist, or that this process can't see, needs no rule.
+    # A file or folder that doesn't exist, or that this process can't see, needs no rule.
     with suppress(FileNotFoundError, PermissionError, NotADirectoryError):
         parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
         try:

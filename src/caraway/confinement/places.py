@@ -1,4 +1,4 @@
-"""Files that a process of users' functions may read: Python, its packages, the system's libraries."""
+"""The files that a process of users' functions may read: Python, its packages, the system's libraries."""
 
 import os
 import stat
@@ -22,13 +22,13 @@ SETTINGS = (
     "/etc/pki",
     "/etc/ssl",
     "/etc/timezone",
-    # How many processors and how much memory there are.
+    # Libraries read the number of processors and the amount of memory from these.
     "/proc/cpuinfo",
     "/proc/meminfo",
     "/sys/devices/system/cpu",
     "/sys/devices/system/node",
 )
-# Names of other machines are looked up with these.
+# The C library needs these files to look up the names of other machines.
 RESOLVING = ("/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/resolv.conf", "/run/systemd/resolve")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
@@ -37,7 +37,7 @@ def python_places() -> list[Path]:
     """Return the folders of Python and its packages."""
     prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix, sys.base_exec_prefix}
     found = {sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")}
-    # A prefix such as /usr is a place of the system already, and "/" would be everything.
+    # Only these parts of a prefix are added: /usr is among the system's folders already, and "/" would be everything.
     found |= {os.path.join(prefix, part) for prefix in prefixes for part in ("lib", "lib64", "share", "bin")}  # noqa: PTH118
     found |= {path for path in sys.path if path}
     found |= {os.path.realpath(path) for path in found}
@@ -45,11 +45,11 @@ def python_places() -> list[Path]:
 
 
 def around(places: Sequence[Path], hidden: Sequence[Path]) -> tuple[list[Path], list[Path]]:
-    """Leave hidden files and folders out of places.
+    """Divide `places` into parts without the hidden files and folders.
 
     Returns:
-        Places without what is hidden, and the folders that lead to it: rights are for all below a folder, so these can
-        be listed but not read as a whole.
+        The parts that may be read, and the folders above hidden files. A right to a folder covers everything below it,
+        so such a folder may only be listed.
     """
     concealed = [Path(os.path.realpath(path)) for path in hidden]
     kept: list[Path] = []
@@ -70,13 +70,13 @@ def _without(place: Path, hidden: Sequence[Path], listed: list[Path]) -> Iterato
     listed.append(place)
     with suppress(OSError):
         for entry in sorted(place.iterdir()):
-            # A link may lead into what is hidden: it is followed first.
+            # A link is left out, since its target may be hidden.
             if not entry.is_symlink():
                 yield from _without(entry, inner, listed)
 
 
 def open_to_all(places: Sequence[Path]) -> bool:
-    """Return whether every user may read places, and enter the folders above them."""
+    """Return whether every user may read `places`, and enter the folders above them."""
     return all(_is_open(place) for place in places if place.exists())
 
 

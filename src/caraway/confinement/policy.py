@@ -1,4 +1,4 @@
-"""What a process of users' functions may do, and what was in force when it started."""
+"""The policy of a process of users' functions, and the report of the confinement in force when it started."""
 
 import hashlib
 import pwd
@@ -8,24 +8,25 @@ from typing import Literal
 
 Mode = Literal["required", "available", "off"]
 
-# Numbers that systemd gives to services without an entry in /etc/passwd (DynamicUser): nobody else uses them, and they
-# fit into the 65,536 users that a container has.
+# The numbers of users that systemd assigns to services without an entry in /etc/passwd (DynamicUser): no other user has
+# them, and they are among the 65,536 users of a container.
 FIRST_USER, LAST_USER = 61184, 65519
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Confinement:
-    """What a process of users' functions may do.
+    """The rights of a process of users' functions.
 
     Attributes:
-        mode: "required" refuses to run functions if a part of the confinement can't be had, "available" runs them with
-            what can be had, "off" confines nothing.
-        user: The number of the user that functions run as where the platform runs as root.
-        network: Whether functions may open connections.
-        processes: Whether functions may start processes.
+        mode: "required" refuses to run functions if this system lacks a part of the confinement, "available" runs them
+            with the parts that it has, "off" confines nothing.
+        user: The number of the user as which functions run if the platform runs as root.
+        network: True if functions may open connections.
+        processes: True if functions may start processes.
         readable: Files and folders that functions may read, beside Python, its packages and the system's libraries.
-        hidden: Files and folders that functions may never read, also where they lie in a readable folder.
-        environment: Names of the platform's environment variables that functions see, beside a few without secrets.
+        hidden: Files and folders that functions may never read, not even in a readable folder.
+        environment: Names of the platform's environment variables that functions see, in addition to a few without
+            secrets.
     """
 
     mode: Mode = "available"
@@ -39,11 +40,11 @@ class Confinement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What is in force in a process, in words for people.
+    """The confinement in force in a process, in words for people.
 
     Attributes:
-        in_force: Such as "no network".
-        missing: What the confinement asks for and this system doesn't have, with the reason.
+        in_force: The parts in force, such as "no network".
+        missing: The parts that the policy requires and this system lacks, with the reason.
     """
 
     in_force: tuple[str, ...] = ()
@@ -57,7 +58,7 @@ class Report:
 def deployment_user(folder: Path) -> int:
     """Return the number of the user that runs the functions of the deployment in a data folder.
 
-    Two deployments on one machine have different users, so that functions of one can't reach those of the other.
+    Deployments on one machine have different users, so that functions of one can't reach processes of another.
     """
     taken = {entry.pw_uid for entry in pwd.getpwall()}
     free = [number for number in range(FIRST_USER, LAST_USER + 1) if number not in taken]

@@ -1,4 +1,4 @@
-"""A process of users' functions as the platform sees it."""
+"""The platform's side of a process of users' functions."""
 
 import atexit
 import json
@@ -19,12 +19,13 @@ from caraway.confinement.policy import Confinement, Report
 from caraway.confinement.values import unpacked
 from caraway.errors import UnavailableError
 
-# A process is there in some milliseconds. The first one waits for modules to be loaded, on a busy machine for long.
+# A start fails after this time. It takes some milliseconds, but the first one waits for modules to be loaded, which
+# takes long on a busy machine.
 START_S = 120.0
-# How long one that has closed its end is given to end by itself, and one that was killed to be gone.
+# A process gets `ENDING_S` to end by itself after its channel is closed, and `JOIN_S` to be gone after it is killed.
 ENDING_S = 0.2
 JOIN_S = 5.0
-# Variables that name no secret, and that Python and the libraries of numbers need to find their files and settings.
+# Environment variables without secrets, by which Python and numerical libraries find their files and settings.
 KEPT_VARIABLES = (
     "LANG",
     "LC_ALL",
@@ -42,13 +43,13 @@ _STARTER = Path(__file__).with_name("start.py")
 
 
 class UnconfinedError(UnavailableError):
-    """Users' functions are to be isolated, and this system can't do it."""
+    """The isolation of users' functions is required, and this system lacks a part of it."""
 
     code = "isolation_unavailable"
 
 
 class _Server:
-    """A fork server of this process and of all that are forked from it, for one kind of work, whose module it loads."""
+    """A fork server, for one module, of this process and of all processes that are forked from it."""
 
     def __init__(self, module: str) -> None:
         self._module = module
@@ -63,10 +64,10 @@ class _Server:
                 self._start()
 
     def fork(self, channel: socket.socket, lease: socket.socket) -> None:
-        """Have a process forked that uses these ends of sockets.
+        """Request a new process that uses these ends of sockets.
 
         Raises:
-            OSError: No process can be started.
+            OSError: The fork server can't be reached, even after it was started again.
         """
         with self._lock:
             for attempt in range(2):
@@ -74,7 +75,7 @@ class _Server:
                 try:
                     socket.send_fds(control, [b"."], [channel.fileno(), lease.fileno()])
                 except OSError:
-                    # The fork server was killed.
+                    # The fork server was killed, so the second attempt starts a new one.
                     control.close()
                     self._control = None
                     if attempt:
@@ -93,7 +94,7 @@ class _Server:
                 process.wait(JOIN_S)
 
     def renew(self) -> None:
-        """Forget who held the lock: in a process that was forked meanwhile it would be held for ever."""
+        """Replace the lock: in a process that was forked while a thread held it, nothing would release it."""
         self._lock = threading.Lock()
 
     def _start(self) -> socket.socket:
@@ -135,29 +136,29 @@ def _server_of(target: str) -> _Server:
 
 
 def start_fork_server(target: str) -> None:
-    """Start what forks the processes of a target, if it doesn't run, so that the first one is there sooner."""
+    """Start the fork server of a target, if it doesn't run, so that the first process starts sooner."""
     _server_of(target).start()
 
 
 class ConfinedProcess:
-    """A process that may do what its policy says.
+    """A process with the rights of its policy.
 
     Attributes:
-        channel: To talk with it.
-        report: What is in force in it.
+        channel: The channel to the process.
+        report: The confinement in force in it.
     """
 
     def __init__(self, target: str, policy: Confinement, memory_mb: int | None) -> None:
         """Start a process and wait until it has given up its rights.
 
         Args:
-            target: What it runs, "module:function"; called with its end of the channel.
-            policy: What it may do.
-            memory_mb: What it may take of memory beyond what it has at its start, in MiB; None: as much as it likes.
+            target: The "module:function" that the process calls with its end of the channel.
+            policy: The rights of the process.
+            memory_mb: The memory that it may use beyond that at its start, in MiB; None means no limit.
 
         Raises:
-            UnconfinedError: Its confinement is required and can't be had as a whole.
-            OSError: It can't be started.
+            UnconfinedError: Its confinement is required, and this system lacks a part of it.
+            OSError: The process can't be started.
         """
         ours, theirs = socket.socketpair()
         self._lease, their_lease = socket.socketpair()
@@ -183,11 +184,11 @@ class ConfinedProcess:
             )
 
     def end(self) -> str:
-        """End the process, and return how it has ended."""
+        """End the process, and return how it ended."""
         self.channel.close()
         code = self._ended_within(ENDING_S)
         if code is None:
-            # Its fork server kills it then.
+            # This makes the fork server kill the process.
             with suppress(OSError):
                 self._lease.shutdown(socket.SHUT_WR)
             code = self._ended_within(JOIN_S)

@@ -1,4 +1,4 @@
-"""A filter of system calls: no sockets, no other processes, nothing of the kernel's administration (Linux).
+"""A filter of system calls that refuses sockets, other processes and the administration of the kernel (Linux).
 
 https://docs.kernel.org/userspace-api/seccomp_filter.html
 """
@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 from caraway.confinement import system
 
-# From linux/audit.h: what the kernel calls the architectures that this module has numbers of.
+# The kernel's codes, from linux/audit.h, of the architectures whose system call numbers this module has.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
-# The numbers of the system calls: on x86-64, and on the architectures that share a table; None: it has no such call.
+# The numbers of the system calls on x86-64, and on the architectures with the common table; None if a call is missing.
 _NUMBERS: dict[str, tuple[int | None, int | None]] = {
     "accept": (43, 202),
     "accept4": (288, 242),
@@ -93,7 +93,7 @@ _NUMBERS: dict[str, tuple[int | None, int | None]] = {
 
 _NETWORK = ("accept", "accept4", "bind", "connect", "listen", "socket")
 _PROCESSES = ("execve", "execveat", "fork", "vfork")
-# Calls whose first argument is a process: this one alone, or 0, which stands for it.
+# Calls whose first argument is a process. Only this process is allowed, by its number or by 0.
 _OF_A_PROCESS = (
     "kill",
     "prlimit64",
@@ -103,21 +103,21 @@ _OF_A_PROCESS = (
     "sched_setscheduler",
     "tgkill",
 )
-# Calls that a program does without: it takes another way, or says what it lacks.
+# Calls that are refused as unknown, so that programs fall back to other calls or report a clear error.
 _UNKNOWN = ("clone3", "io_uring_setup")
 _NEVER = tuple(name for name in _NUMBERS if name not in {*_NETWORK, *_PROCESSES, *_OF_A_PROCESS, *_UNKNOWN, "clone"})
-# The last call of Linux 6.18. What comes later isn't known here, so it isn't there.
+# The last call of Linux 6.18. Later calls are unknown to this filter, which refuses them as missing.
 _LAST = 469
-# From linux/sched.h: a clone with this is a thread; one with any of the others has namespaces of its own.
+# Flags from linux/sched.h: the first makes a clone a thread, each of the others gives it a namespace of its own.
 _CLONE_THREAD, _CLONE_NAMESPACES = 0x00010000, 0x7E020000
-# AF_INET, AF_INET6, and AF_NETLINK, by which the C library learns which of the two there is. With Unix sockets a
-# function could command services of this machine.
+# AF_INET, AF_INET6, and AF_NETLINK, by which the C library finds out which of the two this machine has. Unix sockets
+# aren't allowed: with them a function could command services of this machine.
 _FAMILIES = (2, 10, 16)
 
-# Instructions (linux/bpf_common.h) and verdicts (linux/seccomp.h).
+# The instructions (linux/bpf_common.h) and verdicts (linux/seccomp.h) of filters.
 _LOAD, _EQUAL, _GREATER, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-# Offsets in struct seccomp_data.
+# The offsets of fields in struct seccomp_data.
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 _MODE_FILTER = 2
 
@@ -127,7 +127,7 @@ class _Program(ctypes.Structure):
 
 
 def is_known() -> bool:
-    """Return whether this architecture's numbers are known here."""
+    """Return whether this module has the numbers of this architecture's system calls."""
     return platform.machine() in _ARCHITECTURES
 
 
@@ -135,11 +135,11 @@ def install(*, network: bool, processes: bool) -> None:
     """Refuse system calls in this process and all threads that it starts; it must have set `no_new_privs`.
 
     Args:
-        network: Whether sockets of the internet are allowed.
-        processes: Whether other processes may be started.
+        network: True if internet sockets are allowed.
+        processes: True if other processes may be started.
 
     Raises:
-        OSError: The kernel has no filters.
+        OSError: The kernel has no filters of system calls.
     """
     content = b"".join(_instructions(network=network, processes=processes))
     held = ctypes.create_string_buffer(content, len(content))
@@ -152,7 +152,7 @@ def _instructions(*, network: bool, processes: bool) -> Iterator[bytes]:
     yield _instruction(_EQUAL, _ARCHITECTURES[platform.machine()], 1, 0)
     yield _instruction(_RETURN, _KILL)
     yield _instruction(_LOAD, _NUMBER)
-    # The calls of the x32 interface, which are the same under other numbers, have bit 30 set, so they are greater.
+    # This refuses later calls, and those of the x32 interface: the same calls with bit 30 of the number set.
     yield _instruction(_GREATER, _LAST, 0, 1)
     yield _refuse(errno.ENOSYS)
     for name in _NEVER:
@@ -183,7 +183,7 @@ def _refused(name: str, code: int) -> Iterator[bytes]:
 
 
 def _only(name: str, values: tuple[int, ...], code: int) -> Iterator[bytes]:
-    """Allow a call for these values of its first argument."""
+    """Yield instructions that allow a call for these values of its first argument only."""
     yield _instruction(_EQUAL, _number(name) or 0, 0, len(values) + 3)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     for position, value in enumerate(values):
@@ -193,7 +193,7 @@ def _only(name: str, values: tuple[int, ...], code: int) -> Iterator[bytes]:
 
 
 def _bits(name: str, mask: int, *, wanted: bool) -> Iterator[bytes]:
-    """Allow a call if a bit of the mask is set in its first argument, or if none is."""
+    """Yield instructions that allow a call only if a bit of the mask is set in its first argument, or if none is."""
     yield _instruction(_EQUAL, _number(name) or 0, 0, 4)
     yield _instruction(_LOAD, _FIRST_ARGUMENT)
     yield _instruction(_ANY_BIT, mask, *((1, 0) if wanted else (0, 1)))

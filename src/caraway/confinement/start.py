@@ -1,6 +1,6 @@
-"""Start of the process that forks those of users' functions: `python start.py FD PATHS MODULE`.
+"""The start of the fork server of users' functions, as `python start.py FD PATHS MODULE`.
 
-This runs as a file, so that modules are found where the platform finds them, though the environment names no places.
+This runs as a file with the platform's search path as argument, since the environment has none.
 """
 
 import importlib

@@ -1,19 +1,19 @@
-"""System calls that Python has no function for (Linux)."""
+"""System calls for which Python has no function (Linux)."""
 
 import ctypes
 import os
 import sys
 from functools import cache
 
-# From linux/prctl.h.
+# Operations from linux/prctl.h.
 PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
 PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_NO_NEW_PRIVS = 38
-# From linux/sched.h.
+# A flag from linux/sched.h.
 CLONE_NEWNET = 0x40000000
-# From linux/capability.h.
+# A capability from linux/capability.h.
 CAP_DAC_READ_SEARCH = 2
 _CAPABILITY_VERSION_3 = 0x20080522
 
@@ -35,10 +35,10 @@ def libc() -> ctypes.CDLL:
 
 
 def checked(result: int) -> int:
-    """Return the result of a call.
+    """Return the result of a call of the C library.
 
     Raises:
-        OSError: It is negative: the call has failed.
+        OSError: The result is negative, so the call has failed.
     """
     if result < 0:
         number = ctypes.get_errno()
@@ -57,17 +57,17 @@ def prctl(option: int, *arguments: object) -> None:
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """Make a system call that the C library has no function for.
+    """Make a system call for which the C library has no function.
 
     Raises:
-        OSError: It has failed.
+        OSError: The call has failed.
     """
     given = (ctypes.c_long(a) if isinstance(a, int) else a for a in arguments)
     return checked(int(libc().syscall(ctypes.c_long(number), *given)))
 
 
 def unshare(flags: int) -> None:
-    """Leave namespaces that this process shares with others.
+    """Move this process from the namespaces that it shares with others into new ones.
 
     Raises:
         OSError: The kernel refuses.
@@ -76,10 +76,10 @@ def unshare(flags: int) -> None:
 
 
 def keep_capabilities(*capabilities: int) -> None:
-    """Give up all capabilities but these, which the process must have.
+    """Remove all capabilities of this process but these, which it must have.
 
     Raises:
-        OSError: It doesn't have one of them.
+        OSError: The process lacks one of them.
     """
     mask = sum(1 << capability for capability in capabilities)
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)

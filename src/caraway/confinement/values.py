@@ -1,7 +1,7 @@
-"""Values of users' functions as MessagePack: reading them runs no code, whatever the bytes are.
+"""The values of users' functions as MessagePack, whose reading runs no code, whatever the bytes are.
 
-Plain values (None, bool, int, float, str, bytes, lists, and dicts with keys of text) go as they are, floats to the bit.
-What users pass as keys of lookups besides (times, days, decimals, great ints) goes as an extension.
+Plain values (None, bool, int, float, str, bytes, lists, and dicts with text keys) are encoded as they are, floats to
+the bit. The other values that users pass as keys of lookups (times, days, decimals, great ints) are extensions.
 """
 
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ import pandas as pd
 
 from caraway.errors import InvalidInputError
 
-# Numbers of the extensions.
+# The numbers of the extensions.
 _INT, _DECIMAL, _DATE, _TIMESTAMP = 1, 2, 3, 4
-# MessagePack has 64 bits for an int, with or without sign.
+# The bounds of MessagePack's ints, which have 64 bits with or without a sign.
 _LEAST_INT, _GREATEST_INT = -(2**63), 2**64 - 1
 _PLAIN = frozenset({type(None), bool, int, float, str, bytes})
 
@@ -25,27 +25,27 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def packed(message: object) -> bytes:
-    """Return a message as bytes.
+    """Return the bytes of a message.
 
     Raises:
-        InvalidInputError: It holds a value of a type that can't be sent.
+        InvalidInputError: The message has a value of a type that can't be sent.
     """
     try:
         sendable = _sendable(message)
         try:
             return _encode(sendable)
         except OverflowError:
-            # Great ints are rare, and all others needn't be looked at one by one.
+            # Great ints are rare, so values are looked at one by one only after the encoder has refused one.
             return _encode(_with_great_ints(sendable))
     except (UnicodeEncodeError, RecursionError) as error:
         raise InvalidInputError(f"a value can't be sent: {error}") from error
 
 
 def unpacked(content: bytes) -> Any:  # noqa: ANN401 (any message)
-    """Return the message of some bytes.
+    """Return the message that some bytes encode.
 
     Raises:
-        EOFError: They are none: their sender can't be trusted any more.
+        EOFError: The bytes are no message, so their sender can't be trusted any more.
     """
     try:
         return _decode(content)
@@ -58,7 +58,7 @@ def _sendable(value: Any) -> Any:  # noqa: ANN401 (a line a type)
     if kind in _PLAIN:
         return value
     if kind is list or kind is tuple:
-        # Columns of numbers or text are the rule, and long.
+        # Most lists are long columns of numbers or text, which need no conversion of their items.
         return value if _PLAIN.issuperset(map(type, value)) else [_sendable(item) for item in value]
     if kind is dict or isinstance(value, Mapping):
         return {_name(name): _sendable(member) for name, member in value.items()}

@@ -1,4 +1,4 @@
-"""Where rows come from and go to."""
+"""Connectors: the external systems that rows come from and go to."""
 
 from caraway.connectors import kinesis
 from caraway.connectors.data_connector import DataConnector

@@ -1,4 +1,4 @@
-"""All connectors in one module, as the API also has them."""
+"""All connectors in one module, under the names that the API has."""
 
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource

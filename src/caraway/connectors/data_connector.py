@@ -1,4 +1,4 @@
-"""What all connectors have in common: one thing inside of an external system that has rows."""
+"""The base of all connectors: one table, topic, path or endpoint inside an external system."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from caraway.graph.sources import Ref as RefSpec
 from caraway.graph.specs import DatasetSpec
 from caraway.lib.shipping import python_function
 
-# How often a source is asked, and a sink written, that says nothing else.
+# Default intervals of polling a source and of writing a sink.
 SOURCE_EVERY = "30m"
 SINK_EVERY = "1h"
 
@@ -24,10 +24,11 @@ SINK_EVERY = "1h"
 class DataConnector:
     """One table, topic, path or endpoint of a system: what `@source` and `@sink` take.
 
-    The attributes below `data_source` are those of the decorators; on what a method of a system gives, they are unset.
+    The attributes below `data_source` are those of the decorators; they are unset on a connector that no decorator has
+    taken yet.
     """
 
-    #: Whether it is asked for new rows from time to time, and doesn't get them pushed.
+    #: True if the connector is polled for new rows; False if it gets them pushed.
     polled: ClassVar[bool] = False
 
     def __init__(self, data_source: DataSource) -> None:
@@ -48,24 +49,24 @@ class DataConnector:
         self.renames: dict[str, str] | None = None
 
     def identifier(self) -> str:
-        """Name the connector for people."""
+        """Return the connector's name for people."""
         return f"{self.data_source.identifier()}({self._inside()})"
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}{self.identifier()}"
 
     def spec(self) -> Connector:
-        """Give the connector as a value, without what the decorators set."""
+        """Return the connector as a value, without the settings of the decorators."""
         raise NotImplementedError
 
     def _inside(self) -> str:
         raise NotImplementedError
 
     def source_spec(self, dataset: DatasetSpec) -> SourceSpec:
-        """Give what `@source` made of it, for one dataset, as a value.
+        """Return the source that `@source` defined for a dataset, as a value.
 
         Raises:
-            CommitError: The cdc isn't one, or preproc has an entry that can't be.
+            CommitError: The value of cdc is unknown, or preproc has an impossible entry.
             CommitTypeError: A typed expression is declared as something else than its field.
         """
         where = f"dataset {dataset.name}, source {self.identifier()}"
@@ -91,7 +92,7 @@ class DataConnector:
         )
 
     def sink_spec(self, dataset: DatasetSpec) -> SinkSpec:
-        """Give what `@sink` made of it, for one dataset, as a value."""
+        """Return the sink that `@sink` defined for a dataset, as a value."""
         where = f"dataset {dataset.name}, sink {self.identifier()}"
         every = (self.every or SINK_EVERY) if self.polled else None
         return SinkSpec(

@@ -1,4 +1,4 @@
-"""What all external systems have in common: a name, settings, and that they may be registered on the server."""
+"""The base of all external systems: a name, settings, and a reference to a registered system."""
 
 from typing import ClassVar, Self
 
@@ -9,20 +9,20 @@ from caraway.graph.connectors import RegisteredSystem, SystemKind
 
 
 class DataSource(Settings):
-    """Address and credentials of one external system; its name is unique among all of a deployment."""
+    """The address and credentials of an external system; its name is unique in the deployment."""
 
     name: str
 
-    #: What stands behind this class in a spec.
+    #: The kind of the system in a spec.
     kind: ClassVar[SystemKind]
-    #: What is missing if the system itself is given to `@source` or `@sink`.
+    #: The method that is missing if the system itself is given to `@source` or `@sink`.
     required_fields: ClassVar[str]
-    # Whether it stands for a system that was registered on the server.
+    # True if the object is a reference to a system that was registered on the server.
     _registered = False
 
     @classmethod
     def _reference(cls, name: str) -> Self:
-        """Make a reference to a system that was registered on the server, by name."""
+        """Return a reference, by name, to a system that was registered on the server."""
         if not isinstance(name, str) or not name:  # type: ignore[redundant-expr]  # users pass anything
             raise DefinitionError(f"{cls.__name__}.get: the name is a str that isn't empty, not {name!r}")
         made = cls.__new__(cls)
@@ -34,16 +34,16 @@ class DataSource(Settings):
         return RegisteredSystem(kind=self.kind, name=self.name) if self._registered else None
 
     def identifier(self) -> str:
-        """Name the system for people."""
+        """Return the system's name for people."""
         return f"[{self.kind}: {self.name}]"
 
 
 def named(where: str, what: str, value: object) -> str:
-    """Check that what is inside of a system has a name.
+    """Check the name of a thing inside a system.
 
     Raises:
-        DefinitionError: It is empty.
-        DefinitionTypeError: It is no text.
+        DefinitionError: The name is empty.
+        DefinitionTypeError: The name is no text.
     """
     if not isinstance(value, str):
         raise DefinitionTypeError(f"{where}: {what} is a str, not {type(value).__name__} {value!r}")
@@ -53,10 +53,10 @@ def named(where: str, what: str, value: object) -> str:
 
 
 def duration_us(where: str, what: str, value: object) -> int:
-    """Read a duration.
+    """Return a duration in microseconds.
 
     Raises:
-        DefinitionError: It isn't one.
+        DefinitionError: The value isn't a duration.
     """
     try:
         return parse_duration(value)  # type: ignore[arg-type]  # users pass anything

@@ -31,7 +31,7 @@ class Certificate:
 
 
 class HTTP(DataSource):
-    """A server; `healthz` is the path that tells whether it is well."""
+    """A server; `healthz` is the path of its health check."""
 
     host: Secretish
     healthz: str
@@ -42,7 +42,7 @@ class HTTP(DataSource):
 
     @staticmethod
     def get(name: str) -> "HTTP":
-        """Refer to a server that was registered."""
+        """Return a reference to a server that was registered."""
         return HTTP._reference(name)
 
     def path(
@@ -79,7 +79,7 @@ class HTTPConnector(DataConnector):
         return f"endpoint={self.endpoint}"
 
     def spec(self) -> HTTPSpec:
-        """Give the endpoint as a value."""
+        """Return the endpoint as a value."""
         http = self.data_source
         system = http._registered_system() or HTTPSystem(  # noqa: SLF001 (a part of it)
             name=http.name, host=stored(http.host), healthz=http.healthz, ca_cert=stored(http.ca_cert.cert)

@@ -32,7 +32,7 @@ class Kafka(DataSource):
 
     @staticmethod
     def get(name: str) -> "Kafka":
-        """Refer to brokers that were registered on the server."""
+        """Return a reference to brokers that were registered on the server."""
         return Kafka._reference(name)
 
     def topic(self, topic: str, format: "str | Avro | Protobuf | None" = "json") -> "KafkaConnector":  # noqa: A002 (the API's name)
@@ -40,7 +40,7 @@ class Kafka(DataSource):
 
         Raises:
             DefinitionError: The name is empty.
-            DefinitionTypeError: It is no text.
+            DefinitionTypeError: The name is no text.
         """
         return KafkaConnector(self, topic, format)
 
@@ -65,10 +65,10 @@ class KafkaConnector(DataConnector):
         return f"topic={self.topic}, format={shown}"
 
     def spec(self) -> KafkaSpec:
-        """Give the topic as a value.
+        """Return the topic as a value.
 
         Raises:
-            CommitError: The format isn't one.
+            CommitError: The format is unknown.
         """
         kafka = self.data_source
         system = kafka._registered_system() or KafkaSystem(  # noqa: SLF001 (a part of it)

@@ -21,14 +21,14 @@ class at_timestamp:  # noqa: N801 (the API's name)
 
     Raises:
         DefinitionError: The text isn't ISO 8601.
-        DefinitionTypeError: It is something else.
+        DefinitionTypeError: The instant is of another type.
     """
 
     def __init__(self, timestamp: Instant) -> None:
         self.timestamp = _instant(timestamp)
 
     def __call__(self) -> datetime:
-        """Give the instant."""
+        """Return the instant."""
         return self.timestamp
 
     def __eq__(self, other: object) -> bool:
@@ -51,7 +51,7 @@ class Kinesis(DataSource):
 
     @staticmethod
     def get(name: str) -> "Kinesis":
-        """Refer to a Kinesis that was registered on the server."""
+        """Return a reference to a Kinesis that was registered on the server."""
         return Kinesis._reference(name)
 
     def stream(
@@ -64,7 +64,7 @@ class Kinesis(DataSource):
 
         Args:
             stream_arn: ARN of the stream.
-            init_position: Where the first read begins: "latest", "trim_horizon", or an instant of arrival.
+            init_position: The start of the first read: "latest", "trim_horizon", or an instant of arrival.
             format: "json".
 
         Raises:
@@ -99,7 +99,7 @@ class KinesisConnector(DataConnector):
         return f"stream={self.stream_arn}, format={self.format}"
 
     def spec(self) -> KinesisSpec:
-        """Give the stream as a value."""
+        """Return the stream as a value."""
         kinesis = self.data_source
         system = kinesis._registered_system() or KinesisSystem(  # noqa: SLF001 (a part of it)
             name=kinesis.name, role_arn=kinesis.role_arn
@@ -125,7 +125,7 @@ def _instant(given: object) -> datetime:
         case datetime():
             return given.replace(tzinfo=UTC) if given.tzinfo is None else given.astimezone(UTC)
         case str():
-            # A date alone, or digits, say nothing about a zone; `fromisoformat` takes eight digits for a date.
+            # Digits are refused, because `fromisoformat` would read eight of them as a date.
             try:
                 parsed = None if given.isdecimal() else datetime.fromisoformat(given)
             except ValueError:

@@ -1,4 +1,4 @@
-"""How a field is made from the payload: a reference to another column, a computation, or a constant."""
+"""Entries of `preproc`, from which fields are made: a reference to another column, a computation, or a constant."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -16,7 +16,7 @@ from caraway.graph.sources import Computed, Constant
 from caraway.graph.sources import Ref as RefSpec
 from caraway.lib.shipping import python_function
 
-# A function of the batch.
+# A function from a batch to the values of a column.
 OfFrame = Callable[[pd.DataFrame], Any]
 
 
@@ -31,11 +31,11 @@ class Ref:
         return f"ref({self.name!r})"
 
     def is_nested(self) -> bool:
-        """Tell whether it leads into a struct."""
+        """Return whether the reference leads into a struct."""
         return len(self.path) > 1
 
     def spec(self) -> RefSpec:
-        """Give the reference as a value."""
+        """Return the reference as a value."""
         return RefSpec(path=self.path)
 
 
@@ -54,11 +54,11 @@ class Eval:
         self.columns = tuple((name, _column_type(name, annotation)) for name, annotation in self.schema.items())
 
     def spec(self, where: str, expected: DataType | None) -> Computed:
-        """Give the computation as a value.
+        """Return the computation as a value.
 
         Args:
-            where: Names it in messages.
-            expected: The type that a typed expression has to be declared as; None where any will do.
+            where: The name of the computation in messages.
+            expected: The type as which a typed expression must be declared; None for any type.
 
         Raises:
             CommitTypeError: A typed expression is declared as something else.
@@ -77,7 +77,7 @@ class Eval:
         return Computed(by=python_function(where, by), schema=self.columns)
 
 
-# What `preproc` and `where` take; any other object is a constant.
+# The values that `preproc` and `where` take; any other object is a constant.
 PreProcValue = Ref | Eval | str | bool | int | float | datetime
 WhereValue = Eval | OfFrame
 
@@ -105,7 +105,7 @@ def eval(  # noqa: A001 (the API's name)
         schema: Columns of the payload, with types, that aren't fields of the dataset or have another type there.
 
     Raises:
-        DefinitionTypeError: It is neither expression nor function, or the schema isn't a dict of types.
+        DefinitionTypeError: `eval_type` is neither expression nor function, or the schema isn't a dict of types.
     """
     return Eval(eval_type, schema)
 
@@ -132,10 +132,10 @@ def _column_type(name: object, annotation: Any) -> DataType:  # noqa: ANN401 (an
 
 
 def constant(where: str, value: object) -> Constant:
-    """Give a constant as a value.
+    """Return a constant as a value.
 
     Raises:
-        CommitError: It is of a type that a constant can't have.
+        CommitError: The value is of a type that a constant can't have.
     """
     match value:
         case bool():

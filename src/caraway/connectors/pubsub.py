@@ -22,7 +22,7 @@ class PubSub(DataSource):
 
     @staticmethod
     def get(name: str) -> "PubSub":
-        """Refer to a project that was registered on the server."""
+        """Return a reference to a project that was registered on the server."""
         return PubSub._reference(name)
 
     def topic(self, topic_id: str, format: str) -> "PubSubConnector":  # noqa: A002 (the API's name)
@@ -52,7 +52,7 @@ class PubSubConnector(DataConnector):
         return f"topic={self.topic_id}, format={self.format}"
 
     def spec(self) -> PubSubSpec:
-        """Give the topic as a value."""
+        """Return the topic as a value."""
         pubsub = self.data_source
         system = pubsub._registered_system() or PubSubSystem(  # noqa: SLF001 (a part of it)
             name=pubsub.name, project_id=pubsub.project_id, service_account_key=stored_key(pubsub.service_account_key)

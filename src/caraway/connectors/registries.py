@@ -1,4 +1,4 @@
-"""Encodings whose schemas lie in a registry: Avro and Protobuf."""
+"""Encodings whose schemas are in a registry: Avro and Protobuf."""
 
 from typing import ClassVar
 
@@ -30,10 +30,10 @@ class _InRegistry(Settings):
             raise DefinitionError(f"{kind} {self.url}: username and password, or token, are missing")
 
     def spec(self) -> SchemaRegistry:
-        """Give it as a value.
+        """Return the encoding as a value.
 
         Raises:
-            CommitError: The registry isn't of a kind that is known.
+            CommitError: The kind of the registry is unknown.
         """
         if self.registry not in REGISTRIES:
             raise CommitError(

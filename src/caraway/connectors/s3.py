@@ -37,7 +37,7 @@ class S3(DataSource):
 
     @staticmethod
     def get(name: str) -> "S3":
-        """Refer to an S3 that was registered on the server."""
+        """Return a reference to an S3 that was registered on the server."""
         return S3._reference(name)
 
     def bucket(  # noqa: PLR0917 (the API's signature)
@@ -53,7 +53,7 @@ class S3(DataSource):
 
         Args:
             bucket_name: Name of the bucket.
-            prefix: What the keys begin with, as it stands.
+            prefix: The literal beginning of the keys.
             path: Segments with `/` between them: plain ones, `*`, `**`, `*.ext` at the end, times as `%Y-%m-%d`.
             format: `CSV(...)` (the default), "json", "parquet", "delta" or "hudi".
             presorted: A hint that rows come in the order of their event times; results are the same without it.
@@ -101,7 +101,7 @@ class S3Connector(DataConnector):
         return f"bucket={self.bucket_name},prefix={self.path_prefix}"
 
     def spec(self) -> S3Spec:
-        """Give the objects as a value."""
+        """Return the objects as a value."""
         s3 = self.data_source
         system = s3._registered_system() or S3System(  # noqa: SLF001 (a part of it)
             name=s3.name,

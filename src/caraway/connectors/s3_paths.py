@@ -1,7 +1,7 @@
-"""Which objects of a bucket are read: the grammar of `path`.
+"""The grammar of `path`, which selects the objects of a bucket.
 
 A path is segments with `/` between them: plain ones, `*` (any one segment), `**` (any number), `*.ext` (at the end),
-and such as have a `%` (a time, as strftime writes it). What stands before the first that isn't plain is the prefix.
+and times, which have a `%` as in the formats of strftime. The plain segments at the beginning are the prefix.
 """
 
 import re
@@ -16,7 +16,7 @@ _ANY_WITH_EXTENSION = re.compile(r"\*\.[A-Za-z0-9.]+")
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """A path, taken apart: all keys begin with `prefix`, and the rest matches `suffix`."""
+    """A parsed path: all keys begin with `prefix`, and the rest matches `suffix`."""
 
     prefix: str
     suffix: str
@@ -24,10 +24,10 @@ class ObjectPath:
 
 
 def parse_path(path: str) -> ObjectPath:
-    """Take a path apart.
+    """Parse a path.
 
     Raises:
-        DefinitionError: A segment isn't possible; the text names it and says what is.
+        DefinitionError: A segment isn't possible; the text names it and the possible ones.
     """
     segments = path.removesuffix("/").split("/")
     for position, segment in enumerate(segments):

@@ -36,7 +36,7 @@ def checked_rate(where: str, rate: object) -> float:
     """Check a rate.
 
     Raises:
-        DefinitionError: It isn't a number from 0 to 1.
+        DefinitionError: The rate isn't a number from 0 to 1.
     """
     if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate <= 1:
         raise DefinitionError(f"{where}: the rate is a number from 0.0 to 1.0, not {rate!r}")

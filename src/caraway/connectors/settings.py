@@ -1,4 +1,4 @@
-"""What connectors are described with: keyword-only settings, checked when they are given."""
+"""Settings of connectors: keyword-only, checked when they are given."""
 
 from collections.abc import Mapping
 from types import NoneType, UnionType
@@ -10,7 +10,7 @@ from caraway.graph.connectors import SecretRef
 from caraway.integrations.aws import Secret
 
 Secretish = str | Secret
-# Settings whose values no message may show.
+# Parts of names of settings whose values no message may show.
 CONFIDENTIAL = ("password", "secret", "token", "key")
 
 
@@ -18,8 +18,8 @@ CONFIDENTIAL = ("password", "secret", "token", "key")
 class Settings:
     """A class whose annotations are its settings; those with a value have it as their default.
 
-    Settings that it doesn't know are ignored, as the API has it. One that is missing or of a wrong type raises
-    `DefinitionError`, a ValueError.
+    Unknown settings are ignored, as in the API. A setting that is missing or of a wrong type raises `DefinitionError`,
+    a ValueError.
     """
 
     #: The settings with their annotations.
@@ -34,7 +34,7 @@ class Settings:
         }
 
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 (checked here)
-        """Take and check the settings."""
+        """Set and check the settings."""
         kinds = self._kinds
         label = type(self).__name__ + (f" {given['name']}" if isinstance(given.get("name"), str) else "")
         missing = [name for name in kinds if name not in given and not hasattr(type(self), name)]
@@ -48,7 +48,7 @@ class Settings:
         self._check()
 
     def _check(self) -> None:
-        """Check what concerns the values of settings and how they go together."""
+        """Check the values of settings, and how they go together."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -62,7 +62,7 @@ class Settings:
 
 
 def is_confidential(name: str) -> bool:
-    """Tell whether a setting of this name may be a credential."""
+    """Return whether a setting of this name may be a credential."""
     return any(word in name for word in CONFIDENTIAL)
 
 
@@ -88,29 +88,29 @@ def _is(value: Any, member: Any) -> bool:  # noqa: ANN401
 
 
 def one_of(where: str, value: object, options: tuple[str, ...]) -> None:
-    """Check that a value is one of some texts.
+    """Check that a value is one of several texts.
 
     Raises:
-        DefinitionError: It isn't.
+        DefinitionError: The value is none of them.
     """
     if value not in options:
         raise DefinitionError(f"{where} is one of {', '.join(options)}, not {value!r}")
 
 
 def is_text_dict(value: object) -> bool:
-    """Tell whether a value is a dict of texts that aren't empty."""
+    """Return whether a value is a dict of texts that aren't empty."""
     return isinstance(value, Mapping) and all(
         isinstance(k, str) and isinstance(v, str) and k != "" and v != "" for k, v in value.items()
     )
 
 
 def stored(value: Secretish) -> StoredSecretish:
-    """Turn a text or secret into what a spec has."""
+    """Return a text or secret as a spec holds it."""
     if isinstance(value, Secret):
         return SecretRef(arn=value.arn, role_arn=value.role_arn, path=tuple(value.path or ()))
     return value
 
 
 def stored_if_given(value: Secretish | None) -> StoredSecretish | None:
-    """Turn a text or secret into what a spec has, if there is one."""
+    """Return a text or secret as a spec holds it, None if there is none."""
     return None if value is None else stored(value)

@@ -1,4 +1,4 @@
-"""`@sink`: where the rows of a dataset go to."""
+"""`@sink`: writes the rows of a dataset to a connector."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -23,7 +23,10 @@ INCREMENTAL = "incremental"
 
 
 class SnapshotData:
-    """Writes of the whole dataset from time to time, of which the last `num_retain` are kept. No sink takes it yet."""
+    """A sink that writes the whole dataset from time to time, and keeps the last `num_retain` copies.
+
+    No connector supports it yet.
+    """
 
     def __init__(self, marker: str, num_retain: int) -> None:
         self.marker = marker
@@ -49,12 +52,12 @@ def sink(  # noqa: PLR0917 (the API's signature)
         conn: A topic of Kafka in JSON, a path of an HTTP server, a prefix of S3 in the format "delta", or a table of
             Snowflake.
         cdc: "debezium" for Kafka and HTTP; none for the others.
-        every: How often S3 and Snowflake are written, a duration, by default an hour.
+        every: The interval of writing S3 and Snowflake, a duration, by default an hour.
         how: "incremental", which S3 and Snowflake need.
         renames: Names of columns in S3 and Snowflake, by field.
         since: Only rows whose timestamp isn't before this; for S3 and Snowflake.
         until: Only rows whose timestamp is before this; for S3 and Snowflake.
-        env: In which environments the sink is written; all by default.
+        env: The environments in which the sink is written; all by default.
 
     Raises:
         DefinitionError: The connector can't be written to, or doesn't take an argument.
@@ -79,7 +82,7 @@ def sink(  # noqa: PLR0917 (the API's signature)
     def decorate(found: D) -> D:
         if not isinstance(found, (Dataset, type)):
             raise DefinitionTypeError(f"@sink goes onto a dataset, not {type(found).__name__} {found!r}")
-        # Each use has its own copy, so that none sees what is done to another.
+        # Each use gets its own copy, so that changes to one dataset's sink don't reach another's.
         setattr(found, SINK_FIELD, [*vars(found).get(SINK_FIELD, []), copy.copy(connector)])
         return found
 

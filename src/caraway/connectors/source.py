@@ -1,4 +1,4 @@
-"""`@source`: where the rows of a dataset come from."""
+"""`@source`: feeds a dataset from a connector."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -40,22 +40,22 @@ def source(  # noqa: PLR0917 (the API's signature)
     """Feed a dataset from a connector; stands above or below `@dataset`.
 
     Args:
-        conn: What one reads: `Webhook(name="web").endpoint("clicks")`, `kafka.topic("clicks")`, ...
-        disorder: How late rows may come, a duration: after a row of time t none older than t - disorder.
+        conn: The connector to read: `Webhook(name="web").endpoint("clicks")`, `kafka.topic("clicks")`, ...
+        disorder: How late rows may come, a duration: after a row of time t no row is older than t - disorder.
         cdc: "append": each row is an event (keyless datasets); "upsert": it replaces the one with its key (keyed
             ones); "debezium": rows are envelopes of changes; "native": the table format's own changes.
-        every: How often tables and S3 are asked, a duration, by default 30 minutes. Others aren't asked.
+        every: The interval of polling tables and S3, a duration, by default 30 minutes. Others aren't polled.
         since: Only rows whose timestamp isn't before this; UTC if it has no zone.
         until: Only rows whose timestamp is before this.
-        env: In which environments the source is read; all by default.
-        preproc: How fields are made that the payload hasn't got: `ref(...)`, `eval(...)`, or a constant.
+        env: The environments in which the source is read; all by default.
+        preproc: Fields that the payload lacks, each made by `ref(...)`, `eval(...)`, or a constant.
         bounded: The source ends; needs `idleness`.
-        idleness: A bounded source is closed for good when nothing came for so long.
-        where: Which rows count: a function from frame to booleans, or `eval(...)`.
+        idleness: The time without rows after which a bounded source is closed for good.
+        where: The condition that rows must meet: a function from frame to booleans, or `eval(...)`.
         sample: The share of the rows that is taken, from 0.0 to 1.0, or `Sample(rate, using=[...])`.
 
     Raises:
-        DefinitionTypeError: `conn` isn't what can be read, or an argument is of a wrong type.
+        DefinitionTypeError: `conn` can't be read, or an argument is of a wrong type.
         DefinitionError: An argument has a wrong value.
         DefinitionAttributeError: Only one of `bounded` and `idleness` is given.
     """
@@ -84,7 +84,7 @@ def source(  # noqa: PLR0917 (the API's signature)
     def decorate(found: D) -> D:
         if not isinstance(found, (Dataset, type)):
             raise DefinitionTypeError(f"@source goes onto a dataset, not {type(found).__name__} {found!r}")
-        # Each use has its own copy, so that none sees what is done to another.
+        # Each use gets its own copy, so that changes to one dataset's source don't reach another's.
         setattr(found, SOURCE_FIELD, [*vars(found).get(SOURCE_FIELD, []), copy.copy(connector)])
         return found
 
@@ -106,7 +106,7 @@ def _readable(conn: object) -> DataConnector:
 def checked_bounds(
     label: str, since: datetime | None, until: datetime | None
 ) -> tuple[datetime | None, datetime | None]:
-    """Check since and until, and turn them to UTC.
+    """Check since and until, and convert them to UTC.
 
     Raises:
         DefinitionTypeError: One of them is no datetime.
@@ -155,7 +155,7 @@ def _checked_preproc(
 
 
 def _has_structs(connector: DataConnector) -> bool:
-    """Tell whether the records of a connector may have structs that a reference leads into."""
+    """Return whether records of a connector may have structs that a reference can lead into."""
     match connector:
         case KafkaConnector():
             return connector.format in (None, "json") or isinstance(connector.format, (Avro, Protobuf))

@@ -33,12 +33,12 @@ class TableSource(DataSource):
         raise NotImplementedError
 
     def stored_system(self) -> TableSystem | RegisteredSystem:
-        """Give the system as a value."""
+        """Return the system as a value."""
         return self._registered_system() or self._system()
 
 
 class TableConnector(DataConnector):
-    """A table. New and changed rows are those whose `cursor` is not below what was seen last."""
+    """A table. New and changed rows are those whose `cursor` is not below the greatest one that was read before."""
 
     data_source: TableSource
     polled: ClassVar = True
@@ -56,7 +56,7 @@ class TableConnector(DataConnector):
         return f"table={self.table_name}"
 
     def spec(self) -> TableSpec:
-        """Give the table as a value."""
+        """Return the table as a value."""
         return TableSpec(system=self.data_source.stored_system(), table=self.table_name, cursor=self.cursor or None)
 
 
@@ -81,7 +81,7 @@ class Postgres(TableSource):
 
     @staticmethod
     def get(name: str) -> "Postgres":
-        """Refer to a database that was registered on the server."""
+        """Return a reference to a database that was registered on the server."""
         return Postgres._reference(name)
 
     def table(self, table_name: str, cursor: str) -> TableConnector:
@@ -115,7 +115,7 @@ class MySQL(TableSource):
 
     @staticmethod
     def get(name: str) -> "MySQL":
-        """Refer to a database that was registered on the server."""
+        """Return a reference to a database that was registered on the server."""
         return MySQL._reference(name)
 
     def table(self, table_name: str, cursor: str) -> TableConnector:
@@ -135,7 +135,7 @@ class MySQL(TableSource):
 
 
 class Snowflake(TableSource):
-    """A schema of a Snowflake database; `account` is what stands before `.snowflakecomputing.com`."""
+    """A schema of a Snowflake database; `account` is the part before `.snowflakecomputing.com` in its host name."""
 
     account: str
     db_name: str
@@ -150,12 +150,12 @@ class Snowflake(TableSource):
 
     @property
     def src_schema(self) -> str:
-        """The schema, as the API also calls it."""
+        """The schema, under the API's second name for it."""
         return self.schema
 
     @staticmethod
     def get(name: str) -> "Snowflake":
-        """Refer to a Snowflake that was registered on the server."""
+        """Return a reference to a Snowflake that was registered on the server."""
         return Snowflake._reference(name)
 
     def table(self, table_name: str, cursor: str | None = None) -> TableConnector:
@@ -187,7 +187,7 @@ class BigQuery(TableSource):
 
     @staticmethod
     def get(name: str) -> "BigQuery":
-        """Refer to a BigQuery that was registered on the server."""
+        """Return a reference to a BigQuery that was registered on the server."""
         return BigQuery._reference(name)
 
     def table(self, table_name: str, cursor: str) -> TableConnector:
@@ -219,12 +219,12 @@ class Redshift(TableSource):
 
     @property
     def src_schema(self) -> str:
-        """The schema, as the API also calls it."""
+        """The schema, under the API's second name for it."""
         return self.schema
 
     @staticmethod
     def get(name: str) -> "Redshift":
-        """Refer to a Redshift that was registered on the server."""
+        """Return a reference to a Redshift that was registered on the server."""
         return Redshift._reference(name)
 
     def table(self, table_name: str, cursor: str) -> TableConnector:
@@ -273,7 +273,7 @@ class Mongo(TableSource):
 
     @staticmethod
     def get(name: str) -> "Mongo":
-        """Refer to a database that was registered on the server."""
+        """Return a reference to a database that was registered on the server."""
         return Mongo._reference(name)
 
     def collection(self, collection_name: str, cursor: str) -> CollectionConnector:
@@ -291,5 +291,5 @@ class Mongo(TableSource):
 
 
 def stored_key(key: Mapping[str, str] | Secret) -> StoredSecretish:
-    """Turn a service account's key into what a spec has: a secret, or JSON text."""
+    """Return the key of a service account as a spec holds it: a secret, or JSON text."""
     return stored(key) if isinstance(key, Secret) else json.dumps(dict(key), sort_keys=True)

@@ -9,9 +9,9 @@ from caraway.graph.connectors import WebhookConnector as WebhookSpec
 
 
 class Webhook(DataSource):
-    """A place that takes rows over HTTP, with any number of endpoints.
+    """A part of the server that accepts rows over HTTP, with any number of endpoints.
 
-    `retention` is how long rows stay readable for datasets that are defined later.
+    `retention` is how long rows can be read by datasets that are defined later.
     """
 
     retention: str = "7d"
@@ -27,7 +27,7 @@ class Webhook(DataSource):
 
         Raises:
             DefinitionError: The name is empty.
-            DefinitionTypeError: It is no text.
+            DefinitionTypeError: The name is no text.
         """
         return WebhookConnector(self, endpoint)
 
@@ -45,7 +45,7 @@ class WebhookConnector(DataConnector):
         return f"endpoint={self.endpoint}"
 
     def spec(self) -> WebhookSpec:
-        """Give the endpoint as a value."""
+        """Return the endpoint as a value."""
         webhook = self.data_source
         retention_us = duration_us(f"webhook {webhook.name}", "retention", webhook.retention)
         return WebhookSpec(name=webhook.name, endpoint=self.endpoint, retention_us=retention_us)

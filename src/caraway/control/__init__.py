@@ -1,4 +1,4 @@
-"""The only way to change a Caraway: commits, and the branches that they are made on."""
+"""The only way to change a deployment: commits, and the branches on which they are made."""
 
 from caraway.control.model import CommitOutcome
 from caraway.control.reconciler import Control, LedgerReconciler

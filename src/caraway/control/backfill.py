@@ -1,4 +1,4 @@
-"""What new jobs have to read before they have caught up, and about how long that takes."""
+"""The number of records that new jobs read before they have caught up, and about how long that takes."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from caraway.graph.operators import Changelog, Join, Operator
 from caraway.graph.trees import parents
 from caraway.plan.model import GraphPlan, JobMode, JobPlan
 
-# Records a second on two cores, as docs/spark.md has them for backlogs, less what other jobs take meanwhile.
+# Records a second that a job reads of a backlog: docs/spark.md's measurements on two cores, less a part for other jobs.
 PLAIN_RATE = 100_000
 STATEFUL_RATE = 25_000
 PYTHON_RATE = 10_000
@@ -16,12 +16,13 @@ PYTHON_RATE = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backfill:
-    """The history of a job.
+    """The history that a new job reads.
 
     Attributes:
         job: The job.
-        records: How many records there are to read; what other new jobs will write counts as much as they read.
-        seconds: How long the job and those before it take.
+        records: The number of records to read; output of another new job is counted as the records which that job
+            reads.
+        seconds: How long the job takes, together with the new jobs whose output it reads.
     """
 
     job: JobPlan
@@ -30,12 +31,12 @@ class Backfill:
 
 
 def backfills(plan: GraphPlan, created: Collection[str], records: Mapping[str, int]) -> tuple[Backfill, ...]:
-    """Say what jobs have to read that are new.
+    """Return the backfills of the new jobs.
 
     Args:
-        plan: All jobs.
-        created: The ids of those that are new.
-        records: How many records the topics hold; those that aren't there yet hold none.
+        plan: The plan with all jobs.
+        created: The ids of the new jobs.
+        records: The number of records of each topic; a missing topic holds none.
     """
     new = {job.job_id: job for job in plan.jobs if job.job_id in created}
     writers = {job.output.name: job_id for job_id, job in new.items()} | {
@@ -66,7 +67,7 @@ def rate(job: JobPlan) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Say a duration in one number."""
+    """Return a duration as text, in one number."""
     for name, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"about {seconds / length:.0f} {name}"

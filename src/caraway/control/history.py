@@ -1,4 +1,4 @@
-"""What differs between two commits, for people and for programs."""
+"""The differences between two commits, for people and for programs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from caraway.graph.specs import Graph
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
-    """Names of entities, sorted: what the second graph has beyond the first, lacks, and defines otherwise."""
+    """The names of entities, sorted: those that the second graph adds, lacks, and defines otherwise."""
 
     added: tuple[str, ...]
     removed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""What comes out of a commit."""
+"""The outcome of a commit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,13 +8,13 @@ from caraway.plan.model import GraphPlan
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitOutcome:
-    """A commit that was made (or previewed: `commit_id` is None).
+    """The outcome of a commit or of its preview, which has a `commit_id` of None.
 
     Attributes:
-        commit_id: Its id.
-        summary: Lines for people.
-        plan: What runs for it.
-        details: What it changes, as plain values (`caraway.control.summary.details`).
+        commit_id: The id of the commit.
+        summary: The changes, in lines for people.
+        plan: The topics, jobs and indexes that the branch needs afterwards.
+        details: The changes, as plain values (`caraway.control.summary.details`).
     """
 
     commit_id: str | None

@@ -1,4 +1,4 @@
-"""Where commits take effect: the ledger of a Postgres, and the Kafka that belongs to it."""
+"""The reconciler of a deployment: it works off the ledger in Postgres, against Kafka, the engines and the index."""
 
 import threading
 import time
@@ -14,22 +14,22 @@ from caraway.state import KEEP, Branches, Ledger, StateReader, StateWriter, conn
 from caraway.topics.admin import drop_topics, ensure_topics, topic_names
 from caraway.topics.positions import TopicEnds
 
-# Entries at a time; between them a commit can have its turn.
+# Actions at a time; after so many the lock is released, so that a commit can have it.
 BATCH = 50
-# A commit answers when its topics are there; whatever takes longer goes on behind it.
+# A commit waits at most this long for its actions, such as creating topics; the rest happens in the background.
 CONVERGE_S = 10.0
 SWEEP_S = 60.0
-# What becomes due within this time is waited for with short pauses.
+# If an action is due within this time, `busy` makes the caller poll at short intervals.
 SOON = timedelta(seconds=5)
 
 
 def nobody_indexes(asset: str) -> str:
-    """Return what an index waits for where no server is."""
+    """Return the reason to wait for an index in a process that has no index."""
     return f"no server indexes {asset} here"
 
 
 class LedgerReconciler:
-    """Works off the ledger. Thread safe: of several callers one works, and the others find that it is done."""
+    """Works off the ledger. Thread safe: one caller works at a time, and the others find less or nothing left to do."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class LedgerReconciler:
         drop: Callable[[Iterable[str]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Bring `world` to what `ledger` asks for; `check` raises if that can't be done now."""
+        """Do in `world` what `ledger` asks for; `check` raises if nothing can be done now."""
         self.check = check
         self._ledger = ledger
         self._world = world
@@ -54,7 +54,7 @@ class LedgerReconciler:
         """Whether the last look at the ledger found something that is due, or will soon be."""
 
     def converge(self) -> None:
-        """Do what can be done at once.
+        """Do all actions that can be done at once, until none is left or the time is up.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -65,7 +65,7 @@ class LedgerReconciler:
                 pass
 
     def reconcile(self) -> None:
-        """Do what is due, and now and then clear away what came back; to be called again and again.
+        """Do the actions that are due, and once a minute remove topics that came back; callers repeat it for ever.
 
         Raises:
             UnavailableError: Postgres or Kafka doesn't answer.
@@ -76,7 +76,8 @@ class LedgerReconciler:
                 work(self._ledger, self._world, limit=BATCH)
             now = self._clock()
             if self._swept_at is None or now - self._swept_at > SWEEP_S:
-                # Not again at once if it fails: while Kafka is away, that takes long.
+                # The time is set first, so that a failing sweep isn't repeated at once: while Kafka is unreachable, it
+                # takes long.
                 self._swept_at = now
                 sweep(self._ledger, self._list_topics(), self._drop)
 
@@ -87,7 +88,7 @@ class Control:
     def __init__(
         self, reconciler: LedgerReconciler, commits: CommitService, branches: Branches, close: Callable[[], None]
     ) -> None:
-        """Put it together; see `connect`."""
+        """Keep the parts; `connect` creates them."""
         self.reconciler = reconciler
         self.commits = commits
         self.branches = branches
@@ -105,15 +106,16 @@ class Control:
         index_lag: Callable[[str], str] = nobody_indexes,
         look_up: LookUp = find_all,
     ) -> Self:
-        """Make the control plane for a Postgres and a Kafka; nothing is opened yet.
+        """Return the control plane for a Postgres and a Kafka; it opens no connection yet.
 
         Args:
-            postgres_url: Where the state is.
-            bootstrap_servers: Where the topics are.
+            postgres_url: The URL of the Postgres that holds the state.
+            bootstrap_servers: The Kafka brokers that hold the topics.
             partitions: Partitions of a new topic.
             kafka_timeout_s: How long to wait for Kafka, in seconds.
-            keep: How long what no branch needs any more is kept.
-            index_lag: Returns what an index (its asset as hexadecimal) awaits, "" if it has caught up with its topic.
+            keep: How long an asset is kept that no branch needs any more.
+            index_lag: Returns what an index (its asset as hexadecimal) waits for, "" if it has caught up with its
+                topic.
             look_up: Looks up the secrets that definitions name.
         """
         engine = connect(postgres_url)

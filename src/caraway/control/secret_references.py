@@ -1,4 +1,4 @@
-"""The secrets that definitions name, and which of them are missing: known at the commit, not at the first row."""
+"""The secrets that definitions name, checked at the commit so that a missing one isn't found at the first row."""
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -9,11 +9,11 @@ from caraway.graph.connectors import SecretRef, identifier
 from caraway.graph.functions import PythonFunction
 from caraway.graph.specs import Graph, PythonExtractor
 
-# As `lib.secrets` is used; a name that is computed can't be known before.
+# Finds uses of `lib.secrets` in code; a secret whose name is computed can't be found this way.
 ASKS = re.compile(r"""\bsecrets\s*\.\s*get\(\s*(["'])([^"'\\]+)\1\s*\)""")
 STORE = "store:"
 
-# Returns the value of a secret, or raises what `integrations.resolver.Resolver.resolve` does.
+# Returns the value of a secret, or raises the errors of `integrations.resolver.Resolver.resolve`.
 LookUp = Callable[[SecretRef], object]
 
 
@@ -23,9 +23,9 @@ class SecretReference:
 
     Attributes:
         entity: The dataset or featureset.
-        where: Where in it, for people.
+        where: The part of the definition, for people.
         secret: The secret.
-        by_code: Whether a user's function asks for it when it runs, so that it may still come.
+        by_code: True if a user's function asks for the secret when it runs, so that it may be added until then.
     """
 
     entity: str
@@ -55,8 +55,8 @@ def lacking(
 ) -> tuple[list[str], list[str]]:
     """Look up secrets; return a line for each that makes a commit impossible, and one for each that is only reported.
 
-    Impossible is a reference of an entity that is new or `changed` to a secret that isn't there. What runs already
-    shall not stand in the way of other changes, and what code asks for may come later.
+    A commit is impossible if an entity that is new or `changed` names a secret that doesn't exist. Entities that run
+    already must not block other changes, and a secret that code asks for may be added later.
     """
     faults, told = [], []
     for reference in references:

@@ -23,29 +23,29 @@ from caraway.plan.planner import plan_graph
 from caraway.state import MAIN, Asset, AssetKind, Head, NewCommit, apply_generations, blueprints
 from caraway.state.allocation import Allocation, allocate
 
-# How many records topics hold; those that aren't there are left out.
+# Returns the number of records of each of the topics; missing topics are left out.
 Count = Callable[[Iterable[str]], Mapping[str, int]]
 Approve = Callable[[Iterable[tuple[str, Collection[str]]]], None]
 
 
 def approve_all(entities: Iterable[tuple[str, Collection[str]]]) -> None:
-    """Have nothing against any change."""
+    """Approve any change."""
     del entities
 
 
 def count_nothing(topics: Iterable[str]) -> Mapping[str, int]:
-    """Know of no record."""
+    """Return no counts, as if no topic existed."""
     del topics
     return {}
 
 
 def find_all(secret: SecretRef) -> None:
-    """Find every secret."""
+    """Accept every secret."""
     del secret
 
 
 class Heads(Protocol):
-    """What a commit must know of the state."""
+    """The part of the state that a commit reads."""
 
     def head(self, branch: str) -> Head:
         """Return a branch's newest commit and graph."""
@@ -58,20 +58,20 @@ class Heads(Protocol):
 
 
 class Commits(Protocol):
-    """Where a commit is written."""
+    """The part of the state that writes commits."""
 
     def publish(self, commit: NewCommit) -> None:
         """Write a commit with all that it needs and move its branch, all or nothing."""
 
 
 class AssetReconciler(Protocol):
-    """Where the assets of a commit are (`caraway.control.reconciler.LedgerReconciler`)."""
+    """The reconciler of assets, as a commit needs it (`caraway.control.reconciler.LedgerReconciler`)."""
 
     def check(self) -> None:
-        """Raise UnavailableError if nothing can be made now."""
+        """Raise UnavailableError if no asset can be created now."""
 
     def converge(self) -> None:
-        """Do what the ledger asks for and can be done at once; the rest goes on without the caller."""
+        """Do the actions of the ledger that can be done at once; the rest continues without the caller."""
 
 
 class CommitService:
@@ -86,9 +86,9 @@ class CommitService:
         count: Count = count_nothing,
         look_up: LookUp = find_all,
     ) -> None:
-        """Read `heads`, write `commits`, and let `reconciler` begin with what they ask for.
+        """Read `heads`, write `commits`, and have `reconciler` begin the actions that a commit needs.
 
-        `count` what there is to read, and `look_up` the secrets that definitions name.
+        `count` counts the records of topics, and `look_up` looks up the secrets that definitions name.
         """
         self._count = count
         self._look_up = look_up
@@ -101,10 +101,10 @@ class CommitService:
     ) -> CommitOutcome:
         """Make (or preview) a commit on a branch.
 
-        All that it changes is one transaction: the commit, its assets, what the ledger asks for, and the branch's head.
-        A crash before it changes nothing; after it the workers do the rest, whoever they are.
+        All that a commit changes is one transaction: the commit, its assets, the actions in the ledger, and the
+        branch's head. A crash before the transaction changes nothing; after it, any worker of the ledger does the rest.
 
-        `approve` is given all entities that change, with their tags; it raises if the author may not change them.
+        `approve` is called with all entities that change and their tags; it raises if the author may not change them.
 
         Raises:
             CommitError: The definitions don't fit each other or what the branch holds.
@@ -137,7 +137,7 @@ class CommitService:
         preview: bool = False,
         approve: Approve = approve_all,
     ) -> CommitOutcome:
-        """Let a branch hold again what it held at an earlier commit: a new commit, whose assets may still be there.
+        """Commit the definitions of an earlier commit again; its assets are reused if they still exist.
 
         `approve` is as in `commit`.
 
@@ -150,7 +150,7 @@ class CommitService:
         before = decode_graph(head.graph) if head.commit_id else Graph()
         after = decode_graph(self._heads.graph(commit_id))
         approve(touched(before, after))
-        # Of a way back nothing may stand in the way.
+        # A rollback must not fail because a secret is missing now.
         told = self._check_secrets(after, after)
         change = self._change(before, after)
         if preview:
@@ -158,10 +158,10 @@ class CommitService:
         return self._publish(change, head, message=f"roll back to {commit_id}", author=author, told=told)
 
     def _check_secrets(self, before: Graph, after: Graph) -> tuple[str, ...]:
-        """Return lines about secrets that aren't there.
+        """Return lines about missing secrets that don't prevent the commit.
 
         Raises:
-            CommitError: A definition that is new or changed can't work without one.
+            CommitError: A definition that is new or changed names a secret that doesn't exist.
         """
         old = _entities(before)
         changed = {name for name, spec in _entities(after).items() if old.get(name) != spec}
@@ -190,7 +190,7 @@ class CommitService:
         try:
             return backfills(plan, created, self._count(topics - created))
         except UnavailableError:
-            # A preview needs no Kafka, and a commit finds out by itself.
+            # A preview works without Kafka, only without this estimate; a commit raises the same error later.
             return None
 
     def _publish(
@@ -234,7 +234,7 @@ def _placed(plan: GraphPlan, existing: Sequence[Asset]) -> GraphPlan:
 
 
 def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
-    """Nothing goes by being forgotten, and what is computed from a new version is a new version itself."""
+    """Refuse a full commit that leaves out an entity, and a new version of an input whose users keep their version."""
     faults = descendant_faults(before, after)
     if not request.incremental:
         faults += omission_faults(before, request.graph)
@@ -243,7 +243,7 @@ def _keep_lineage(before: Graph, request: CommitRequest, after: Graph) -> None:
 
 
 def _refuse_twice(graph: Graph) -> None:
-    """Merging goes by name and would take the last one."""
+    """Refuse a graph with two entities of one name, since merging by name would keep only the last."""
     for kind, specs in (("dataset", graph.datasets), ("featureset", graph.featuresets)):
         counts = Counter(spec.name for spec in specs)
         if twice := [name for name, count in counts.items() if count > 1]:
@@ -251,7 +251,7 @@ def _refuse_twice(graph: Graph) -> None:
 
 
 def _refuse_several_pipelines(graph: Graph) -> None:
-    """A commit without env takes the pipelines of all environments; here one must run."""
+    """Refuse several pipelines of a dataset: a commit without env has those of all environments; one can run."""
     for dataset in graph.datasets:
         if len(dataset.pipelines) > 1:
             names = ", ".join(f"{p.name} (env {', '.join(p.env)})" for p in dataset.pipelines)
@@ -261,7 +261,7 @@ def _refuse_several_pipelines(graph: Graph) -> None:
 
 
 def _refuse_backfill(change: CommitChange) -> None:
-    """Refuse what would have to be computed; what another branch has computed already is there for all."""
+    """Refuse new jobs; a job whose output another branch has computed is shared and needs no backfill."""
     created = {asset.name for asset in change.allocation.created if asset.kind is AssetKind.JOB}
     anew = [job for job in change.plan_after.jobs if job.job_id in created]
     if anew:

@@ -1,4 +1,4 @@
-"""What a commit does, in lines for people: a second reader of the same plan that the engines follow."""
+"""The summary of a commit, in lines for people, made from the same plan that the engines follow."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,15 +10,15 @@ from caraway.plan.model import GraphPlan
 from caraway.state.allocation import Allocation
 from caraway.state.blueprints import EMITS
 
-# Names in a line before it says "and n more".
+# The number of names after which a line ends with "and n more".
 SHOWN_NAMES = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitChange:
-    """A branch before and after a commit, as definitions and as plans; and the assets that it needs then.
+    """A branch before and after a commit, as definitions and as plans, and the assets that it needs afterwards.
 
-    What new jobs must read is None if that isn't known.
+    `backfills` is None if the number of records isn't known.
     """
 
     before: Graph
@@ -31,10 +31,10 @@ class CommitChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobChange:
-    """What becomes of a job: its action is "start", "keep", "share" or "stop".
+    """The change of one job: its action is "start", "keep", "share" or "stop".
 
-    `backfill_records` counts the records that are there already and that it reads first, `backfill_seconds` estimates
-    how long that takes; both are None if that isn't known.
+    `backfill_records` is the number of existing records that the job reads first, `backfill_seconds` an estimate of
+    how long that takes; both are None if they aren't known.
     """
 
     job_id: str
@@ -48,7 +48,7 @@ class JobChange:
 
 
 def details(change: CommitChange) -> dict[str, object]:
-    """Return what a commit changes as plain values: all names, where the lines of `summarize` name the first ones."""
+    """Return the changes of a commit as plain values: all names, while the lines of `summarize` show the first ones."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     return {
         "changes": {
@@ -107,7 +107,7 @@ def _sorted(before: Mapping[str, object], after: Mapping[str, object]) -> dict[s
 
 
 def summarize(change: CommitChange, *, preview: bool) -> tuple[str, ...]:
-    """Return what a commit changes; the first line is the gist."""
+    """Return the changes of a commit in lines; the first one is the gist."""
     new = {asset.name.partition(EMITS)[0] for asset in change.allocation.created}
     lines = [
         _gist(change, preview=preview),
@@ -152,14 +152,14 @@ def _gist(change: CommitChange, *, preview: bool) -> str:
 
 
 def _entities(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> list[str]:
-    """Sort names into new, changed, unchanged and removed; kinds without names give no line."""
+    """Return a line for each of new, changed, unchanged and removed names; a group without names has no line."""
     groups = _sorted(before, after)
     shown = {"created": "new", "changed": "changed", "unchanged": "unchanged", "removed": "removed"}
     return [f"{kind} {called}: {_listed(groups[group])}" for group, called in shown.items() if groups[group]]
 
 
 def _created(kind: str, new: Container[str], named: Iterable[tuple[str, str]]) -> list[str]:
-    """Sort assets, each given by its name in the asset store and by the one to show."""
+    """Return a line for created and one for reused assets, each given by its name in the store and its shown name."""
     found = list(named)
     groups = {
         "create": [shown for name, shown in found if name in new],

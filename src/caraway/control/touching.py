@@ -1,4 +1,4 @@
-"""Which entities a commit touches, with the tags by which it is decided who may do that."""
+"""The entities that a commit touches, with the tags that decide who may change them."""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -8,10 +8,10 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 
 
 def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]]:
-    """Yield the name of all that differs between two graphs in any way, metadata too, with its tags before and after.
+    """Yield the name of each entity that differs between two graphs, also in metadata, with its tags before and after.
 
-    Tags that are there only before or only after each count by themselves: nobody gets hold of an entity by giving it
-    a tag of their own.
+    An entity whose tags change is yielded twice, with the old and with the new tags: access to both is needed, so
+    nobody gains an entity by adding a tag of their own.
     """
     for graph, other in ((before, after), (after, before)):
         tags = effective_tags(graph)
@@ -26,7 +26,7 @@ def touched(before: Graph, after: Graph) -> Iterator[tuple[str, Collection[str]]
 
 
 def _features(spec: FeaturesetSpec, other: FeaturesetSpec | None) -> list[str]:
-    """Return the full names of features that differ, themselves or in how they are computed."""
+    """Return the full names of the features that differ, or whose extractor differs."""
     if other is None or other.metadata != spec.metadata:
         return [f"{spec.name}.{feature.name}" for feature in spec.features]
     changed = {f"{spec.name}.{feature.name}" for feature in spec.features if feature not in other.features}

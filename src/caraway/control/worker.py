@@ -1,4 +1,4 @@
-"""Working off the ledger, step by step: what the commits want becomes so."""
+"""The worker of the ledger: it claims one action after the other and does it."""
 
 from collections.abc import Callable, Collection
 from itertools import takewhile
@@ -13,25 +13,25 @@ LOG = structlog.get_logger(__name__)
 
 
 class AssetWorld(Protocol):
-    """Where assets are. Each action may be done again, by several workers at once; each takes some seconds at most."""
+    """The place where assets exist. Several workers may repeat an action; each takes some seconds at most."""
 
     def create(self, kind: AssetKind, name: str) -> str:
-        """Make an asset if it isn't there; return what it still waits for, "" if it is ready.
+        """Create an asset that doesn't exist; return what it still waits for, "" if it is ready.
 
         Raises:
-            CarawayError: It didn't work; it is tried again later.
+            CarawayError: The action failed; it is tried again later.
         """
 
     def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove an asset if it is there; return what that still waits for, "" if nothing is left.
+        """Remove an asset if it exists; return what the removal still waits for, "" if nothing is left.
 
         Raises:
-            CarawayError: It didn't work; it is tried again later.
+            CarawayError: The action failed; it is tried again later.
         """
 
 
 def step(ledger: Ledger, world: AssetWorld) -> bool:
-    """Do one thing that is due; False if nothing is.
+    """Do one action that is due; False if none is.
 
     Raises:
         UnavailableError: Postgres doesn't answer.
@@ -46,7 +46,7 @@ def step(ledger: Ledger, world: AssetWorld) -> bool:
 
 
 def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
-    """Do what an entry asks for, and return how it went; an error is no reason to end."""
+    """Do the action of an entry, and return its outcome; an error is an outcome, too, and isn't raised."""
     do = world.create if claim.action is Action.CREATE else world.destroy
     try:
         missing = do(claim.kind, claim.name)
@@ -60,7 +60,7 @@ def perform(claim: Claim, world: AssetWorld) -> tuple[ActionOutcome, str]:
 
 
 def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
-    """Do what is due, at most `limit` things, and let branches serve what is ready; True if anything changed.
+    """Do at most `limit` due actions, and switch branches whose head is ready; True if anything changed.
 
     Raises:
         UnavailableError: Postgres doesn't answer.
@@ -70,10 +70,10 @@ def work(ledger: Ledger, world: AssetWorld, *, limit: int) -> bool:
 
 
 def sweep(ledger: Ledger, topics: Collection[str], drop: Callable[[Collection[str]], None]) -> frozenset[str]:
-    """Remove topics that are there although their asset is gone, and return their names.
+    """Remove topics that exist although their asset is gone, and return their names.
 
-    A worker that was delayed for long may have made one again after all was over; an asset that is gone never comes
-    back under its name, so nothing can be lost.
+    A worker that was delayed for long may have created such a topic again after its destruction. A gone asset's name is
+    never used again, so nothing can be lost.
 
     Raises:
         UnavailableError: Postgres or Kafka doesn't answer.

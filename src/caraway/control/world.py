@@ -1,4 +1,4 @@
-"""The real world of the ledger: topics are in Kafka, jobs in engines, indexes in servers."""
+"""The world of the ledger: topics are in Kafka, jobs in engines, indexes in servers."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -6,19 +6,19 @@ from typing import Protocol
 
 from caraway.state import AssetKind, DesiredState, JobRecord, JobState, wall_clock
 
-# An engine that runs stops a job within seconds and says so. One that doesn't say anything any more has ended.
+# A living engine stops a job within seconds and reports it. After this time without a report the engine has ended.
 SILENT = timedelta(seconds=60)
 
 
 class JobRecords(Protocol):
-    """Where engines report (`caraway.state.StateReader`)."""
+    """The reader of the reports of engines (`caraway.state.StateReader`)."""
 
     def jobs(self) -> tuple[JobRecord, ...]:
         """Return all jobs."""
 
 
 class Deployed:
-    """Topics through Kafka, jobs by what their engines report, indexes by what this server sees of them."""
+    """Creates topics in Kafka; waits for jobs by their engines' reports, for indexes by this server's own state."""
 
     def __init__(
         self,
@@ -29,12 +29,12 @@ class Deployed:
         index_lag: Callable[[str], str],
         clock: Callable[[], datetime] = wall_clock,
     ) -> None:
-        """Put it together.
+        """Keep the functions and readers to work with.
 
         Args:
-            make_topics: Makes those that aren't there.
-            drop_topics: Removes those that are there.
-            jobs: Returns how jobs are.
+            make_topics: Creates those of the topics that don't exist.
+            drop_topics: Removes those of the topics that exist.
+            jobs: Reads the reports on jobs.
             index_lag: Returns what an index waits for, "" if it has caught up with its topic.
             clock: Returns the time.
         """
@@ -45,7 +45,7 @@ class Deployed:
         self._clock = clock
 
     def create(self, kind: AssetKind, name: str) -> str:
-        """Make a topic; for the rest, see how far engines and servers are."""
+        """Create a topic; for a job or index, which engines and servers create, return what it waits for."""
         match kind:
             case AssetKind.TOPIC:
                 self._make_topics([name])
@@ -58,7 +58,7 @@ class Deployed:
                 return ""
 
     def destroy(self, kind: AssetKind, name: str) -> str:
-        """Remove a topic; wait for the engine of a job. The rest goes where it is: `sweep` of server and engine."""
+        """Remove a topic; for a job, return what its engine has to do. Servers and engines remove the rest."""
         match kind:
             case AssetKind.TOPIC:
                 self._drop_topics([name])
@@ -73,7 +73,7 @@ class Deployed:
 
 
 def unready(job: JobRecord | None) -> str:
-    """Return what a job that was started still waits for, "" if it has caught up with its inputs."""
+    """Return what a started job still waits for, "" if it has caught up with its inputs."""
     if job is None:
         return "the job isn't registered"
     match job.state:
@@ -89,7 +89,7 @@ def unready(job: JobRecord | None) -> str:
 
 
 def unstopped(job: JobRecord | None, now: datetime) -> str:
-    """Return whether a job that is to end may still write; "" if it doesn't."""
+    """Return why a job that is to end may still write; "" if it can't write any more."""
     never_began = job is None or (job.state is JobState.PENDING and job.attempts == 0)
     if never_began or job is None or job.state is JobState.STOPPED:
         return ""

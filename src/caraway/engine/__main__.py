@@ -18,10 +18,10 @@ from caraway.state.secret_store import SecretStore
 def main() -> int:
     """Run an engine with the settings of the environment; return the exit code."""
     try:
-        # Files are for this user alone, also where no stack has started this process.
+        # Files are readable by this user alone, also if no stack has started this process.
         os.umask(0o077)
         settings = load_settings()
-        # A crash of a library tells what all threads did.
+        # If a library crashes, the stack traces of all threads are printed.
         faulthandler.enable()
         logging.basicConfig(
             level=settings.log_level.upper(),

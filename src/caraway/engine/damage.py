@@ -1,7 +1,7 @@
-"""Checkpoints that can't be read any more: told, put aside, and begun anew.
+"""The handling of unreadable checkpoints: each is reported, put aside, and begun anew.
 
-Nothing is lost by that as long as the topics hold their history: a job that begins at the beginning sends the same
-records again, with the same ids and revisions. Only the time that it takes is.
+No data is lost by that as long as the topics hold their history: a job that begins at the beginning sends the same
+records again, with the same identities and revisions. It only takes time.
 """
 
 import re
@@ -13,7 +13,8 @@ from pathlib import Path
 from caraway.engine.jobs import brief
 from caraway.errors import UnavailableError
 
-# What Spark says of torn files: its logs' JSON and versions, checksums of Hadoop's local files, RocksDB's own checks,
+# Parts of Spark's messages about torn files: JSON and versions of its logs, checksums of Hadoop's local files,
+# RocksDB's own checks, truncated archives of state.
 # archives of state without an end.
 _SIGNS = re.compile(
     r"Incomplete log file|Failed to read log file|MALFORMED_LOG_FILE|Invalid OffsetMap format"
@@ -22,21 +23,21 @@ _SIGNS = re.compile(
     r"|Unexpected end-of-input"
     r"|JsonParseException|JsonEOFException|MismatchedInputException|No content to map|org.json4s.*ParserUtil"
 )
-# What may show in the same places and goes away by itself.
+# Parts of messages about passing problems, which may come together with the signs above.
 _OTHER = re.compile(
     r"No space left on device|Disk quota exceeded|OUT_OF_MEMORY|OutOfMemory|UNRELEASED_THREAD|Interrupt"
     r"|apache.kafka.*Exception"
 )
-# What follows the name of a checkpoint that was put aside.
+# The suffix of the folder of a checkpoint that was put aside.
 DAMAGED = ".damaged"
 
 
 @contextmanager
 def repairing(checkpoint: Path) -> Iterator[None]:
-    """Put a checkpoint aside if what is done here fails because it can't be read.
+    """Put a checkpoint aside if the body of the context fails because the checkpoint can't be read.
 
     Raises:
-        UnavailableError: It was so.
+        UnavailableError: The checkpoint couldn't be read, and was put aside.
     """
     try:
         yield
@@ -53,7 +54,7 @@ def is_damage(error: str, causes: Sequence[str] = ()) -> bool:
 
 
 def put_aside(checkpoint: Path, error: str) -> str:
-    """Move a checkpoint away, so that the job begins anew, and return what to report; the last such one is kept."""
+    """Move a checkpoint away, so that the job begins anew, and return the text to report; only the newest is kept."""
     aside = checkpoint.with_name(checkpoint.name + DAMAGED)
     shutil.rmtree(aside, ignore_errors=True)
     if checkpoint.exists():

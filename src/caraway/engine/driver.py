@@ -1,4 +1,4 @@
-"""The JVM of the engine: it lives exactly as long as this process, and there is only one in a data folder."""
+"""The JVM of the engine: it ends when this process ends, and a data folder has at most one."""
 
 import contextlib
 import logging
@@ -21,14 +21,14 @@ from caraway.spark.session import SessionSettings, caraway_jar, open_session, sp
 
 log = logging.getLogger(__name__)
 
-# A JVM whose driver was killed is gone in a second; one that hangs on is somebody else's engine.
+# The JVM of a killed driver is gone in a second; one that holds the lock longer belongs to another engine.
 LOCK_SECONDS = 30.0
 STOP_SECONDS = 3.0
 
 
 @dataclass(slots=True)
 class Driver:
-    """A session, the process of its JVM, and the lock on the data folder that this JVM holds, or tries to get."""
+    """A session, the process of its JVM, and the lock on the data folder that this JVM holds or waits for."""
 
     session: SparkSession
     process: Popen[bytes]
@@ -39,7 +39,7 @@ class Driver:
 
     @classmethod
     def open(cls, settings: Settings) -> Self:
-        """Start Spark; takes some seconds, more if another engine has the lock."""
+        """Start Spark, which takes some seconds; wait up to half a minute while another JVM has the lock."""
         scratches = settings.data_dir / "spark"
         scratch = scratches / str(os.getpid())
         jars = [*settings.spark.jars, caraway_jar()]
@@ -63,26 +63,26 @@ class Driver:
         jvm.io.caraway.Watchdog.follow(os.getpid())
         path = settings.data_dir / "run" / "engine.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A JVM that outlives its driver still works on the checkpoints, so the lock must be its.
+        # The JVM holds the lock, since it may outlive its driver and then still works on the checkpoints.
         channel = jvm.java.io.RandomAccessFile(str(path), "rw").getChannel()
         driver = cls(session, jvm_process(session), channel, None, path, scratch)
         deadline = time.monotonic() + LOCK_SECONDS
         while not driver.has_lock() and time.monotonic() < deadline:
             time.sleep(0.1)
         for left in scratches.iterdir():
-            # With the lock held nobody else is at work here: these are from engines that were killed.
+            # While this JVM holds the lock no other engine works here: other scratch folders are of killed engines.
             if left != scratch and driver.has_lock():
                 shutil.rmtree(left, ignore_errors=True)
         return driver
 
     def has_lock(self) -> bool:
-        """Return whether no other engine works in this data folder; take the lock if it has become free."""
+        """Return whether this engine holds the lock on its data folder; take the lock if it is free."""
         if self.lock is None:
             self.lock = self.channel.tryLock()
         return self.lock is not None
 
     def require_lock(self) -> None:
-        """Insist on the lock.
+        """Raise an error unless this engine holds the lock.
 
         Raises:
             UnavailableError: Another engine runs in this data folder.
@@ -92,12 +92,12 @@ class Driver:
 
     @property
     def died(self) -> bool:
-        """Whether the JVM is gone."""
+        """True if the JVM has ended."""
         return self.process.poll() is not None
 
     def close(self) -> None:
-        """End the JVM: by its own means if that goes quickly."""
-        # py4j raises whatever it likes when the other side goes away.
+        """End the JVM: ask it to, and kill it if it takes too long."""
+        # py4j raises errors of any kind when the other side goes away.
         with contextlib.suppress(Exception):
             self.process.stdin.close()  # type: ignore[union-attr]
         try:

@@ -1,4 +1,4 @@
-"""The engine's loop: from the registry to running jobs, and back."""
+"""The engine's loop: it reads the wanted jobs from the registry, runs them, and reports on them."""
 
 import logging
 import signal
@@ -28,34 +28,34 @@ from caraway.topics.positions import TopicEnds
 log = logging.getLogger(__name__)
 
 LOOP_SECONDS = 0.25
-# Starting a query is mostly waiting for brokers and for the JVM; more at once only compete for the processor.
+# Most of a query's start is waiting for brokers and the JVM; more starts at once only compete for the processor.
 STARTERS = 3
 STOP_JOBS_SECONDS = 5.0
 LAST_REPORTS_SECONDS = 1.0
 
 EXIT_STOPPED = 0
-# EX_TEMPFAIL: whoever supervises us shall try again.
+# EX_TEMPFAIL: the supervisor is to start the engine again.
 EXIT_JVM_DIED = 75
 EXIT_FENCED = 75
 
 
 class Membership(RenewableLease, Protocol):
-    """What makes an engine one of several (`caraway.state.EngineMembership`)."""
+    """The membership by which several engines share jobs (`caraway.state.EngineMembership`)."""
 
     def with_token(self, token: int) -> EngineMember:
         """Return this engine as the member that has this token."""
 
 
 class Engine:
-    """Runs the jobs of a registry until it is told to stop."""
+    """Runs the jobs of a registry until it is stopped."""
 
     def __init__(self, settings: Settings, registry: JobReports, membership: Membership | None = None) -> None:
         """Run with `settings`, which must name the Kafka brokers.
 
-        All members share the jobs, and there is one of a data folder. Without a membership this engine runs all jobs.
+        All members share the jobs, one engine per data folder. Without a membership this engine runs all jobs.
 
         Raises:
-            ConfigurationError: They don't.
+            ConfigurationError: The settings name no brokers.
         """
         if settings.kafka.bootstrap_servers is None:
             raise ConfigurationError("kafka.bootstrap_servers: the engine needs to know the brokers")
@@ -70,7 +70,7 @@ class Engine:
         self._checkpoints = settings.spark.checkpoints or settings.data_dir / "checkpoints"
 
     def stop(self) -> None:
-        """Ask it to end; may be called from a signal handler."""
+        """Ask the engine to end; may be called from a signal handler."""
         self._stopping.set()
 
     def run(self) -> int:
@@ -80,7 +80,7 @@ class Engine:
             UnavailableError: Another engine runs in this data folder.
         """
         self._heartbeat.start()
-        # Postgres and Spark take their time side by side.
+        # Polling Postgres begins while Spark starts.
         self._link.start()
         started = time.monotonic()
         driver = Driver.open(self._settings)
@@ -103,12 +103,12 @@ class Engine:
         with ThreadPoolExecutor(STARTERS, thread_name_prefix="starter") as executor:
             jobs = Jobs(runtime, executor, time.monotonic)
             died = self._loop(driver, jobs)
-            # How its jobs are is now for another engine to say.
+            # An engine that lost its lease doesn't report: the next owner reports on its jobs.
             if not died and not self._fenced.is_set():
                 wait(jobs.stop_all(), STOP_JOBS_SECONDS)
                 self._link.report(jobs.reconcile([]), Work())
             observer.close()
-            # Without the JVM whatever still waits for it fails at once.
+            # Calls that still wait for the JVM fail at once when it is closed.
             driver.close()
             executor.shutdown(wait=False, cancel_futures=True)
         self._link.close(LAST_REPORTS_SECONDS)
@@ -120,7 +120,7 @@ class Engine:
         return EXIT_JVM_DIED if died else EXIT_STOPPED
 
     def _join(self, driver: Driver) -> JobOwnership | None:
-        """Become a member of those that share the jobs, if there are several."""
+        """Join the engines that share the jobs, if this engine has a membership."""
         if self._membership is None or self._fence is None:
             driver.require_lock()
             return None
@@ -143,7 +143,7 @@ class Engine:
         self._stopping.set()
 
     def _loop(self, driver: Driver, jobs: Jobs) -> bool:
-        """Go round until asked to stop; return whether it was the JVM's death that ended it."""
+        """Run until asked to stop; return whether the JVM died."""
         statuses: Mapping[str, JobStatus] = {}
         while not self._stopping.is_set():
             if driver.died:
@@ -151,11 +151,12 @@ class Engine:
                 return True
             version, desired = self._link.desired
             try:
-                # One that held it when this engine came, and ends now, must not find it free when it is started again.
+                # An older engine may have held the lock when this one started. Once it ends, this engine takes the
+                # lock, so that the older one doesn't find it free when it is started again.
                 driver.has_lock()
                 statuses = jobs.reconcile(desired) if desired is not None else {}
             except Exception:
-                # Any call into a JVM that is dying fails in its own way. If it lives, this is an error of ours.
+                # A call into a dying JVM may fail in any way. If the JVM lives, the error is a bug of the engine.
                 if not _within(2.0, lambda: driver.died):
                     raise
                 continue
@@ -166,7 +167,7 @@ class Engine:
 
 
 def stop_on_signals(engine: Engine) -> None:
-    """End `engine` in good order on SIGTERM and SIGINT."""
+    """Stop `engine` in good order on SIGTERM and SIGINT."""
 
     def handle(number: int, _frame: FrameType | None) -> None:
         log.info("stopping on %s", signal.Signals(number).name)

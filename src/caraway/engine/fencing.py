@@ -1,7 +1,8 @@
-"""What an engine that was missed and comes back can't harm: it has no token any more.
+"""Fencing: an engine that was replaced while it was paused can do no harm, since its token is outdated.
 
-What it goes on to write to topics does no harm, since records are upserts by id and revision. Its checkpoints
-would: so each job's is in a folder of a token, which begins as a copy of the last one's if somebody may still be there.
+The records that it goes on to send do no harm, since records are upserts by identity and revision. Writes to a shared
+checkpoint would, so a checkpoint's folder belongs to a token, and begins as a copy of the previous owner's if that
+owner may still run.
 """
 
 import logging
@@ -20,38 +21,39 @@ from caraway.errors import UnavailableError
 
 log = logging.getLogger(__name__)
 
-# An engine that was killed is missed after so long, and its jobs go to others. They must run there within 15 s, and to
+# After a kill, an engine's jobs must run elsewhere within 15 s, and their start takes some 3 s. If the engine itself
+# starts again, it doesn't wait for the expiry. Four renewals in a row may fail before the lease expires.
 # start them takes some 3. It isn't waited for if it starts again. Four renewals may fail in a row.
 LASTING = timedelta(seconds=6)
 RENEW_SECONDS = 1.0
 POLL_SECONDS = 0.25
 
-# Spark's folder for what it knows of a stateful operator.
+# Spark's folder for the metadata of a stateful operator.
 _METADATA = "_metadata"
 _TOKEN = "token-"  # noqa: S105 (no secret)
 _NEW = ".new"
-# What may follow the id of a job in the name of its folder.
+# The suffixes that the id of a job may have in the name of its folder.
 _SUFFIXES = ("", _NEW, DAMAGED)
 
 
 class RenewableLease(Protocol):
-    """What of `caraway.state.leases.Lease` is used here."""
+    """The part of `caraway.state.leases.Lease` that an engine uses."""
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        """Take it, if it is free, and return a token that is greater than all before."""
+        """Take the lease if it is free, and return a token that is greater than all before; None if it isn't."""
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Hold it for longer; false if somebody else has it."""
+        """Extend the lease; False if another process has claimed it."""
 
     def release(self, token: int) -> None:
-        """Give it up."""
+        """End the lease."""
 
 
 class Fence:
     """The lease of one engine: claimed once, renewed in a thread, and then held or lost for good."""
 
     def __init__(self, lease: RenewableLease, on_loss: Callable[[], None]) -> None:
-        """Call `on_loss` once somebody else has claimed `lease`."""
+        """Call `on_loss` once another process has claimed `lease`."""
         self._lease = lease
         self._on_loss = on_loss
         self._token: int | None = None
@@ -59,12 +61,12 @@ class Fence:
         self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
 
     def claim(self, stopping: threading.Event, *, alone: bool) -> int | None:
-        """Wait for the lease, and hold it from then on; None if `stopping` comes first.
+        """Wait for the lease, and renew it from then on; return its token, or None if `stopping` comes first.
 
         Args:
             stopping: Ends the waiting.
-            alone: Whether no other engine is in this data folder. If one is, it may be paused for good: then its lease
-                runs out.
+            alone: True if no other engine is in this data folder. If another one is, it may be paused for good; its
+                lease expires then.
 
         Raises:
             UnavailableError: Another engine runs in this data folder.
@@ -87,12 +89,12 @@ class Fence:
         return None
 
     def close(self, *, release: bool) -> None:
-        """Renew it no longer; with `release` let the next engine have it at once."""
+        """Stop the renewals; with `release`, end the lease, so that the next engine needn't wait."""
         self._closing.set()
         if self._thread.is_alive():
             self._thread.join()
         if release and self._token is not None:
-            # It runs out anyway.
+            # Without this release the lease expires by itself.
             with suppress(UnavailableError):
                 self._lease.release(self._token)
 
@@ -102,7 +104,7 @@ class Fence:
             try:
                 held = self._lease.renew(self._token, LASTING)
             except UnavailableError as error:
-                # Jobs go on while Postgres is away; nobody else can claim the lease either.
+                # Jobs continue while Postgres is unreachable; no other engine can claim the lease then either.
                 log.warning("the lease could not be renewed: %s", error)
                 continue
             if not held:
@@ -112,15 +114,15 @@ class Fence:
 
 
 def current_checkpoint(root: Path, job: str) -> Path:
-    """Return the folder of a job's checkpoint for an engine that shares its jobs with nobody."""
+    """Return the folder of a job's checkpoint for an engine that shares its jobs with no other."""
     return max(_checkpoints(root, job), key=_token_of, default=root / job)
 
 
 def checkpoint_for(root: Path, job: str, token: int) -> Path:
-    """Return the folder of a job's checkpoint for a token; the first time it has what the owner before left.
+    """Return the folder of a job's checkpoint for a token; at its first use it gets a copy of the previous owner's.
 
-    An older owner that still runs finds its folder gone, or makes one again that nobody reads. Files of a checkpoint
-    are never changed once they have their name, so a copy shares them.
+    A previous owner that still runs finds its folder gone, or creates it again, and nobody reads it. Files of a
+    checkpoint never change once they have their final name, so a copy can use hard links.
     """
     mine = root / f"{_TOKEN}{token}" / job
     if mine.is_dir():
@@ -138,16 +140,16 @@ def checkpoint_for(root: Path, job: str, token: int) -> Path:
 
 
 def remove_checkpoint(folder: Path) -> None:
-    """Remove the folder of a checkpoint, and the one of its token if it was the last in it."""
+    """Remove the folder of a checkpoint, and the folder of its token if no other checkpoint is in it."""
     shutil.rmtree(folder, ignore_errors=True)
     if folder.parent.name.startswith(_TOKEN):
-        # Another engine may put a checkpoint there at this very moment.
+        # The folder isn't empty if another engine puts a checkpoint there at this very moment.
         with suppress(OSError):
             folder.parent.rmdir()
 
 
 def remove_gone(root: Path, gone: Collection[str]) -> frozenset[str]:
-    """Remove all that is left of jobs that are gone, and return which ones something was left of."""
+    """Remove all folders of jobs that are gone, and return the jobs that had any."""
     names = {job + suffix: job for job in gone for suffix in _SUFFIXES}
     found = [folder for place in (root, *root.glob(f"{_TOKEN}*")) for folder in place.glob("*") if folder.name in names]
     for folder in found:
@@ -156,26 +158,27 @@ def remove_gone(root: Path, gone: Collection[str]) -> frozenset[str]:
 
 
 def _checkpoints(root: Path, job: str) -> Iterator[Path]:
-    """Return the folders of a job's checkpoint in which something was committed."""
+    """Return the folders of a job's checkpoint that contain a committed batch."""
     folders = (root / job, *root.glob(f"{_TOKEN}*/{job}"))
     return (folder for folder in folders if (folder / "commits").is_dir())
 
 
 def _token_of(folder: Path) -> int:
-    """Return the token of a checkpoint; before there were tokens there was one folder for each job."""
+    """Return the token of a checkpoint's folder; a folder from before tokens existed counts as token 0."""
     token = folder.parent.name.removeprefix(_TOKEN)
     return int(token) if token.isdigit() else 0
 
 
 def _copy(job: Path, into: Path, final: Path) -> None:
-    """Copy a checkpoint that may still be written to: first what was committed, then what this refers to."""
+    """Copy a checkpoint that may still be written to: first the list of commits, then the files that they refer to."""
     for path in (job / "commits", job):
         for folder, _, files in os.walk(path):
             for name in files:
                 source = Path(folder) / name
                 target = into / source.relative_to(job)
                 target.parent.mkdir(parents=True, exist_ok=True)
-                # What is committed was found in the first round, and what came since belongs to the engine before. What
+                # The first pass has copied the commits. Later ones belong to the previous owner and are left out. A
+                # file that is gone in the meantime was deleted by Spark's retention.
                 # is gone in the meantime was too old to be kept.
                 newer = path == job and source.is_relative_to(job / "commits")
                 if not newer and not name.endswith(".tmp"):
@@ -187,8 +190,8 @@ def _copy(job: Path, into: Path, final: Path) -> None:
 
 
 def _rewrite(source: Path, target: Path, job: Path, final: Path) -> None:
-    """Copy metadata of an operator, which name the files of its schema by their whole path."""
-    # The sum would be that of the old text; Spark reads files without one.
+    """Copy a file of operator metadata with its paths replaced: metadata name schema files by absolute path."""
+    # The checksum would be that of the old text; Spark reads files without one.
     if not source.name.endswith(".crc"):
         target.write_bytes(source.read_bytes().replace(bytes(job), bytes(final)))
 
@@ -199,5 +202,5 @@ def _share(source: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:
-        # A file system without links.
+        # The file system has no hard links.
         shutil.copy2(source, target)

@@ -1,4 +1,4 @@
-"""The engine's sign of life: a small file that is written anew every second."""
+"""The engine's heartbeat: a small file that is rewritten every second."""
 
 import json
 import os
@@ -10,15 +10,15 @@ from pathlib import Path
 from caraway.engine.jobs import JobStatus
 
 BEAT_SECONDS = 1.0
-# The loop takes milliseconds. One that has not come round for so long hangs, and then the sign of life must stop too.
+# A round of the engine's loop takes milliseconds. After so long without one the loop hangs, so the heartbeat stops.
 HUNG_SECONDS = 30.0
 
 
 class Heartbeat:
-    """Writes the file from a thread, as long as `alive` is called now and then."""
+    """Writes the heartbeat file from a thread, as long as `alive` is called often enough."""
 
     def __init__(self, path: Path) -> None:
-        """Write to `path`, whose folder is made."""
+        """Write to `path`; `start` creates its folder."""
         self._path = path
         self._lock = threading.Lock()
         self._ready = False
@@ -28,24 +28,24 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin to beat."""
+        """Start to write the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._thread.start()
 
     def alive(self, *, ready: bool, jobs: Mapping[str, JobStatus]) -> None:
-        """Say that the loop has come round, and how things are."""
+        """Note that the loop has made a round, and the state of the jobs."""
         with self._lock:
             self._ready, self._jobs, self._alive_at = ready, jobs, time.monotonic()
 
     def close(self) -> None:
-        """Stop; the file stays, and its age tells."""
+        """Stop to write; the file stays, and readers see by its age that the engine has ended."""
         self._closing.set()
         self._thread.join(2 * BEAT_SECONDS)
 
     def _run(self) -> None:
         while True:
             with self._lock:
-                # While Spark starts there is no loop yet.
+                # While Spark starts, the loop doesn't run yet and so can't hang.
                 hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
                 beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
             if not hung:
@@ -55,7 +55,7 @@ class Heartbeat:
 
 
 def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict[str, object]:
-    """Return what the file holds."""
+    """Return the content of the file."""
     return {
         "pid": os.getpid(),
         "heartbeat_at_us": at_us,
@@ -74,7 +74,7 @@ def heartbeat(*, ready: bool, jobs: Mapping[str, JobStatus], at_us: int) -> dict
 
 
 def _replace(path: Path, text: str) -> None:
-    # A reader must never find half a file.
+    # A rename, so that a reader never finds half a file.
     scratch = path.with_suffix(".new")
     scratch.write_text(text)
     scratch.replace(path)

@@ -1,4 +1,4 @@
-"""The jobs that one of several engines runs: it takes what falls to it, and gives up what falls to others."""
+"""The jobs that one of several engines owns: it takes those assigned to it, and releases the others."""
 
 import logging
 import time
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class SeenOwners(Protocol):
-    """What of `caraway.state.job_owners.JobOwners` is used here."""
+    """The part of `caraway.state.job_owners.JobOwners` that an engine uses."""
 
     @property
     def members(self) -> Collection[str]:
@@ -22,36 +22,36 @@ class SeenOwners(Protocol):
 
     @property
     def owners(self) -> Mapping[str, str]:
-        """Who has a job, dead or alive."""
+        """The owner of each job that has one; it may be dead."""
 
 
 class EngineMember(Protocol):
-    """What of `caraway.state.EngineMembership` is used here; all of it may raise UnavailableError."""
+    """The part of `caraway.state.EngineMembership` that an engine uses; all of it may raise UnavailableError."""
 
     @property
     def name(self) -> str:
-        """The name under which it holds jobs."""
+        """The name under which this member owns jobs."""
 
     def look(self) -> SeenOwners:
-        """Look who is there and who holds what."""
+        """Return the living engines and the owners of all jobs."""
 
     def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
-        """Take those of the jobs that no member holds, and return their tokens."""
+        """Become the owner of those of the jobs that no living member owns, and return their tokens."""
 
     def give_up(self, jobs: Collection[str]) -> None:
-        """Let others have jobs whose queries have ended."""
+        """Release jobs whose queries have ended."""
 
     def forget(self, jobs: Collection[str]) -> None:
-        """Remove what is known of jobs that are gone."""
+        """Delete the owners of jobs that are gone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnedJobs:
-    """The jobs that an engine holds at one moment, each with the folder of its checkpoint.
+    """The jobs that an engine owns at one moment, each with the folder of its checkpoint.
 
     Attributes:
-        version: Grows with each change.
-        folders: By the ids of the jobs.
+        version: A number that grows with each change.
+        folders: The folder of each job's checkpoint, by the job's id.
     """
 
     version: int = 0
@@ -60,10 +60,10 @@ class OwnedJobs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What is under way in an engine.
+    """The jobs that are under way in an engine.
 
     Attributes:
-        version: That of the `OwnedJobs` which it follows: what was given up before it isn't begun any more.
+        version: The version of the `OwnedJobs` that the engine has seen; it starts no job that was released before it.
         jobs: All jobs that are being started, run, or are being stopped.
     """
 
@@ -72,7 +72,7 @@ class Work:
 
 
 class JobOwnership:
-    """What this engine holds. `exchange` is for one thread; the rest may be asked by any."""
+    """Tracks the jobs that this engine owns. One thread calls `exchange`; the rest may be called from any."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class JobOwnership:
         grace_seconds: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Hold jobs as `member`.
+        """Own jobs as `member`.
 
         Args:
-            member: This engine among the others.
+            member: This engine's membership.
             folder_for: Returns the folder for the checkpoint of a job and a token.
-            successor: Whether the last process that was this engine is known to have ended.
-            grace_seconds: How long to wait, after having been cut off, before an engine that is silent counts as dead:
-                it may have been cut off by the same.
-            clock: Counts seconds.
+            successor: True if the last process of this engine is known to have ended.
+            grace_seconds: After an outage of the registry, how long a silent engine still counts as alive: it may have
+                been cut off by the same outage.
+            clock: Returns a time in seconds.
         """
         self._member = member
         self._folder_for = folder_for
@@ -99,10 +99,11 @@ class JobOwnership:
         self._grace_seconds = grace_seconds
         self._clock = clock
         self._connected_at: float | None = None
-        # Replaced, never changed: other threads read them.
+        # This object is replaced and never changed, since other threads read it.
         self._owned = OwnedJobs()
         self._leaving: frozenset[str] = frozenset()
-        # At which version a job was given up; before that is known to the engine, it may just be starting it.
+        # The version at which each job was released: an engine that hasn't seen that version may just be starting the
+        # job.
         self._left: Mapping[str, int] = {}
 
     @property
@@ -116,14 +117,14 @@ class JobOwnership:
         return self._owned
 
     def may_report(self, job: str) -> bool:
-        """Return whether this engine knows how a job is; other engines report the jobs that they run."""
+        """Return whether this engine knows the state of a job; other engines report on the jobs that they run."""
         return job in self._owned.folders or job in self._leaving
 
     def folder(self, job: str) -> Path:
         """Return the folder of the checkpoint of a job.
 
         Raises:
-            UnavailableError: Another engine has it.
+            UnavailableError: Another engine owns the job.
         """
         folder = self._owned.folders.get(job)
         if folder is None:
@@ -131,11 +132,11 @@ class JobOwnership:
         return folder
 
     def exchange(self, wanted: Collection[str], work: Work) -> None:
-        """Look who is there, and take and give up what follows from it.
+        """Read the owners of all jobs, and take and release jobs according to the assignment.
 
         Args:
             wanted: The jobs that must run, here or elsewhere.
-            work: What is under way here, whether it still should or not.
+            work: The jobs that are under way here, including those that should no longer be.
 
         Raises:
             UnavailableError: The registry doesn't answer.
@@ -147,10 +148,10 @@ class JobOwnership:
             raise
 
     def leave(self) -> None:
-        """Give up everything; all queries must have ended.
+        """Release all jobs; all queries must have ended.
 
         Raises:
-            UnavailableError: The registry doesn't answer. What is held is free when the membership ends, too.
+            UnavailableError: The registry doesn't answer. The jobs become free anyway when the membership ends.
         """
         jobs = {*self._owned.folders, *self._leaving}
         self._owned, self._leaving = OwnedJobs(version=self._owned.version + 1), frozenset()
@@ -158,7 +159,7 @@ class JobOwnership:
             self._member.give_up(jobs)
 
     def forget(self, gone: Collection[str]) -> None:
-        """Forget jobs that are gone.
+        """Delete the owners of jobs that are gone.
 
         Raises:
             UnavailableError: The registry doesn't answer.
@@ -179,7 +180,7 @@ class JobOwnership:
         self._hold({job: folder for job, folder in held.items() if job in mine and job in due})
         self._leaving = frozenset((held.keys() | self._leaving) & mine) - self._owned.folders.keys()
         busy = {*work.jobs, *(job for job, version in self._left.items() if version > work.version)}
-        # Those that it has and doesn't hold, and never did, were taken by a request whose answer was lost.
+        # Jobs that Postgres gives to this engine without its knowledge: the answer to its request for them was lost.
         ended = mine - self._owned.folders.keys() - busy
         if ended:
             self._member.give_up(ended)
@@ -201,7 +202,7 @@ class JobOwnership:
         owner = seen.owners.get(job)
         if owner is None or owner in seen.members:
             return owner is None
-        # An older process of this very engine is no member any more, whatever the clock says.
+        # An older process of this very engine can't come back, so the grace period doesn't protect its jobs.
         return not in_grace or owner.rpartition("#")[0] == self._member.name.rpartition("#")[0]
 
     def _take(self, jobs: Collection[str]) -> None:

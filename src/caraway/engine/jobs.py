@@ -1,4 +1,4 @@
-"""Which jobs run: brings those that run to those that are wanted, and starts again what has failed."""
+"""The jobs of an engine: starts the wanted ones, stops the others, and starts again those that have failed."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +12,14 @@ from caraway.plan.model import JobPlan
 log = logging.getLogger(__name__)
 
 FIRST_BACKOFF_SECONDS = 1.0
-# A broker that was killed is back in some seconds, and jobs that wait much longer than it would be what is missed.
+# A killed broker is back in some seconds; a longer wait before the next start would prolong the outage of its jobs.
 LAST_BACKOFF_SECONDS = 30.0
-# A job that has run so long has recovered, and its next failure is a new one.
+# A job that has run for so long has recovered; its next failure counts as the first.
 RECOVERED_SECONDS = 120.0
 
 
 class State(StrEnum):
-    """How a job is, as the registry knows it."""
+    """The state of a job, as the registry knows it."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -29,14 +29,14 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStatus:
-    """How a job is.
+    """The state of a job, as it is reported.
 
     Attributes:
-        state: Its state.
-        mode: The mode that it runs in.
-        attempts: How often it was started.
-        error: Why it last failed; stays until it has recovered.
-        progress: What its query reports of itself.
+        state: The job's state.
+        mode: The mode in which it runs.
+        attempts: The number of times that it was started.
+        error: The last error; empty once the job has recovered.
+        progress: The figures that its query reports.
     """
 
     state: State
@@ -58,7 +58,7 @@ class _Job:
 
 
 class Jobs:
-    """The jobs of one engine; call `reconcile` often. Not thread safe, but starting and stopping run in `executor`."""
+    """The jobs of one engine; call `reconcile` often. Not thread safe; starts and stops run in `executor`."""
 
     def __init__(self, runtime: Runtime, executor: Executor, clock: Callable[[], float]) -> None:
         """Start jobs through `runtime`; `clock` counts seconds and never goes back."""
@@ -69,12 +69,13 @@ class Jobs:
         self._stopping: dict[str, tuple[JobStatus, Future[None]]] = {}
 
     def reconcile(self, desired: Sequence[JobPlan]) -> Mapping[str, JobStatus]:
-        """Go one step towards `desired`, and return how all jobs are, those that were just stopped included."""
+        """Do one step towards running exactly `desired`; return the status of all jobs, also of those just stopped."""
         wanted = {plan.job_id: plan for plan in desired}
         for job_id in self._jobs.keys() - wanted.keys():
             self._release(job_id)
         for job_id, plan in wanted.items():
-            # A job is named after its content: one that goes and comes back is the same. But its query must be gone.
+            # A job's id is derived from its content, so a job may be wanted again while its last query is still
+            # stopping.
             if job_id not in self._jobs and job_id not in self._stopping:
                 self._jobs[job_id] = _Job(plan, JobStatus(state=State.STARTING, mode=plan.mode))
         for job in self._jobs.values():
@@ -87,7 +88,7 @@ class Jobs:
         return frozenset((*self._jobs, *self._stopping))
 
     def stop_all(self) -> list[Future[None]]:
-        """Begin to stop everything, and return what to wait for."""
+        """Begin to stop all jobs, and return futures that are done when they have stopped."""
         for job_id in list(self._jobs):
             self._release(job_id)
         return [future for _, future in self._stopping.values()]
@@ -147,7 +148,7 @@ class Jobs:
 
 
 def brief(error: BaseException | str, limit: int = 600, because: str = "") -> str:
-    """Return the part of an error that tells something, and its cause: Java's come with pages of trace."""
+    """Return an error's message and its cause without stack traces, which in Java's errors fill pages."""
     text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
     kept = [line.strip() for line in text.splitlines() if line.strip() and not line.lstrip().startswith(("at ", "==="))]
     told = "\n".join(kept)
@@ -156,7 +157,7 @@ def brief(error: BaseException | str, limit: int = 600, because: str = "") -> st
 
 
 def _go_on(runtime: Runtime, query: Query, plan: JobPlan) -> Query:
-    """Take a job from one phase to the next. Its checkpoint is all that goes over: a crash in between is like any."""
+    """Switch a job to its next phase, which continues from the checkpoint alone, as after a crash."""
     query.stop()
     return runtime.start(plan, query.phase)
 

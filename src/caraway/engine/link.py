@@ -1,4 +1,4 @@
-"""The registry at arm's length: jobs go on, and the engine stays responsive, while Postgres is away."""
+"""The engine's link to the registry: a thread, so that jobs and loop continue while Postgres is unreachable."""
 
 import logging
 import math
@@ -16,19 +16,19 @@ from caraway.plan.model import JobPlan
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
-# What is left of jobs that are gone only takes room.
+# How often leftovers of gone jobs are removed; they only occupy disk space, so it isn't urgent.
 SWEEP_SECONDS = 60.0
 
 
 class RegistryLink:
-    """Polls the registry in a thread of its own and hands reports to it.
+    """Polls the registry in a thread of its own and passes reports to it.
 
-    Only changes are reported, and of several reports on one job only the newest: after an outage it is the present
-    that counts.
+    Only changes are reported, and only the newest report on each job: after an outage the registry needs the present
+    state alone.
     """
 
     def __init__(self, registry: JobReports, clock: Callable[[], float] = time.monotonic) -> None:
-        """Talk to `registry`, which no other thread may use; `clock` counts seconds."""
+        """Use `registry`, which no other thread may use; `clock` returns a time in seconds."""
         self._registry = registry
         self._lock = threading.Lock()
         self._desired: Sequence[JobPlan] | None = None
@@ -44,22 +44,22 @@ class RegistryLink:
         self._reachable = True
 
     def start(self) -> None:
-        """Begin to poll."""
+        """Start the polling thread."""
         self._thread.start()
 
     def begin(self, sweep: Callable[[Collection[str]], Collection[str]], ownership: JobOwnership | None) -> None:
-        """Begin to share the jobs with other engines, if there is an `ownership`.
+        """Begin to share the jobs with other engines, if there is an `ownership`, and to remove leftovers.
 
-        `sweep` removes what is left of jobs that are gone, and returns those of which something was left.
+        `sweep` removes the folders of jobs that are gone, and returns the jobs that had any.
         """
         with self._lock:
             self._sweep, self._ownership = sweep, ownership
 
     @property
     def desired(self) -> tuple[int, Sequence[JobPlan] | None]:
-        """The jobs that must run here, as last heard, and which version of the owned jobs that is.
+        """The version of the owned jobs, and the jobs that must run here.
 
-        None until the registry has answered once.
+        The jobs are None until the registry has answered once.
         """
         with self._lock:
             if self._desired is None or self._ownership is None:
@@ -68,14 +68,14 @@ class RegistryLink:
             return owned.version, [job for job in self._desired if job.job_id in owned.folders]
 
     def report(self, statuses: Mapping[str, JobStatus], work: Work) -> None:
-        """Report how jobs are, soon; and what is under way."""
+        """Queue a report on the jobs, and note the jobs that are under way."""
         with self._lock:
             changed = {job_id: status for job_id, status in statuses.items() if self._reported.get(job_id) != status}
             self._unreported.update(changed)
             self._work = work
 
     def close(self, timeout_seconds: float) -> None:
-        """Pass on the last reports, if the registry takes them in that time."""
+        """Pass on the last reports, if the registry accepts them within the time."""
         self._closing.set()
         self._thread.join(timeout_seconds)
 
@@ -84,7 +84,7 @@ class RegistryLink:
             self._exchange()
         self._exchange()
         if self._ownership is not None:
-            # The end of the membership says it, too.
+            # If this fails, the jobs become free when the membership ends.
             with suppress(UnavailableError):
                 self._ownership.leave()
 
@@ -95,25 +95,25 @@ class RegistryLink:
                 self._desired = desired
                 reports, work, ownership = dict(self._unreported), self._work, self._ownership
             for job_id, status in reports.items():
-                # Each engine reports the jobs that it runs.
+                # Other engines report on the jobs that they run.
                 if ownership is None or ownership.may_report(job_id):
                     self._report(job_id, status)
                 else:
                     self._forget(job_id)
             if ownership is not None and not self._closing.is_set():
-                # After the reports: the next engine's must come later.
+                # Reports go first: once a job is released, only its next owner may report on it.
                 ownership.exchange([job.job_id for job in desired], work)
             self._clear(work)
         except UnavailableError as error:
             self._note(reachable=False, text=str(error))
         except Exception as error:  # noqa: BLE001
-            # A registry that is not migrated yet, a graph of a newer version: whatever it is, running jobs must go on.
+            # For example a registry that isn't migrated yet, or a graph of a newer version. Running jobs must continue.
             self._note(reachable=False, text=brief(error))
         else:
             self._note(reachable=True, text="")
 
     def _clear(self, work: Work) -> None:
-        """Now and then remove what is left of jobs that are gone."""
+        """Remove leftovers of gone jobs, once a minute."""
         if self._sweep is None or self._clock() - self._swept_at < SWEEP_SECONDS:
             return
         self._swept_at = self._clock()

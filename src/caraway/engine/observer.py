@@ -1,4 +1,4 @@
-"""Looks at topics and running queries every few seconds, in a thread of its own: both may take long to answer."""
+"""The observer looks at topics and running queries every few seconds, in its own thread, since both may answer late."""
 
 import logging
 import threading
@@ -13,7 +13,7 @@ from caraway.topics.positions import Offsets
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 5.0
-# An hour: a job that is further behind than that is just very far behind.
+# An hour of looks; the lag in seconds of a job that is further behind is reported as an hour.
 REMEMBERED_LOOKS = 720
 
 
@@ -26,7 +26,7 @@ class Observer:
         live_rows: Callable[[], Mapping[str, RealTimeRows]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look through `ends_of` and `live_rows`, which returns what queries have read, by the ids of their runs."""
+        """Look by `ends_of`, and by `live_rows`, which returns the rows read by queries, by their run ids."""
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock
@@ -39,20 +39,20 @@ class Observer:
         self._thread = threading.Thread(target=self._run, name="observer", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Start the observing thread."""
         self._thread.start()
 
     def close(self) -> None:
-        """Stop looking."""
+        """Stop the observing thread."""
         self._closing.set()
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Look at these topics as well."""
+        """Observe these topics, too."""
         with self._lock:
             self._topics |= {*topics}
 
     def look(self) -> None:
-        """Look once."""
+        """Look at all topics and queries once."""
         with self._lock:
             topics = self._topics
         read = self._live_rows()
@@ -62,16 +62,17 @@ class Observer:
             self._tide.rise(self._clock(), ends)
 
     def rows(self, run_id: str, batch: int) -> int:
-        """Return how many rows of a batch a query has done with.
+        """Return how many rows of a batch a query has processed.
 
-        These are what it had read a look ago: of what was read just now, some is still on its way through the query.
+        These are the rows that it had read at the look before the last: rows read since may still be on their way
+        through.
         """
         with self._lock:
             read = self._read_before.get(run_id)
         return read.rows if read is not None and read.batch == batch else 0
 
     def lag(self, topics: Collection[str], done: int) -> Lag | None:
-        """Return how far a job is behind that has done so many records of its topics; None while that isn't known."""
+        """Return the lag of a job that has processed `done` records of its topics; None while it isn't known."""
         with self._lock:
             return self._tide.lag(topics, done)
 
@@ -80,5 +81,5 @@ class Observer:
             try:
                 self.look()
             except Exception as error:  # noqa: BLE001
-                # A broker that is away, a JVM that is going: the jobs themselves report it.
+                # For example a broker is unreachable, or the JVM is ending; the jobs themselves report such failures.
                 log.debug("no look at topics and queries: %s", brief(error))

@@ -1,37 +1,41 @@
-"""When a job reads its history in large batches, and when it goes on row by row.
+"""The phases of a job: it reads its history in large batches, and then goes on row by row.
 
 A job in real-time mode has a second way to run, on the same checkpoint: micro-batches up to the end of its topics.
-They cost a job start, so a short backlog isn't worth it; and they answer in seconds, so a job that has caught up must
-not stay in them. The lag decides, with bounds far enough apart that a job at one of them doesn't go to and fro.
+This phase costs a start of the job, so a short backlog isn't worth it; and it answers in seconds, so a job that has
+caught up must leave it. The lag decides, by bounds that lie far enough apart that a job doesn't oscillate.
 """
 
 from enum import StrEnum
 
 from caraway.plan.model import JobMode
 
-# To start a query takes about a second, in which one that runs works off some 50,000 rows.
+# The backlog above which a job begins with large batches. The start of a further query takes about a second, in which
+# a running one processes some 50,000 rows.
 BACKFILL_RECORDS = 100_000
-# What comes in while the second query starts must not send the job back: at 10,000 events a second this is 2 s.
+# The backlog up to which a job leaves the large batches: rows that arrive while the second query starts must not send
+# it back; at 10,000 events a second this is 2 s.
 LEVEL_RECORDS = 20_000
-# A running job has to be stopped for it, and does again what came since its checkpoint: at most 180 s of its input.
+# The backlog above which a running job returns to large batches. It must be stopped for that, and processes again
+# the rows since its checkpoint: at most 180 s of its input.
 LEFT_BEHIND_RECORDS = 1_000_000
 
 
 class Phase(StrEnum):
-    """What a job is about."""
+    """The phase of a job: reading a backlog, or running live."""
 
     BACKFILL = "backfill"
     LIVE = "live"
 
 
 def phase_at_start(mode: JobMode, lag_records: int, *, unfinished: bool, was: Phase | None) -> Phase:
-    """Return how to start a job.
+    """Return the phase in which to start a job.
 
     Args:
-        mode: Its mode; one in micro-batch mode reads its history in large batches anyway.
-        lag_records: How many records it is behind.
-        unfinished: Whether its checkpoint has a batch that was begun. Such a batch has an end, real-time mode has none.
-        was: What it did before, if it was not just started.
+        mode: The job's mode; micro-batch mode reads its history in large batches anyway.
+        lag_records: The number of records that wait for the job.
+        unfinished: True if the checkpoint contains an unfinished batch. It has an end, and only
+            micro-batches run up to an end.
+        was: The phase before, if the job isn't just started.
     """
     if mode is JobMode.MICRO_BATCH:
         return Phase.LIVE

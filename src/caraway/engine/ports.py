@@ -1,4 +1,4 @@
-"""What the engine needs of the world, so that its rules can be tested without Spark, Postgres and Kafka."""
+"""The protocols that the engine needs, so that its rules can be tested without Spark, Postgres and Kafka."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -8,7 +8,7 @@ from caraway.plan.model import JobPlan
 
 
 class JobReports(Protocol):
-    """Says what must run and is told how it goes; `caraway.state.JobRegistry` is one."""
+    """Returns the jobs that must run and accepts reports on them; `caraway.state.JobRegistry` is one."""
 
     def desired_jobs(self) -> Sequence[JobPlan]:
         """Return the jobs that must run now.
@@ -18,7 +18,7 @@ class JobReports(Protocol):
         """
 
     def gone_jobs(self) -> frozenset[str]:
-        """Return the jobs that will never run again, nor any of their name.
+        """Return the jobs that will never run again; their names are never used again.
 
         Raises:
             UnavailableError: The registry doesn't answer.
@@ -34,7 +34,7 @@ class JobReports(Protocol):
         error: str = "",
         progress: Mapping[str, object] | None = None,
     ) -> None:
-        """Note how a job goes.
+        """Write a report on a job.
 
         Raises:
             UnavailableError: The registry doesn't answer.
@@ -46,31 +46,31 @@ class Query(Protocol):
 
     @property
     def phase(self) -> Phase:
-        """What it is about."""
+        """The phase of the job in which this query runs."""
 
     def failure(self) -> str | None:
-        """Return why it ended, None while it runs, or if it has done all that there was to do."""
+        """Return the reason why the query failed; None while it runs, or if it ended because all its work was done."""
 
     def is_over(self) -> bool:
-        """Return whether this phase is over, so that the job must be started again in the next one."""
+        """Return whether the phase is over, so that the job must be started again in the next one."""
 
     def progress(self) -> Mapping[str, object]:
-        """Return what is known of its progress."""
+        """Return the figures known of its progress."""
 
     def stop(self) -> None:
-        """End it; what it has not checkpointed is done again at the next start."""
+        """Stop the query; rows since its last checkpoint are processed again at the next start."""
 
 
 class Runtime(Protocol):
     """Starts jobs."""
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> Query:
-        """Start a job where its checkpoint left it; may take seconds.
+        """Start a job from its checkpoint; may take seconds.
 
         Args:
             plan: The job.
-            was: The phase that is over, if it goes from one to the next.
+            was: The phase that is over, if the job changes its phase.
 
         Raises:
-            Exception: It could not be started, for whatever reason; trying again may help.
+            Exception: The job couldn't be started, for any reason; trying again may help.
         """

@@ -1,18 +1,19 @@
-"""The assignment of jobs to engines: a pure function of what all of them see, so that they needn't talk."""
+"""The assignment of jobs to engines: a pure function of the state that all of them read, so that they needn't talk."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
 
 
 def assigned(jobs: Collection[str], members: Collection[str], owners: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the engine of each job: as many for each as for any other, give or take one, and as few moved as possible.
+    """Return the engine of each job: the numbers of jobs differ by one at most, and as few jobs as possible move.
 
-    What an engine has stays with it up to its share; who has most has the greater share where it doesn't come out even.
+    A job stays with its engine up to that engine's number; if the jobs don't divide evenly, the engines that own most
+    get one more.
 
     Args:
-        jobs: All that must run.
+        jobs: All jobs that must run.
         members: The engines that are alive.
-        owners: The engine that has a job now, which may be dead.
+        owners: The current owner of each job that has one; it may be dead.
     """
     if not members:
         return {}

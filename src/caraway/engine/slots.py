@@ -1,8 +1,8 @@
-"""Which of Spark's slots are spoken for.
+"""The book of Spark's slots: which jobs hold how many.
 
-Spark refuses a job in real-time mode whose stages exchange rows if it doesn't find all slots free that these need. One
-of a single stage it takes in any case: its tasks wait in a queue, for good if the other jobs have no end either, and
-the query says that it runs. So the engine keeps a book of its own, for all jobs alike.
+If a job in real-time mode exchanges rows between stages, Spark refuses it unless all slots of these stages are free.
+Spark accepts a job with a single stage in any case: its tasks wait in a queue, possibly for ever, while the query
+reports that it runs. So the engine counts the slots of all jobs itself.
 """
 
 import os
@@ -19,7 +19,7 @@ class NoSlotsError(UnavailableError):
 
 
 def processors_of(master: str) -> int | None:
-    """Return how many processors tasks share: those of this machine if Spark runs on it; None: that isn't known."""
+    """Return how many processors the tasks share: those of this machine if Spark runs locally; None: unknown."""
     return os.cpu_count() if master.startswith("local") else None
 
 
@@ -27,16 +27,16 @@ class SlotBook:
     """The slots that jobs hold. Thread safe."""
 
     def __init__(self, capacity: Callable[[], int]) -> None:
-        """Share out what `capacity` says that there is; 0 if that isn't known yet, and then nothing is refused."""
+        """Divide the number of slots that `capacity` returns; 0 means unknown, and then no job is refused."""
         self._capacity = capacity
         self._lock = threading.Lock()
         self._held: dict[str, tuple[int, Callable[[], bool]]] = {}
 
     def reserve(self, job: str, slots: int) -> None:
-        """Speak for slots; whatever the job held before is free.
+        """Reserve slots for a job in place of those that it held before.
 
         Raises:
-            NoSlotsError: They aren't to be had.
+            NoSlotsError: Too few slots are free.
         """
         capacity = self._capacity()
         with self._lock:
@@ -50,12 +50,12 @@ class SlotBook:
             self._held[job] = slots, lambda: True
 
     def follow(self, job: str, runs: Callable[[], bool]) -> None:
-        """Let a job keep its slots as long as it `runs`."""
+        """Keep the slots of a job reserved as long as `runs` returns true."""
         with self._lock:
             slots, _ = self._held[job]
             self._held[job] = slots, runs
 
     def release(self, job: str) -> None:
-        """Let others have the slots of a job."""
+        """Free the slots of a job."""
         with self._lock:
             self._held.pop(job, None)

@@ -1,4 +1,4 @@
-"""A running query: how it is, and how far."""
+"""A running Spark query of a job: its state and its progress."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ from caraway.spark.java import causes_of
 from caraway.spark.letters import LetterCount
 from caraway.topics.positions import Offsets
 
-# Asking a query costs some milliseconds of the driver, and each answer is a write to the registry.
+# A query answers within milliseconds of the driver's time, and each answer is a write to the registry.
 LOOK_SECONDS = 5.0
 
 
@@ -28,14 +28,14 @@ class SparkQuery:
     """A query of one phase of a job.
 
     Attributes:
-        query: Spark's.
+        query: Spark's query.
         plan: The job.
-        phase: What it is about.
+        phase: The phase of the job that the query runs.
         checkpoint: The folder of its checkpoint.
-        interval_ms: How long a batch lasts by itself; 0 if it ends with its input.
+        interval_ms: How long a batch lasts by design; 0 if it ends with its input.
         letters: Counts the job's dead letters.
-        observer: Knows how far the topics reach.
-        clock: Counts seconds.
+        observer: Knows the ends of the topics.
+        clock: Returns a time in seconds.
     """
 
     query: StreamingQuery
@@ -52,25 +52,25 @@ class SparkQuery:
     _progress: Mapping[str, object] = field(default_factory=dict)
 
     def failure(self) -> str | None:
-        """Return why it ended, None while it runs, or if it has read all that it was to read."""
+        """Return the reason why the query failed; None while it runs, or if its backlog is done."""
         if self.query.isActive:
             return None
         error = self.query.exception()
         if error is not None:
             causes = causes_of(error)
             told = brief(error, because=causes[-1] if causes else "")
-            # Spark's own text, since the sign may stand deep in it.
+            # Spark's whole text is searched, since the sign of damage may stand deep in it.
             return put_aside(self.checkpoint, told) if is_damage(str(error), causes) else told
         return None if self.phase is Phase.BACKFILL else "the query has ended without an error"
 
     def is_over(self) -> bool:
-        """Return whether the backlog is done, or whether there is so much of it again that it needs another phase."""
+        """Return whether the backlog is done, or has become so long again that a live job needs the other phase."""
         if self.phase is Phase.BACKFILL:
             return not self.query.isActive
         return self._lag is not None and is_left_behind(self.plan.mode, self.phase, self._lag.records)
 
     def progress(self) -> Mapping[str, object]:
-        """Return rows, lag, state and times, which are looked at anew every few seconds."""
+        """Return rows, lag, state and times; they are read anew every few seconds."""
         now = self.clock()
         if now - self._looked_at >= LOOK_SECONDS:
             self._progress = self._look(now)
@@ -78,7 +78,7 @@ class SparkQuery:
         return self._progress
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the query."""
         self.query.stop()
 
     def _look(self, now: float) -> Mapping[str, object]:
@@ -103,25 +103,25 @@ class SparkQuery:
         }
 
     def _positions(self, told: Mapping[str, Any]) -> tuple[Offsets, int]:
-        """Return up to which offsets all is done and committed, and the number of the batch after that."""
+        """Return the offsets up to which all is processed and committed, and the number of the next batch."""
         ends = [source["endOffset"] for source in told.get("sources", ()) if source["endOffset"]]
         if ends:
             return ends[0], told["batchId"] + 1
         return position_of(self.checkpoint).offsets, next_batch(self.checkpoint)
 
     def _records_done(self, offsets: Offsets, batch: int) -> int:
-        """Count the records before the position of the query, those since its last checkpoint included."""
+        """Return the number of records before the query's position, including those since its last checkpoint."""
         done = sum(totals(offsets).values()) + self.observer.rows(str(self.query.runId), batch)
-        # At a checkpoint the rows of the old batch are in its offsets, and those of the new one aren't known yet.
+        # Right after a checkpoint the count of the new batch is missing; the number must not go down by that.
         return max(done, self._done or 0)
 
 
 def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str, object]:
-    """Return what a query reports of itself at a checkpoint.
+    """Return the figures that a query reports at a checkpoint.
 
     Args:
         told: Spark's progress.
-        interval_ms: How long a batch lasts by itself; what is beyond that is the pause of the checkpoint.
+        interval_ms: How long a batch lasts by design; the rest of its duration is the pause for the checkpoint.
     """
     times, operators = told["durationMs"], told["stateOperators"]
     pause = times.get("triggerExecution", 0) - interval_ms
@@ -141,7 +141,7 @@ def checkpoint_figures(told: Mapping[str, Any], interval_ms: int) -> Mapping[str
 
 
 def _bytes(operator: Mapping[str, Any]) -> int:
-    """Return what an operator keeps, on disk and in memory."""
+    """Return the bytes of state that an operator keeps, on disk and in memory."""
     on_disk: int = operator.get("customMetrics", {}).get("rocksdbSstFileSize", 0)
     in_memory: int = operator["memoryUsedBytes"]
     return on_disk + in_memory

@@ -24,7 +24,8 @@ from caraway.spark.letters import LetterCount
 from caraway.topics import DEAD_LETTERS, ensure_topics
 from caraway.topics.positions import TopicEnds
 
-# Jobs that start together would all pause together at each checkpoint; intervals that differ by up to a sixth drift
+# Jobs that start together would all pause together at each checkpoint. Their intervals differ by up to a sixth, in
+# milliseconds, so that they drift apart: two jobs with equal intervals that once coincide would always coincide.
 # apart. They differ by milliseconds: of two jobs with the same one, those that once coincide would do so for ever.
 STAGGER_PART = 6
 
@@ -34,14 +35,14 @@ class SparkRuntime:
     """Starts jobs in one session.
 
     Attributes:
-        session: The session.
+        session: The Spark session.
         bootstrap_servers: Kafka brokers.
-        partitions: Partitions of a topic that has to be made.
-        processors: How many processors tasks share; None if that isn't known.
-        checkpoint_of: Gives the folder of the checkpoint of a job.
+        partitions: Partitions of a new topic.
+        processors: How many processors the tasks share; None if unknown.
+        checkpoint_of: Returns the folder of the checkpoint of a job.
         checkpoint_interval_seconds: Least time between two checkpoints of a job.
-        observer: Knows how far the topics reach.
-        slots: Knows what is free of Spark.
+        observer: Knows the ends of the topics.
+        slots: Knows the free slots of Spark.
     """
 
     session: SparkSession
@@ -54,10 +55,10 @@ class SparkRuntime:
     slots: SlotBook
 
     def start(self, plan: JobPlan, was: Phase | None = None) -> SparkQuery:
-        """Start a job; its topics are made if a commit that was cut short has left one out.
+        """Start a job; topics that an interrupted commit has not created are created first.
 
         Raises:
-            UnavailableError: Its checkpoint can't be read; the next start begins anew. Or it finds no slots.
+            UnavailableError: The checkpoint can't be read, so the next start begins anew; or too few slots are free.
         """
         inputs = [topic.name for topic in plan.inputs]
         ensure_topics(self.bootstrap_servers, [plan.output.name, *inputs, DEAD_LETTERS], self.partitions)
@@ -70,7 +71,7 @@ class SparkRuntime:
         interval = staggered(self.checkpoint_interval_seconds, plan.job_id)
         trigger = Trigger.BACKLOG if phase is Phase.BACKFILL else trigger_of(plan.mode)
         letters = LetterCount(self.session, plan.job_id)
-        # Only what runs in real-time mode has all of its tasks at once, and for good.
+        # Only jobs in real-time mode occupy all of their tasks' slots at once, and for good.
         slots = slots_of(plan, partitions=self.partitions, tasks=tasks) if trigger is Trigger.REAL_TIME else 0
         self.slots.reserve(plan.job_id, slots)
         try:
@@ -115,13 +116,13 @@ def _position(checkpoint: Path) -> Position:
 
 
 def slots_offered(session: SparkSession) -> int:
-    """Return how many tasks Spark can run at once; 0 while there are no executors."""
+    """Return how many tasks Spark can run at once; 0 while it has no executors."""
     context = java_session(session).sparkContext()
     offered: int = context.maxNumConcurrentTasks(context.resourceProfileManager().defaultResourceProfile())
     return offered
 
 
 def staggered(interval_seconds: int, job_id: str) -> float:
-    """Return a job's checkpoint interval: always the same, and hardly ever another job's, to the millisecond."""
+    """Return a job's checkpoint interval, derived from its id: always the same, hardly ever another job's."""
     part = int.from_bytes(hashlib.sha256(job_id.encode()).digest()[:4])
     return interval_seconds + part % (1000 * interval_seconds // STAGGER_PART) / 1000

@@ -1,4 +1,4 @@
-"""The in-process engine: all datasets of a branch in memory, plainly computed; the truth for the other engines."""
+"""The in-process engine, which computes all datasets of a branch in memory; the other engines are tested against it."""
 
 from caraway.engine_local.changes import SourceChange
 from caraway.engine_local.engine import LocalEngine

@@ -1,4 +1,4 @@
-"""Changes of a source dataset: how they come in, and the table that they make."""
+"""Changes of a source dataset: their reading, and the table that they add up to."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from caraway.graph.specs import DatasetSpec
 class SourceChange:
     """An insert or a delete at an event time.
 
-    `row` is in stored form (docs/records.md). An insert has all columns; `time_us` stands for its time stamp, which
-    isn't read. A delete needs the keys only; if it has the time stamp of the row that it takes back, then it doesn't
-    happen before that.
+    `row` is in stored form (docs/records.md). An insert has all columns, but its time is `time_us`, and the time stamp
+    in the row is ignored. A delete needs only the keys. If it has the time stamp of the row that it deletes, it doesn't
+    take effect before that time.
     """
 
     time_us: int
@@ -23,7 +23,7 @@ class SourceChange:
 
 
 def insertions(spec: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> list[Event]:
-    """Read rows as inserts at their time stamps.
+    """Return rows as inserts at their time stamps.
 
     Raises:
         InvalidInputError: A column is missing.
@@ -32,21 +32,21 @@ def insertions(spec: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> list[
 
 
 def events(spec: DatasetSpec, changes: Sequence[SourceChange]) -> list[Event]:
-    """Read changes.
+    """Return changes as events.
 
     Raises:
-        InvalidInputError: A column is missing, or a row of a keyless dataset is to be deleted.
+        InvalidInputError: A column is missing, or a change deletes a row of a keyless dataset.
     """
     return [_deletion(spec, c) if c.delete else _insertion(spec, c) for c in changes]
 
 
 def arrive(before: Sequence[Event], new: Sequence[Event]) -> list[Event]:
-    """Put events in their places: by time, and those of equal times in the order of arrival."""
+    """Return all events in order of time, and those of equal times in order of arrival."""
     return sorted([*before, *new], key=lambda event: event.time_us)
 
 
 def table_of(spec: DatasetSpec, arrived: Sequence[Event]) -> Table:
-    """Make the content of a dataset of all its events, which are in order."""
+    """Return the content of a dataset, made of all of its events in order."""
     if spec.keys:
         return upserted(spec.keys, arrived)
     return Relation((), [Version(event.row, event.time_us, None) for event in arrived])

@@ -1,4 +1,4 @@
-"""The engine: datasets in memory, every derived one up to date after each call."""
+"""The in-process engine, which holds datasets in memory."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,28 +15,29 @@ NOTHING_ERASED = Erased()
 
 
 class LocalEngine:
-    """The datasets of one branch, in memory: all rows ever, every derived dataset up to date after each call.
+    """The datasets of one branch, in memory, with all rows ever; derived datasets are up to date after each call.
 
-    What is held never changes in place, so that a copy shares it, and so that a call that fails has changed nothing.
+    Held objects never change in place, so that a copy can share them, and a call that fails has changed nothing.
     """
 
     def __init__(self, datasets: Sequence[DatasetSpec] = ()) -> None:
-        """Take the datasets of a branch.
+        """Hold the datasets of a branch.
 
         Args:
             datasets: Specs after the selection of an environment; each has at most one pipeline.
         """
         self._specs: dict[str, DatasetSpec] = {}
-        # What derived datasets are computed by, each after those that it reads.
+        # The functions that compute derived datasets, each after the datasets that it reads.
         self._runs: dict[str, Run] = {}
-        # What was logged, in order; of derived datasets what was put there and holds until their next computation.
+        # The logged events, in order; for a derived dataset the rows of `put_derived`, which hold until its next
+        # computation.
         self._events: dict[str, list[Event]] = {}
         self._tables: dict[str, Table] = {}
         self._erased: dict[str, Erased] = {}
         self.replace_datasets(datasets, keep=())
 
     def replace_datasets(self, datasets: Sequence[DatasetSpec], *, keep: Collection[str]) -> None:
-        """Go over to other datasets; the data of `keep` stays, others start empty, derived ones are recomputed."""
+        """Replace the datasets; those in `keep` keep their data, others start empty, derived ones are recomputed."""
         specs = {spec.name: spec for spec in datasets}
         runs = {}
         for name in _in_order(datasets):
@@ -55,15 +56,16 @@ class LocalEngine:
         self._specs, self._runs, self._events, self._tables = specs, runs, events, tables
 
     def append(self, dataset: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Add rows to a dataset without a pipeline: upserts if it has keys.
+        """Add rows to a dataset without a pipeline; with keys they are upserts.
 
         Args:
             dataset: Its name.
-            rows: Typed rows in stored form, with all columns; more are ignored.
+            rows: Typed rows in stored form, with all columns; further columns are ignored.
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: The dataset is derived, a column is missing, or a pipeline failed; nothing is stored.
+            InvalidInputError: The dataset is derived, a column is missing, or a pipeline failed; then nothing is
+                stored.
         """
         self._add(dataset, insertions(self._source(dataset), rows))
 
@@ -71,12 +73,12 @@ class LocalEngine:
         """Add inserts and deletes with event times; see `append`.
 
         Raises:
-            InvalidInputError: As in `append`; or a row of a keyless dataset is to be deleted.
+            InvalidInputError: As in `append`; or a change deletes a row of a keyless dataset.
         """
         self._add(dataset, events(self._source(dataset), changes))
 
     def put_derived(self, dataset: str, rows: Sequence[Mapping[str, object]]) -> None:
-        """Replace a derived dataset's content until its upstream changes next; feeds what lies downstream.
+        """Replace a derived dataset's content until its inputs change next, and compute the datasets downstream.
 
         Raises:
             UnknownEntityError: No such dataset.
@@ -88,15 +90,15 @@ class LocalEngine:
         self._hold(dataset, arrive([], self._admitted(dataset, insertions(spec, rows))))
 
     def erase(self, dataset: str, keys: Sequence[Mapping[str, object]]) -> None:
-        """Remove all rows with these keys, in the past and to come; nothing changes downstream.
+        """Remove all past and future rows with these keys; nothing changes downstream.
 
         Args:
             dataset: Its name.
-            keys: Values in stored form of some key columns, by name: rows that have all of them are erased.
+            keys: Values of some key columns, by name, in stored form; rows with all of these values are erased.
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: A column that isn't a key.
+            InvalidInputError: A column isn't a key.
         """
         self._erased[dataset] = erasing(self._spec(dataset), self._erased.get(dataset, NOTHING_ERASED), keys)
 
@@ -107,17 +109,18 @@ class LocalEngine:
 
         Args:
             dataset: Its name.
-            keys: In stored form, in the order of the dataset's keys.
-            at_us: One time for all keys, or one for each.
-            columns: Which columns to read; keys and time stamp may be among them.
+            keys: The keys in stored form, each in the order of the dataset's key columns.
+            at_us: A time for all keys, or one for each.
+            columns: The columns to read; keys and time stamp may be among them.
 
         Returns:
-            A list for each column, and whether each key was found. Where it wasn't, keys are those that were asked for
-            (null if the dataset has no data at all), values null, or the default of a terminal aggregate.
+            A list for each column, and for each key whether it was found. For a key that wasn't found, key columns have
+            the key itself (null if the dataset has no data at all), and others null or the default of a terminal
+            aggregate.
 
         Raises:
             UnknownEntityError: No such dataset.
-            InvalidInputError: It has no keys, a column is unknown, or a key has too few or too many parts.
+            InvalidInputError: The dataset has no keys, a column is unknown, or a key has too few or too many parts.
         """
         spec = self._spec(dataset)
         _check_lookup(spec, keys, columns)
@@ -132,7 +135,7 @@ class LocalEngine:
         return [[row[name] for row in rows] for name in columns], [row is not None for row in found]
 
     def rows(self, dataset: str) -> list[dict[str, object]]:
-        """Return the stored frame: all events, all versions, the expiry rows of continuous windows.
+        """Return all rows of a dataset: all events or versions, and the rows at which values leave continuous windows.
 
         Raises:
             UnknownEntityError: No such dataset.
@@ -144,7 +147,7 @@ class LocalEngine:
         return [{name: row[name] for name in names} for row in rows if not erased.hides(row)]
 
     def copy(self) -> "LocalEngine":
-        """Return an engine with the same datasets and data that goes its own way from here on; cheap."""
+        """Return an independent engine with the same datasets and data, which it shares until they change."""
         other = LocalEngine()
         other._specs, other._runs = self._specs, self._runs
         other._events, other._tables, other._erased = dict(self._events), dict(self._tables), dict(self._erased)
@@ -173,7 +176,7 @@ class LocalEngine:
         return [event for event in arriving if not erased.hides(event.row)]
 
     def _hold(self, dataset: str, logged: list[Event]) -> None:
-        """Give a dataset its events and compute all that depends on it, or else change nothing."""
+        """Set the events of a dataset and compute all datasets that depend on it; on an error, change nothing."""
         tables = {**self._tables, dataset: table_of(self._specs[dataset], logged)}
         downstream = self._downstream(dataset)
         for name in downstream:
@@ -183,7 +186,7 @@ class LocalEngine:
         self._events = {**kept, dataset: logged}
 
     def _downstream(self, dataset: str) -> list[str]:
-        """Name all that depends on a dataset, each after what it reads."""
+        """Return the datasets that depend on a dataset, each after those that it reads."""
         changed = {dataset}
         for name in self._runs:
             if name != dataset and not changed.isdisjoint(_inputs(self._specs[name])):
@@ -201,7 +204,7 @@ class LocalEngine:
 
 @contextmanager
 def _naming(dataset: str) -> Iterator[None]:
-    """Name the dataset in errors of values that are computed as they are read."""
+    """Add the dataset's name to errors of values that are computed when they are read."""
     try:
         yield
     except InvalidInputError as error:
@@ -213,7 +216,7 @@ def _inputs(spec: DatasetSpec) -> Iterable[str]:
 
 
 def _in_order(datasets: Sequence[DatasetSpec]) -> list[str]:
-    """Order datasets so that each comes after those that it reads."""
+    """Return the datasets in an order in which each comes after those that it reads."""
     names = {spec.name for spec in datasets}
     return [name for name in TopologicalSorter({s.name: _inputs(s) for s in datasets}).static_order() if name in names]
 

@@ -1,4 +1,4 @@
-"""Erased keys: rows that a dataset doesn't show and doesn't take any more."""
+"""Erased keys, whose rows a dataset neither shows nor accepts any more."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from caraway.graph.specs import DatasetSpec
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What was erased of one dataset: values of some of its key columns, by the columns."""
+    """The erased keys of one dataset: values of some of its key columns, by these columns."""
 
     values: Mapping[tuple[str, ...], frozenset[Key]] = field(default_factory=dict)
 
     def hides(self, row: Mapping[str, object]) -> bool:
-        """Tell whether a row, of which the keys are enough, was erased."""
+        """Return whether a row was erased; its key columns suffice."""
         return any(key_of(row, columns) in keys for columns, keys in self.values.items())
 
 
 def erasing(spec: DatasetSpec, before: Erased, keys: Sequence[Mapping[str, object]]) -> Erased:
-    """Add keys to what was erased before.
+    """Return the erased keys with some more.
 
     Raises:
-        InvalidInputError: One names no column, or one that is no key.
+        InvalidInputError: A key has no columns, or a column that isn't a key.
     """
     values = dict(before.values)
     for key in keys:

@@ -1,4 +1,4 @@
-"""Pipelines as functions of the datasets that they read."""
+"""The compilation of pipelines to functions of the datasets that they read."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
@@ -47,8 +47,8 @@ Step = Callable[[Table], Table]
 def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mapping[str, DatasetSpec]) -> Run:
     """Return a pipeline as a function of the datasets' contents.
 
-    The function raises `InvalidInputError`, naming dataset, pipeline and operator, where a value doesn't fit or a
-    user's function fails.
+    The function raises `InvalidInputError` with the dataset, pipeline and operator if a value doesn't fit or a user's
+    function fails.
     """
     run = _compile(pipeline.operator, datasets)
 
@@ -62,7 +62,7 @@ def compile_pipeline(spec: DatasetSpec, pipeline: PipelineSpec, datasets: Mappin
 
 
 def defaults_of(spec: DatasetSpec) -> dict[str, object]:
-    """Return what stands for the columns of a key that isn't found: the defaults of a terminal aggregate."""
+    """Return the values of columns for a key that isn't found: the defaults of a terminal aggregate."""
     operator = spec.pipelines[0].operator if spec.pipelines else None
     if not isinstance(operator, Aggregate):
         return {}
@@ -70,7 +70,7 @@ def defaults_of(spec: DatasetSpec) -> dict[str, object]:
 
 
 def _compile(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Run:
-    """Compile a tree from its leaves."""
+    """Return an operator tree as a function of the datasets' contents."""
     match operator:
         case Input(dataset=name):
             return lambda read: read(name)
@@ -96,7 +96,7 @@ def _compile_join(operator: Join, datasets: Mapping[str, DatasetSpec]) -> Run:
 
 @singledispatch
 def _step(operator: Operator, _before: Schema) -> Step:
-    """Return an operator with one input as a function of it."""
+    """Return an operator with one input as a function of that input."""
     raise TypeError(f"{type(operator).__name__} hasn't one input")
 
 
@@ -108,7 +108,7 @@ _step.register(Aggregate, compile_aggregate)
 
 @_step.register
 def _(operator: Filter, before: Schema) -> Step:
-    # Polars takes longer to import than all else that a pipeline without expressions needs.
+    # The import of polars takes longer than everything else that a pipeline without expressions needs.
     from caraway.engine_local.operators.expressions import compile_filter  # noqa: PLC0415
 
     return compile_filter(operator, before)
@@ -116,7 +116,7 @@ def _(operator: Filter, before: Schema) -> Step:
 
 @_step.register
 def _(operator: Assign, before: Schema) -> Step:
-    # As for a filter.
+    # This import brings polars, too.
     from caraway.engine_local.operators.expressions import compile_assign  # noqa: PLC0415
 
     return compile_assign(operator, before)
@@ -172,7 +172,7 @@ def _(operator: Changelog, before: Schema) -> Step:
 
 
 def _renamed(columns: Sequence[str], pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return old and new name of each column, after all pairs one by one."""
+    """Return the old and the new name of each column, after applying the pairs one after the other."""
     names = {name: name for name in columns}
     for old, new in pairs:
         names = {first_name: new if name == old else name for first_name, name in names.items()}

@@ -1,8 +1,8 @@
-"""Datasets as functions of time: what every operator takes and gives.
+"""Datasets as functions of time, which all operators take and return.
 
-A keyless dataset is a list of events, in the order of event time and then of arrival. A keyed one is a list of
-versions, each with the time in which it holds, in the same order; those of one key never overlap. Both are rows with a
-begin and an end, so that one operator serves both.
+A keyless dataset is a list of events, in order of event time and then of arrival. A keyed one is a list of versions,
+each with the interval in which it holds, in the same order; versions of one key never overlap. Both are rows with a
+begin and an end, so that operators work on both.
 """
 
 from bisect import bisect_right
@@ -13,12 +13,12 @@ from typing import Any, NamedTuple, Protocol
 Row = dict[str, object]
 Key = tuple[object, ...]
 
-# All NaN are one value, as a key and as an element; Python's own isn't equal to itself.
+# The value that stands for every NaN in comparisons, since Python's NaN isn't equal to itself.
 _NAN = ("nan",)
 
 
 class Version(NamedTuple):
-    """A row, from `begin_us` (its time stamp) to `end_us`, exclusive; None: without end, as all events are."""
+    """A row that holds from `begin_us`, its time stamp, to `end_us`, exclusive; None means for ever, as with events."""
 
     row: Row
     begin_us: int
@@ -38,28 +38,28 @@ class Table(Protocol):
 
     @property
     def empty(self) -> bool:
-        """Tell whether it never has a row."""
+        """Return whether the table never has a row."""
 
     @property
     def versions(self) -> Sequence[Version]:
-        """All rows ever, in the order of time and then of arrival."""
+        """Return all rows ever, in order of time and then of arrival."""
 
     @property
     def by_key(self) -> Mapping[Key, Sequence[Version]]:
-        """The versions of each key."""
+        """Return the versions of each key."""
 
     def find(self, key: Key, at_us: int) -> Version | None:
         """Return the version of a key that holds at a time."""
 
     def keyed_by(self, keys: Sequence[str]) -> "Table":
-        """Return the same table with its key columns in another order, in which `by_key` and `find` have them."""
+        """Return the same table with another order of key columns, which `by_key` and `find` use."""
 
 
 class Relation:
     """A table that is a list."""
 
     def __init__(self, keys: Sequence[str], versions: Sequence[Version]) -> None:
-        """Take versions in order; none of them is changed ever after."""
+        """Hold `versions`, which are in order and must not change any more."""
         self.keys = keys
         self.versions = versions
 
@@ -86,7 +86,7 @@ class Relation:
 
 
 def holding(versions: Sequence[Version], at_us: int) -> Version | None:
-    """Return which of one key's versions holds at a time: the newest by then, unless it has ended."""
+    """Return the version of a key that holds at a time: the newest one by then, unless it has ended."""
     position = bisect_right(versions, at_us, key=begin_of)
     if not position:
         return None
@@ -95,11 +95,11 @@ def holding(versions: Sequence[Version], at_us: int) -> Version | None:
 
 
 def upserted(keys: Sequence[str], events: Sequence[Event]) -> Relation:
-    """Make the table in which each event replaces the one before of its key.
+    """Return the table in which each event replaces the previous one of its key.
 
     Args:
         keys: Names of the key columns.
-        events: In the order of time and then of arrival. Of equal times the last arrival counts, and nothing else.
+        events: The events in order of time and then of arrival. Only the last arrival counts among events of one time.
     """
     next_us: dict[Key, int] = {}
     versions = []
@@ -115,22 +115,22 @@ def upserted(keys: Sequence[str], events: Sequence[Event]) -> Relation:
 
 
 def ordered(versions: Iterable[Version]) -> list[Version]:
-    """Put versions into the order of time; equal times keep their order."""
+    """Return versions in order of time; versions of equal times keep their order."""
     return sorted(versions, key=begin_of)
 
 
 def begin_of(version: Version) -> int:
-    """Return when a version begins."""
+    """Return the begin of a version."""
     return version.begin_us
 
 
 def key_of(row: Mapping[str, object], columns: Iterable[str]) -> Key:
-    """Return what tells rows with these columns apart."""
+    """Return the key of a row in these columns, which can be hashed."""
     return tuple([identity(row[name]) for name in columns])
 
 
 def identity(value: Any) -> object:  # noqa: ANN401 (any stored value)
-    """Return what two stored values of one type have in common exactly if they are equal; it can be hashed."""
+    """Return a hashable object that is equal for two stored values of one type exactly if the values are equal."""
     kind = type(value)
     if kind is float:
         return value if value == value else _NAN  # noqa: PLR0124 (NaN only)

@@ -11,8 +11,8 @@ from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtra
 
 
 def featureset_html(name: str, features: Sequence[Feature], extractors: Sequence[Extractor], metadata: Metadata) -> str:
-    """Return the features of a featureset as HTML, with what computes each."""
-    # Outputs have full names.
+    """Return the features of a featureset as HTML, each with its extractor."""
+    # The keys are full names, as outputs have them.
     computed = {output: _told(extractor) for extractor in extractors for output in extractor.outputs}
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Extractors: how features come to their values. `@extractor` makes one of a user's function."""
+"""Extractors, which compute features. `@extractor` makes one from a user's function."""
 
 import inspect
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Generated = LookupExtractor | AliasExtractor | ExpressionExtractor
 
 
 class ExtractorType(StrEnum):
-    """Where the values of an extractor come from."""
+    """The origin of an extractor's values."""
 
     FUNCTION = "function"
     LOOKUP = "lookup"
@@ -31,18 +31,19 @@ class ExtractorType(StrEnum):
 
 
 class Extractor:
-    """What computes some features of a featureset.
+    """The computation of some features of a featureset.
 
-    A user's function `(cls, ts, *series)`, or what `feature(...)` made of a reference; then `function` is None.
+    It is a user's function `(cls, ts, *series)`, or was made by `feature(...)` from a reference; then `function` is
+    None.
 
     Attributes:
         name: Unique in its featureset.
-        extractor_type: Where the values come from.
-        featureset: Name of the featureset; empty before that is defined.
+        extractor_type: The origin of the values.
+        featureset: Name of the featureset; empty until the featureset is defined.
         inputs: Full names of the features that it needs.
-        outputs: Full names of the features that it gives.
+        outputs: Full names of the features that it computes.
         datasets: Names of the datasets that it looks up.
-        version: Must rise when the extractor changes.
+        version: The version, which must rise when the extractor changes.
         env: Names of the environments in which it is used; empty: all.
         metadata: Owner, description and flags; of a generated one, those of its feature.
     """
@@ -106,32 +107,32 @@ class FunctionExtractor(Extractor):
 
     @property
     def given_inputs(self) -> tuple[Any, ...] | None:
-        """What `@inputs` named; None: it is missing."""
+        """The features that `@inputs` named; None if it is missing."""
         return self._marked(INPUTS_ATTRIBUTE)
 
     @property
     def given_outputs(self) -> tuple[Any, ...] | None:
-        """What `@outputs` named; None: it is missing."""
+        """The features that `@outputs` named; None if it is missing."""
         return self._marked(OUTPUTS_ATTRIBUTE)
 
     @property
     def metadata(self) -> Metadata:
-        """Owner, description and flags, whether `@meta` stands above or below `@extractor`."""
+        """Owner, description and flags; `@meta` may stand above or below `@extractor`."""
         return get_metadata(self) or get_metadata(self.function) or Metadata()
 
     def bind(self, featureset: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        """Take up what the featureset made of the names; from now on `@includes` above `@extractor` counts too."""
+        """Set the resolved names; from now on `@includes` above `@extractor` counts too."""
         self.featureset, self.inputs, self.outputs = featureset, inputs, outputs
         if above := self.__dict__.get(INCLUDES_ATTRIBUTE):
             setattr(self.function, INCLUDES_ATTRIBUTE, tuple(dict.fromkeys((*above, *included(self.function)))))
 
     def _marked(self, attribute: str) -> tuple[Any, ...] | None:
-        # Decorators go onto the function, or onto this if they stand above.
+        # Decorators above `@extractor` set attributes of this object, those below it attributes of the function.
         found = self.__dict__.get(attribute, getattr(self.function, attribute, None))
         return None if found is None else tuple(found)
 
 
-# A featureset gives its extractors as functions, so this is what they are to editors.
+# A featureset returns its extractors as functions, so editors see this type.
 Function = Callable[..., Any]
 
 
@@ -161,9 +162,9 @@ def extractor(
     Args:
         function: The function, if the decorator stands bare.
         deps: The datasets that it looks up.
-        depends_on: The same.
+        depends_on: Another name of `deps`.
         version: Must rise when the function changes.
-        env: In which environments the function is used; all by default.
+        env: The environments in which the function is used; all by default.
 
     Raises:
         DefinitionTypeError: The function's first parameters aren't `cls` and `ts`, or an argument has the wrong type.

@@ -17,7 +17,7 @@ from caraway.lib.metadata import metadata_of_arguments
 class Feature:
     """A feature: `Featureset.feature`.
 
-    In a class body it is what `feature(...)` gives; the featureset names and types it.
+    In a class body it is the result of `feature(...)`; the featureset names and types it.
     """
 
     def __init__(self, reference: Any, default: Any, env: tuple[str, ...], version: int) -> None:  # noqa: ANN401
@@ -31,7 +31,7 @@ class Feature:
         self._data_type: DataType | None = None
 
     def bind(self, featureset: str, name: str, data_type: DataType, metadata: Metadata) -> None:
-        """Take up name and type from the class body."""
+        """Set name and type from the class body."""
         self.featureset_name, self.name, self._data_type, self.metadata = featureset, name, data_type, metadata
 
     @property
@@ -43,7 +43,7 @@ class Feature:
 
     @property
     def dtype(self) -> Any:  # noqa: ANN401 (an annotation is any object)
-        """Type of the feature as an annotation."""
+        """The type of the feature as an annotation."""
         return annotation_of(self.data_type)
 
     def fqn(self) -> str:
@@ -77,7 +77,7 @@ class Feature:
         return self
 
     def to_spec(self) -> FeatureSpec:
-        """Give the feature as a value."""
+        """Return the feature as a value."""
         return FeatureSpec(name=self.name, dtype=self.data_type, metadata=self.metadata)
 
     def __eq__(self, other: object) -> bool:
@@ -104,15 +104,14 @@ def feature(
     version: int | None = None,
     env: EnvSelector = None,
 ) -> Any:  # noqa: ANN401 (stands for a value of the annotated type)
-    """Say where a feature's value comes from.
+    """Declare the origin of a feature's value.
 
     Args:
-        args: Nothing (an extractor or the caller gives it), a field of a keyed dataset, another feature, or an
-        expression
-            over features of the same featureset.
-        default: Stands for null, for a field or a feature.
+        args: Nothing (an extractor computes it, or the caller gives it), a field of a keyed dataset, another feature,
+            or an expression over features of the same featureset.
+        default: The value in place of null, for a field or a feature.
         version: Version of the extractor that this makes.
-        env: In which environments the value comes from here; all by default.
+        env: The environments in which this origin is used; all by default.
 
     Raises:
         DefinitionTypeError: There is more than one reference, or a default without one.
@@ -132,10 +131,10 @@ def feature(
 
 
 def is_valid_feature(name: str) -> bool:
-    """Tell whether a name has the form of a feature's: one dot."""
+    """Return whether a name has the form of a feature's: one dot."""
     return name.count(".") == 1
 
 
 def is_valid_featureset(name: str) -> bool:
-    """Tell whether a name has the form of a featureset's: no dot."""
+    """Return whether a name has the form of a featureset's: no dot."""
     return "." not in name

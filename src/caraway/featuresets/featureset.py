@@ -1,4 +1,4 @@
-"""`@featureset`: a class body becomes a featureset."""
+"""`@featureset`, which turns a class body into a featureset."""
 
 import functools
 import sys
@@ -44,7 +44,7 @@ class Featureset:
         self._functions = {item.name: item for item in vars(body).values() if isinstance(item, FunctionExtractor)}
         self.__doc__ = body.__doc__
         for item in self._functions.values():
-            # Resolved now, where the user's line is near.
+            # The names are resolved here, so that an error points to the user's definition.
             item.bind(self._name, self._inputs(item), self._outputs(item))
 
     def __getattr__(self, name: str) -> "Member":
@@ -68,7 +68,7 @@ class Featureset:
         return f"Featureset({self._name})"
 
     def _repr_html_(self) -> str:
-        # For notebooks, which ask for this name.
+        # Notebooks call the method of this name.
         metadata = get_metadata(self) or get_metadata(self.original_cls) or Metadata()
         return featureset_html(self._name, self.features, self.extractors, metadata)
 
@@ -100,7 +100,7 @@ class Featureset:
         return [*first, *then, *(self._functions[name] for name in sorted(self._functions))]
 
     def to_spec(self) -> FeaturesetSpec:
-        """Give the definition as a value; functions are pickled now, when all that they use is defined.
+        """Return the definition as a value; functions are pickled now, when all names that they use are defined.
 
         Raises:
             DefinitionError: A function uses something that can't be pickled, or the default of an alias isn't of its
@@ -121,10 +121,11 @@ class Featureset:
         if not isinstance(item, GeneratedExtractor):
             raise DefinitionTypeError(f"extractor {item.fqn()} is of no known kind: {type(item).__name__}")
         spec, feature = item.spec, self._features[item.outputs[0].partition(".")[2]]
-        # What a later `.meta(...)` said counts.
+        # Metadata of a later `.meta(...)` counts.
         spec = replace(spec, metadata=feature.metadata)
         if isinstance(spec, AliasExtractor):
-            # Only here: a program may define a wrong default as long as it doesn't commit it.
+            # The default is checked here and not before, because a program may define a wrong one as long as it doesn't
+            # commit it.
             default = stored_default(f"feature {feature.fqn()}", feature, feature.data_type)
             spec = replace(spec, default=default)
         return spec
@@ -216,13 +217,13 @@ class Featureset:
 if TYPE_CHECKING:
 
     class Member(Feature):
-        """What a name of a featureset is to editors, which don't know its body: a feature, or a function to call."""
+        """The type of a featureset's name for editors, which don't know its body: a feature, or a function to call."""
 
         def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401 (any extractor or helper)
             """Call an extractor or helper."""
 
     class FeaturesetClass(Featureset, type):
-        """What a class below `@featureset` is for mypy, which leaves it a class: see `caraway.integrations.mypy`."""
+        """The type of a class below `@featureset` for mypy, which keeps it a class: see `caraway.integrations.mypy`."""
 
 
 def featureset(cls: type) -> Featureset:

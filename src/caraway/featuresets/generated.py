@@ -1,4 +1,4 @@
-"""The extractors that `feature(...)` makes: look a field up, take another feature, evaluate an expression."""
+"""The extractors that `feature(...)` makes: lookups of fields, aliases of features, expressions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +19,7 @@ from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtra
 
 
 def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | None:
-    """Make the extractor of a feature, if it has a reference.
+    """Return the extractor of a feature, None if the feature has no reference.
 
     Args:
         feature: The feature.
@@ -27,7 +27,7 @@ def generate(feature: Feature, siblings: Mapping[str, Feature]) -> Generated | N
 
     Raises:
         DefinitionError: The reference doesn't fit; the message names feature, reference and what would be right.
-        DefinitionTypeError: A type doesn't.
+        DefinitionTypeError: A type doesn't fit.
     """
     where = f"feature {feature.fqn()}"
     match feature.reference:
@@ -124,7 +124,7 @@ def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:  # noq
     """Return a feature's default in stored form.
 
     Raises:
-        DefinitionError: It isn't of the type as it stands.
+        DefinitionError: The default isn't of the feature's type.
     """
     if feature.default is None:
         return None
@@ -146,7 +146,7 @@ def _expression(where: str, feature: Feature, expr: Expr, siblings: Mapping[str,
     try:
         found = infer_nullable(expr.node, {name: sibling.data_type for name, sibling in siblings.items()})
     except CarawayError as error:
-        # The same exception: which one an expression gives is the business of expressions.
+        # The class of the exception stays, since the expression's own rules choose it.
         error.args = (f"{where}: {error}",)
         raise
     if not promotes(found, feature.data_type):

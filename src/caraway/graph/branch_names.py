@@ -1,20 +1,20 @@
-"""The one rule about names of branches, for the client, the command line and the server."""
+"""The rule for names of branches, for the client, the command line and the server."""
 
 import re
 
 from caraway.errors import InvalidInputError, quoted
 
 MAX_CHARACTERS = 200
-# Parts between slashes begin with a letter, digit or _: so none is `.` or `..` or an option of a command, and a name
-# stays below the folder or address that it is put behind.
+# The parts between slashes begin with a letter, digit or _. So no part is `.`, `..` or an option of a command, and a
+# name that is appended to a folder or address stays below it.
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]*(/[A-Za-z0-9_][A-Za-z0-9_.\-]*)*")
 
 
 def check_branch_name(name: object) -> str:
-    """Return the name of a new branch if it is possible.
+    """Return the name of a new branch, if a branch may have it.
 
     Raises:
-        InvalidInputError: It isn't.
+        InvalidInputError: No branch may have this name.
     """
     if not isinstance(name, str) or len(name) > MAX_CHARACTERS or not _NAME.fullmatch(name):
         raise InvalidInputError(

@@ -1,7 +1,7 @@
 """Connectors: a table, topic, path or endpoint of an external system, as plain data.
 
-A system is the address of one external system and what opens it; a connector is one thing inside of it. A system that
-is registered on the server is a reference by kind and name.
+A system is the address of an external system with its credentials; a connector is one thing inside it. A system that is
+registered on the server is a reference by kind and name.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretRef:
-    """A value that only the data plane reads: the secret `arn`, opened as `role_arn`, at `path` in its JSON."""
+    """A reference to the secret `arn`, read as `role_arn`, at `path` in its JSON, by the data plane only."""
 
     arn: str
     role_arn: str | None = None
@@ -59,7 +59,7 @@ class KafkaSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3System:
-    """S3 or what speaks its protocol; without keys and role, as the worker that reads."""
+    """S3, or a store that speaks its protocol; without keys and role, it is opened as the worker that reads."""
 
     name: str
     access_key_id: Secretish | None = None
@@ -186,7 +186,7 @@ System = (
 
 
 class RegistryFormat(StrEnum):
-    """Encodings whose schemas lie in a registry."""
+    """Encodings whose schemas are in a registry."""
 
     AVRO = "avro"
     PROTOBUF = "protobuf"
@@ -194,7 +194,7 @@ class RegistryFormat(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRegistry:
-    """Records in `format`, their schemas in a registry at `url`."""
+    """Records in `format`, with schemas in a registry at `url`."""
 
     format: RegistryFormat
     registry: str
@@ -223,7 +223,7 @@ class WebhookConnector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaConnector:
-    """A topic. `format` is "json" or comes from a registry; another text is refused at commit."""
+    """A topic. `format` is "json" or a registry's format; another text is refused at commit."""
 
     system: KafkaSystem | RegisteredSystem
     topic: str
@@ -232,9 +232,9 @@ class KafkaConnector:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Connector:
-    """Objects of a bucket below `prefix` whose rest of the key matches `suffix` (None: all of them).
+    """Objects of a bucket below `prefix`; the rest of their keys matches `suffix` (None: any).
 
-    `format` is "json", "parquet", "delta", "hudi" or CSV. An object whose path tells a time has rows from up to
+    `format` is "json", "parquet", "delta", "hudi" or CSV. An object whose path has a time holds rows from up to
     `spread_us` around it.
     """
 
@@ -265,7 +265,7 @@ class TableConnector:
 
 
 class StreamStart(StrEnum):
-    """Where the first read of a stream begins, unless at an instant."""
+    """Named starts of the first read of a stream."""
 
     LATEST = "latest"
     TRIM_HORIZON = "trim_horizon"
@@ -273,7 +273,7 @@ class StreamStart(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KinesisConnector:
-    """A stream, read from `start` on: a place, or an instant (microseconds) of arrival."""
+    """A stream; `start` is a named start of the first read, or an instant of arrival (microseconds)."""
 
     system: KinesisSystem | RegisteredSystem
     stream_arn: str
@@ -339,7 +339,7 @@ def system_name(connector: Connector) -> str:
 
 
 def identifier(connector: Connector) -> str:
-    """Name a connector for people: its system and what is read in there."""
+    """Return a connector's name for people: its system and the thing in it that is read."""
     return f"[{system_kind(connector)}: {system_name(connector)}]({_inside(connector)})"
 
 

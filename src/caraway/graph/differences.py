@@ -1,4 +1,4 @@
-"""What differs between two definitions of one entity: the reason why a version must be raised.
+"""Differences between two definitions of one entity: the reasons why its version must be raised.
 
 Only what is part of a definition is compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations
 and environments may change freely. Expressions and operators are compared as values, so that a pipeline that was merely
@@ -28,7 +28,7 @@ from caraway.graph.specs import (
 )
 from caraway.graph.wire.connectors import source_identity
 
-# A pipeline's or function's text is shown from its first differing line on, no more than this many lines of it.
+# Lines of a pipeline's or function's text that are shown, from the first differing line on.
 SHOWN_LINES = 3
 ABSENT = "not there"
 
@@ -37,7 +37,7 @@ WithDefault = LookupExtractor | AliasExtractor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """One thing that differs, with its old and new value as people read them."""
+    """One difference, with the old and new value as people read them."""
 
     what: str
     old: str
@@ -48,7 +48,7 @@ class Difference:
 
 
 def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference, ...]:
-    """List what differs in the definitions of one dataset, its version aside."""
+    """Return the differences between two definitions of one dataset, its version aside."""
     found: list[Difference] = []
     if old.history_us != new.history_us:
         found.append(
@@ -65,7 +65,7 @@ def dataset_differences(old: DatasetSpec, new: DatasetSpec) -> tuple[Difference,
 
 
 def extractor_differences(old: Extractor, new: Extractor) -> tuple[Difference, ...]:
-    """List what differs in the definitions of one extractor, its version aside."""
+    """Return the differences between two definitions of one extractor, its version aside."""
     if extractor_fingerprint(replace(old, version=0)) == extractor_fingerprint(replace(new, version=0)):
         return ()
     if type(old) is not type(new):
@@ -179,7 +179,7 @@ def _pipeline_differences(old: tuple[PipelineSpec, ...], new: tuple[PipelineSpec
 
 
 def _text_difference(what: str, old: str, new: str) -> Difference:
-    """Show two texts from their first differing line on; equal texts may hold names that mean something else."""
+    """Return two texts from their first differing line on; equal texts may hold names that mean something else."""
     before, after = old.strip().splitlines(), new.strip().splitlines()
     start = next(
         (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))

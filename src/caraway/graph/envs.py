@@ -1,4 +1,4 @@
-"""Environments: which sources, pipelines, sinks and extractors a commit selects."""
+"""Environments: selection of the sources, pipelines, sinks and extractors of a commit."""
 
 from dataclasses import replace
 
@@ -12,11 +12,11 @@ _NONE = ("",)
 
 
 def selector(env: EnvSelector, where: str) -> tuple[str, ...]:
-    """Check an `env=` argument and turn it into the names of a spec; none selects all environments.
+    """Return an `env=` argument as the names of a spec, after checking it; no names select all environments.
 
     Raises:
         DefinitionError: A name is empty, has a space or is just "~", or plain and negated names are mixed.
-        DefinitionTypeError: It is neither a string nor a list of strings.
+        DefinitionTypeError: The argument is neither a string nor a list of strings.
     """
     if env is None:
         return ()
@@ -36,14 +36,14 @@ def require_env(env: object) -> None:
     """Check the `env` of a commit.
 
     Raises:
-        DefinitionError: It isn't a plain name.
+        DefinitionError: The environment isn't a plain name.
     """
     if env is not None and (not isinstance(env, str) or not env or env.startswith("~")):
         raise DefinitionError(f'the env of a commit is one plain name such as "prod", not {env!r}')
 
 
 def is_selected(names: tuple[str, ...], env: str | None) -> bool:
-    """Tell whether a commit for `env` (None: all) takes what has this selector."""
+    """Return whether a commit for `env` (None: all) includes a part with this selector."""
     if env is None or not names:
         return True
     if names[0].startswith("~"):
@@ -52,16 +52,16 @@ def is_selected(names: tuple[str, ...], env: str | None) -> bool:
 
 
 def common_env(first: tuple[str, ...], second: tuple[str, ...]) -> str | None:
-    """Return the name of an environment that two selectors both take, None if there is none."""
+    """Return the name of an environment that two selectors both include, None if there is none."""
     named = [name.removeprefix("~") for name in (*first, *second) if name not in _NONE]
-    # Beside the names themselves any other one, for what all but some take.
+    # Selectors of negated names are compared with one more name, which none of them mentions.
     other = next(name for number in range(len(named) + 1) if (name := f"other{number}") not in named)
     candidates = (*named, other) if _NONE not in (first, second) else ()
     return next((name for name in candidates if is_selected(first, name) and is_selected(second, name)), None)
 
 
 def for_env(graph: Graph, env: str | None) -> Graph:
-    """Return the graph with the sources, pipelines, sinks and extractors that a commit for `env` takes."""
+    """Return the graph with only those sources, pipelines, sinks and extractors that a commit for `env` includes."""
     return Graph(
         datasets=tuple(
             replace(

@@ -1,7 +1,7 @@
-"""Counting the rows that are as expected: the meaning of each check, a row at a time.
+"""Checks of expectations, row by row, and counts of the rows that pass.
 
-Nothing is rejected here: who holds the rows adds the counts up and tells whoever asks. An exception inside of a check
-counts as a failure of the row.
+Nothing is rejected here: callers add the counts up and report them. An exception inside a check counts as a failure of
+the row.
 """
 
 import json
@@ -22,13 +22,16 @@ from caraway.dtypes.values import is_null
 from caraway.graph.expectations import Expectation, ExpectationSuite, arguments_of, columns_of, type_named
 
 Arguments = Mapping[str, Any]
-# Tells whether a value, or the values of several columns, are as expected.
+# A function that returns whether a value, or the values of several columns, are as expected.
 Predicate = Callable[..., bool]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How many rows a check let pass. `name` is that of the check with its columns, and a number if it comes again."""
+    """The count of rows that a check let pass.
+
+    `name` is that of the check with its columns, and a number if it is repeated.
+    """
 
     name: str
     successes: int
@@ -38,7 +41,7 @@ class Outcome:
 
     @property
     def passed(self) -> bool:
-        """Whether enough of the rows that were looked at are as expected; so it is if there were none."""
+        """True if enough of the checked rows are as expected, or if no row was checked."""
         evaluated = self.successes + self.failures
         return evaluated == 0 or self.successes / evaluated >= self.mostly
 
@@ -58,7 +61,7 @@ def check_rows(suite: ExpectationSuite, frame: pd.DataFrame) -> tuple[Outcome, .
 
 
 def expectation_names(suite: ExpectationSuite) -> tuple[str, ...]:
-    """Name each check after its function and columns; one that comes again has a number."""
+    """Return a name for each check: its function and columns, with a number if it is repeated."""
     seen: Counter[str] = Counter()
     names = []
     for item in suite.expectations:
@@ -106,7 +109,7 @@ def _holds(predicate: Predicate, row: Sequence[Any]) -> bool:
         return False
 
 
-# Which rows are left out
+# Rows that a check leaves out
 
 
 def _null_is_skipped(row: Sequence[Any], _arguments: Arguments) -> bool:
@@ -142,7 +145,7 @@ _SKIPS: Mapping[str, Callable[[Sequence[Any], Arguments], bool]] = {
 }
 
 
-# What passes
+# Conditions of the checks
 
 
 def _of_type(names: Sequence[str]) -> Predicate:
@@ -201,7 +204,7 @@ def _between(arguments: Arguments) -> Predicate:
             bound = _as(read(high), found)
             if found > bound or (arguments.get("strict_max") and found == bound):
                 return False
-        # What compares with nothing lies nowhere.
+        # A value that isn't equal to itself, as NaN, is in no range.
         return bool(found == found)  # noqa: PLR0124
 
     return holds
@@ -226,7 +229,7 @@ def _none(found: Sequence[bool]) -> bool:
 
 
 def _unless_not_text(predicate: Predicate) -> Predicate:
-    """A pattern is found in text only; that it isn't in anything else says nothing."""
+    """Make a predicate true for values that aren't text: a pattern says nothing about those."""
 
     def holds(value: object) -> bool:
         if not isinstance(value, str):
@@ -310,11 +313,11 @@ _PREDICATES: Mapping[str, Callable[[Arguments], Predicate]] = {
 }
 
 
-# Comparing a value with an argument, which came as JSON
+# Comparison of values with arguments, which came as JSON
 
 
 def _reader(arguments: Arguments) -> Callable[[Any], Any]:
-    """Return what reads texts as times, if that is asked for."""
+    """Return a function that reads texts as times, or the identity if the arguments don't ask for that."""
     if not arguments.get("parse_strings_as_datetimes"):
         return _instant
     return lambda value: _instant(parse_time(value)) if isinstance(value, str) else _instant(value)
@@ -327,7 +330,7 @@ def _instant(value: Any) -> Any:  # noqa: ANN401 (any value; times in UTC)
 
 
 def _as(argument: Any, value: object) -> Any:  # noqa: ANN401 (of the value's type)
-    """Turn an argument, in which times, days and decimals are text, into what compares with `value`."""
+    """Convert an argument, in which times, days and decimals are text, to the type of `value`."""
     match value:
         case datetime() if isinstance(argument, str):
             return _instant(parse_time(argument))
@@ -342,7 +345,7 @@ def _as(argument: Any, value: object) -> Any:  # noqa: ANN401 (of the value's ty
 
 
 def _equal(first: Any, second: Any) -> bool:  # noqa: ANN401 (values of any type)
-    """Compare two values; unlike in Python, a bool is no number."""
+    """Return whether two values are equal; unlike in Python, a bool equals no number."""
     return (_kind(first) == "bool") == (_kind(second) == "bool") and bool(_instant(first) == _instant(second))
 
 

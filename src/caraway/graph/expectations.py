@@ -1,11 +1,11 @@
-"""What a dataset's owner expects of its rows: counted, never enforced."""
+"""Expectations of a dataset's owner on its rows, which are counted and never enforced."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# The parameters that name columns, of one or of several.
+# The parameters that name a column, and those that name several.
 COLUMN_PARAMETERS = ("column", "column_A", "column_B", "column_a", "column_b")
 COLUMN_LIST_PARAMETER = "column_list"
 
@@ -34,10 +34,10 @@ EXPECTATION_NAMES = frozenset(
         "expect_multicolumn_sum_to_equal",
     }
 )
-# Which rows a check of two columns leaves out.
+# The choices of rows that a check of two columns leaves out.
 IGNORE_ROW_IF = ("both_values_are_missing", "either_value_is_missing", "neither")
 MATCH_ON = ("any", "all")
-# The names that a type goes by: Python's and this API's, numpy's, pandas's and Spark's.
+# The names of each type: in Python and this API, numpy, pandas and Spark.
 TYPE_NAMES: Mapping[str, frozenset[str]] = {
     "int": frozenset(
         {"int", "int8", "int16", "int32", "int64", "integer", "long", "bigint", "IntegerType", "LongType"}
@@ -52,7 +52,7 @@ TYPE_NAMES: Mapping[str, frozenset[str]] = {
     "list": frozenset({"list", "List", "array", "ndarray", "ArrayType"}),
     "dict": frozenset({"dict", "Dict", "map", "struct", "MapType", "StructType"}),
 }
-# Who reads a `row_condition`.
+# The languages of a `row_condition`.
 CONDITION_PARSERS = ("pandas",)
 _BOUNDED = ("expect_column_values_to_be_between", "expect_column_value_lengths_to_be_between")
 
@@ -75,7 +75,7 @@ class ExpectationSuite:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether there is a check of this name (in lower case)."""
+    """Return whether there is a check of this name (in lower case)."""
     return name in EXPECTATION_NAMES
 
 
@@ -92,7 +92,7 @@ def columns_of(arguments: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
-    """Tell what is wrong with the arguments of a check, if something is."""
+    """Return the fault in the arguments of a check, None if there is none."""
     mostly = arguments.get("mostly")
     if mostly is not None and (
         isinstance(mostly, bool) or not isinstance(mostly, (int, float)) or not 0 <= mostly <= 1
@@ -110,13 +110,13 @@ def argument_fault(name: str, arguments: Mapping[str, Any]) -> str | None:
 
 
 def type_named(name: str) -> str | None:
-    """Return the type that a name stands for, None if it is no type's."""
+    """Return the type that a name stands for, None if it names no type."""
     spelled = name.lower().replace(" ", "").replace(",utc", "")
     return next((kind for kind, names in TYPE_NAMES.items() if spelled in {n.lower() for n in names}), None)
 
 
 def unsupported(arguments: Mapping[str, Any]) -> str | None:
-    """Tell what of a check's arguments can't be carried out, if something can't."""
+    """Return the argument of a check that isn't supported, None if all are."""
     parser = arguments.get("condition_parser")
     if parser is not None and parser not in CONDITION_PARSERS:
         return f"condition_parser {parser!r} isn't supported; parsers: {', '.join(CONDITION_PARSERS)}"

@@ -1,4 +1,4 @@
-"""The identity of definitions: SHA-256 over the canonical bytes of what counts, with the scheme that says what does.
+"""The identity of definitions: SHA-256 over the number of the scheme and the canonical bytes of what counts.
 
 Never part of an identity: owners, descriptions and flags; pickles, whose bytes vary between processes; the environments
 in which a part is selected; the order in which sources were named.
@@ -25,16 +25,16 @@ from caraway.graph.wire.connectors import source_identity, source_to_wire
 from caraway.graph.wire.datasets import encode_dataset, encode_pipeline
 from caraway.graph.wire.featuresets import encode_extractor, encode_featureset
 
-# Stands before all that is hashed, and beside what is stored: a change of what counts, or of the canonical form,
-# changes all fingerprints on purpose.
+# The number of the scheme, which precedes all hashed bytes and is stored beside the hash. A change of the parts that
+# count, or of the canonical form, raises it, and thereby changes all fingerprints.
 FINGERPRINT_SCHEME = 2
 
 
 def dataset_fingerprint(spec: DatasetSpec) -> bytes:
     """Return the identity of a dataset's definition: name, version, history, fields, sources and pipelines.
 
-    Index, sinks, expectations, erase keys, the text of the pipelines (their operators count) and how the systems behind
-    the sources are reached are no part of it.
+    The identity leaves out the index, sinks, expectations, erase keys, the text of the pipelines (their operators
+    count), and the addresses and credentials of the systems behind the sources.
     """
     return _digest("dataset", encode_dataset(_bare_dataset(spec)))
 
@@ -45,12 +45,12 @@ def pipeline_fingerprint(spec: PipelineSpec) -> bytes:
 
 
 def source_fingerprint(spec: SourceSpec) -> bytes:
-    """Return the identity of a source: all but where its system lies, what opens it and how often it is polled."""
+    """Return the identity of a source: all but its system's address and credentials, and the interval of polling."""
     return _digest("source", source_to_wire(_bare_source(spec)))
 
 
 def extractor_fingerprint(extractor: Extractor) -> bytes:
-    """Return the identity of an extractor: version, inputs, outputs, and what it does; of a function, its text."""
+    """Return the identity of an extractor: version, inputs, outputs, and its expression or the text of its function."""
     return _digest("extractor", encode_extractor(_bare_extractor(extractor)))
 
 

@@ -1,14 +1,14 @@
-"""Functions that users write in Python, as they travel."""
+"""Functions that users write in Python, in the form in which definitions hold them."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonFunction:
-    """A user's function: its text for people and for its identity, and itself by value (cloudpickle).
+    """A user's function: its text, for people and for its identity, and its value (cloudpickle).
 
-    `includes` are the texts of the helpers that it names by `@includes`, and theirs. The pickle is no part of equality:
-    its bytes vary between versions of Python for one and the same function.
+    `includes` are the texts of the helpers that it names by `@includes`, and of their helpers. Equality ignores the
+    pickle, because its bytes vary between versions of Python for the same function.
     """
 
     name: str

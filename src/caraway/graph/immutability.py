@@ -1,8 +1,8 @@
-"""A definition changes only together with its version: what a commit does to definitions that are there already.
+"""The rule that a definition changes only together with its version, applied to the definitions of a commit.
 
-The in-process client and the server ask the same questions here. Metadata is no part of a definition. That the versions
-of all that is computed from a changed dataset must rise too, and that nothing is left out that wasn't marked as deleted
-before, are rules of the server.
+The in-process client and the server share these checks. Metadata is no part of a definition. Two further rules are the
+server's alone: the versions of all that is computed from a changed dataset must rise too, and an entity must be marked
+as deleted before a full commit may leave it out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ class Entity(Protocol):
 
     @property
     def name(self) -> str:
-        """Name of the entity."""
+        """The name of the entity."""
         ...
 
     @property
@@ -32,15 +32,15 @@ E = TypeVar("E", bound=Entity)
 
 
 def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> tuple[str, ...]:
-    """Tell which definitions of `given` change those of `current` without a greater version.
+    """Return the definitions of `given` that change those of `current` without a greater version.
 
     Args:
-        current: What the branch holds.
-        given: What is committed, filtered by the same environment.
-        incremental: What isn't mentioned stays; then a featureset must keep all of its features.
+        current: The branch's definitions.
+        given: The committed definitions, filtered by the same environment.
+        incremental: True if entities that aren't mentioned stay; then a featureset must keep all of its features.
 
     Returns:
-        A fault for each: it names the entity, what changed, and the version that is needed.
+        A message for each: it names the entity, the change, and the version that is needed.
     """
     return (
         *_dataset_faults(current.datasets, given.datasets),
@@ -49,7 +49,7 @@ def immutability_faults(current: Graph, given: Graph, *, incremental: bool) -> t
 
 
 def descendant_faults(current: Graph, given: Graph) -> tuple[str, ...]:
-    """Tell which datasets must rise in version because one that they are computed from did."""
+    """Return the datasets that must rise in version because one that they are computed from did."""
     before, after = by_name(current.datasets), by_name(given.datasets)
     faults = []
     for name, new in after.items():
@@ -71,7 +71,7 @@ def descendant_faults(current: Graph, given: Graph) -> tuple[str, ...]:
 
 
 def omission_faults(current: Graph, given: Graph) -> tuple[str, ...]:
-    """Tell what a full commit leaves out although it isn't marked as deleted."""
+    """Return the entities that a full commit leaves out although they aren't marked as deleted."""
     kinds: tuple[tuple[str, Iterable[Entity], Iterable[Entity]], ...] = (
         ("dataset", current.datasets, given.datasets),
         ("featureset", current.featuresets, given.featuresets),
@@ -151,7 +151,7 @@ def _extractor_faults(old: FeaturesetSpec, new: FeaturesetSpec) -> list[str]:
 
 
 def _identity(extractor: Extractor) -> tuple[str, ...]:
-    """Tell what makes two extractors one and the same: the name of a function, the feature of a generated one."""
+    """Return the key by which two extractors are the same: the name of a function, the feature of a generated one."""
     return (
         ("function", extractor.name) if isinstance(extractor, PythonExtractor) else ("feature", *outputs_of(extractor))
     )

@@ -1,4 +1,4 @@
-"""What definitions take over from others: tags along the lineage, owners from what contains them."""
+"""Inheritance of metadata: tags along the lineage, owners from the containing entity."""
 
 from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
@@ -9,14 +9,14 @@ from caraway.graph.trees import datasets_read
 
 
 def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
-    """Give the tags of all datasets and features, by name and full name: their own and what they inherit.
+    """Return the tags of all datasets and features, by name and full name: their own and the inherited ones.
 
     A dataset inherits from those that its pipelines read; a feature from its featureset, from the features and datasets
     that its extractors use and, if it is looked up, from the field. `~x` cancels an inherited `x` there and downstream,
-    and is a tag itself; who inherits both ends with neither.
+    and is a tag itself; an entity that inherits both ends with neither.
 
     Args:
-        graph: A graph without circles; what it refers to but lacks has no tags.
+        graph: A graph without circles; entities that it refers to but lacks have no tags.
     """
     found = _all_tags(graph)
     names = [d.name for d in graph.datasets] + [f"{s.name}.{f.name}" for s in graph.featuresets for f in s.features]
@@ -24,7 +24,7 @@ def effective_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
 
 
 def effective_field_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
-    """Give the tags of all fields of datasets, by full name: their own and those of their dataset, which it may cancel.
+    """Return the tags of all fields of datasets, by full name: their own and the dataset's that they don't cancel.
 
     Args:
         graph: A graph without circles.
@@ -58,7 +58,7 @@ def _all_tags(graph: Graph) -> Mapping[str, frozenset[str]]:
 
 
 def effective_owners(graph: Graph) -> Mapping[str, str]:
-    """Give the owners of all datasets, fields, featuresets and features, by name and full name.
+    """Return the owners of all datasets, fields, featuresets and features, by name and full name.
 
     A field or feature without an owner has that of its dataset or featureset.
     """
@@ -81,7 +81,7 @@ def _uses(extractor: Extractor) -> set[str]:
 
 
 def _field(dataset: str, field: str) -> str:
-    # A dataset and a featureset may have one name.
+    # The prefix keeps fields from features, as a dataset and a featureset may have the same name.
     return f"field {dataset}.{field}"
 
 

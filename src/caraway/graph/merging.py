@@ -1,4 +1,4 @@
-"""What a branch holds after a commit: a pure function of what it holds now and of what is committed."""
+"""The content of a branch after a commit: a pure function of its content before and of the commit."""
 
 from collections.abc import Iterable
 
@@ -8,13 +8,14 @@ from caraway.graph.specs import Graph
 
 
 def merge(current: Graph, given: Graph, *, incremental: bool) -> Graph:
-    """Give the branch's content after committing `given` onto `current`.
+    """Return the branch's content after `given` is committed onto `current`.
 
-    Entities with `deleted=True` go. Of the rest an incremental commit keeps what isn't mentioned, a full one drops it.
+    Entities with `deleted=True` are removed. An incremental commit keeps other entities that it doesn't mention, and
+    a full one drops them.
 
     Raises:
         CommitError: A definition changed without its version, a version went down, a featureset lost features in an
-            incremental commit. All such faults of a commit are told at once.
+            incremental commit. The message has all such faults of a commit.
     """
     if faults := immutability_faults(current, given, incremental=incremental):
         raise CommitError("\n".join(faults))
@@ -22,7 +23,7 @@ def merge(current: Graph, given: Graph, *, incremental: bool) -> Graph:
 
 
 def laid_over(current: Graph, given: Graph) -> Graph:
-    """Put the entities of `given` into the places of their namesakes, new ones at the end; drop what is deleted."""
+    """Return `current` with `given` in place of namesakes, new entities at the end, deleted ones dropped."""
     return Graph(
         datasets=_merged(current.datasets, given.datasets),
         featuresets=_merged(current.featuresets, given.featuresets),

@@ -29,9 +29,9 @@ class Filter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilterFunction:
-    """Rows for which a user's function of the frame gives true; null counts as false.
+    """Rows for which a user's function of the frame returns true; null counts as false.
 
-    `traced` is an expression that gives the same, if one could be told when the function was defined.
+    `traced` is an equivalent expression, if one was found when the function was defined.
     """
 
     of: "Operator"
@@ -58,10 +58,10 @@ class Assign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssignFunction:
-    """The input with one value column added or replaced: what a user's function makes of the frame.
+    """The input with one value column added or replaced, which a user's function computes from the frame.
 
-    `traced` is an expression that gives the same, if one could be told when the function was defined; where it is null
-    and `dtype` isn't optional, the function fails.
+    `traced` is an equivalent expression, if one was found when the function was defined; where it is null and `dtype`
+    isn't optional, the function fails.
     """
 
     of: "Operator"
@@ -73,9 +73,9 @@ class AssignFunction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transform:
-    """What a user's function makes of the frame, row by row.
+    """Rows that a user's function computes from the frame, row by row.
 
-    `columns` is the complete output schema, None: that of the input. Keys and time stamp stay as they are.
+    `columns` is the complete output schema, None: that of the input. Keys and time stamp don't change.
     """
 
     of: "Operator"
@@ -145,7 +145,7 @@ class Dedup:
 
 
 class JoinKind(StrEnum):
-    """What becomes of a left row without a match."""
+    """The treatment of a left row without a match."""
 
     INNER = "inner"
     LEFT = "left"
@@ -186,7 +186,7 @@ class Latest:
 
 
 class AggregateFunction(StrEnum):
-    """What an aggregate computes."""
+    """The functions of aggregates."""
 
     COUNT = "count"
     SUM = "sum"
@@ -201,7 +201,7 @@ class AggregateFunction(StrEnum):
     EXP_DECAY_SUM = "exp_decay_sum"
 
 
-# Their default stands for a key that was never seen, too; the others are null there.
+# Functions whose default also stands for a key that was never seen; the others are null there.
 DEFAULT_IF_UNSEEN = frozenset(
     {
         AggregateFunction.AVERAGE,
@@ -239,14 +239,14 @@ class AggregateSpec:
 
     @property
     def window_us(self) -> int | None:
-        """Length of a continuous window, None for "forever"; only those are known where this is asked for."""
+        """Length of a continuous window, None for "forever"; only aggregates with a continuous window may be asked."""
         if not isinstance(self.window, ContinuousWindow):
             raise TypeError(f"{self.into} is not over a continuous window: {self.window}")
         return self.window.length_us
 
 
 class Emit(StrEnum):
-    """When an aggregate's results come out: as they change, or once, when a window is complete."""
+    """The time at which an aggregate emits results: as they change, or once, when a window is complete."""
 
     EAGER = "eager"
     FINAL = "final"
@@ -256,8 +256,8 @@ class Emit(StrEnum):
 class Aggregate:
     """Aggregates over the rows of each group.
 
-    `window` is that of the groupby: then the output has a key `window` and a row for each of them. `along` names the
-    column that takes the place of the time stamp.
+    `window` is that of the groupby: then the output has a key `window` and a row for each of its windows. `along` names
+    the column that takes the place of the time stamp.
     """
 
     of: "Operator"
@@ -270,7 +270,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changelog:
-    """The changes of a keyed input as keyless rows: keys become values, `column` tells what a record is.
+    """The changes of a keyed input as keyless rows: keys become values, and `column` marks the operation.
 
     `column` is true on inserts if `marks_inserts`, else true on deletes.
     """

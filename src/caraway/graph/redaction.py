@@ -1,7 +1,7 @@
-"""Keeping secrets out of what a user's function says: its errors, their tracebacks.
+"""Removal of secrets from the output of users' functions: errors, tracebacks and prints.
 
-A process that runs users' functions remembers the secrets that it has handed out, and takes them out of every text that
-leaves it. So a function that puts a secret into an exception tells it to nobody.
+A process that runs users' functions remembers the secrets that it has handed out, and removes them from every text that
+leaves it. So a function that puts a secret into an exception doesn't reveal it.
 """
 
 import json
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 HIDDEN = "***"
-# Shorter texts occur by chance everywhere, and protect nothing.
+# The shortest secret that is removed. Shorter texts occur by chance everywhere.
 SHORTEST = 4
 
 _handed_out: set[str] = set()
 
 
 def remembered(provider: Callable[[str], str]) -> Callable[[str], str]:
-    """Return a provider of secrets whose values are from then on taken out of texts in this process."""
+    """Return a provider of secrets whose values are removed from texts in this process from then on."""
 
     def get(name: str) -> str:
         value = provider(name)
@@ -31,19 +31,19 @@ def redacted(text: str) -> str:
     """Return a text without the secrets that were handed out in this process."""
     if not _handed_out:
         return text
-    # The longest first: a secret may be a part of another one.
+    # Longer secrets are removed first, because one secret may be a part of another.
     for spelling in sorted({s for value in tuple(_handed_out) for s in _spellings(value)}, key=len, reverse=True):
         text = text.replace(spelling, HIDDEN)
     return text
 
 
 def redact_output() -> None:
-    """Take secrets out of all that this process prints from now on."""
+    """Remove secrets from all that this process prints from now on."""
     sys.stdout, sys.stderr = (cast("TextIO", _Redacting(stream)) for stream in (sys.stdout, sys.stderr))
 
 
 class _Redacting:
-    """A stream that hides secrets. One that is written in pieces isn't recognised."""
+    """A stream that hides secrets. A secret that is written in several pieces isn't recognised."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -58,6 +58,6 @@ class _Redacting:
 
 
 def _spellings(value: str) -> set[str]:
-    """Return how a value may stand in a text: as it is, as Python and JSON write it, or cut into its lines."""
+    """Return the forms in which a value may be in a text: as it is, as Python and JSON write it, or line by line."""
     every = {value, repr(value)[1:-1], json.dumps(value)[1:-1], *value.splitlines()}
     return {spelling for spelling in every if len(spelling) >= SHORTEST}

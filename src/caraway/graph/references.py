@@ -1,4 +1,4 @@
-"""What an extractor refers to: features by full name, datasets by name."""
+"""The references of an extractor: features by full name, datasets by name."""
 
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, Extractor, LookupExtractor, PythonExtractor
 

@@ -1,7 +1,7 @@
-"""What a user's function finds while it runs: datasets to look up, its featureset, and who answers.
+"""The environment of a running user's function: datasets to look up, its featureset, and providers of values.
 
-A definition that a pickled function refers to travels as a handle, its name and shape; whoever runs the function (a
-query server, the in-process engine) sets the provider that answers lookups.
+A definition that a pickled function refers to is pickled as a handle with its name and shape. The process that runs the
+function (a query server, the in-process engine) sets the provider that answers lookups.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,13 +33,14 @@ class LookupProvider(Protocol):
 
 lookup_provider: ContextVar[LookupProvider | None] = ContextVar("caraway_lookup_provider", default=None)
 
-# Answers `secrets.get(name)`, with a KeyError for a name that it doesn't know; None: nothing of a user is running.
+# A function that answers `secrets.get(name)`, with a KeyError for an unknown name; None while no function of a user
+# runs.
 SecretProvider = Callable[[str], str]
 secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 
 
 def bound_member(owner: object, member: Any) -> Any:  # noqa: ANN401 (members of any kind)
-    """Return a member of a class body as `owner.member` gives it: a class method is bound to the owner."""
+    """Return a member of a class body as `owner.member` would be: a class method is bound to the owner."""
     if isinstance(member, classmethod):
         return member.__func__.__get__(owner)
     return member.__func__ if isinstance(member, staticmethod) else member
@@ -49,7 +50,7 @@ def bound_member(owner: object, member: Any) -> Any:  # noqa: ANN401 (members of
 class DatasetHandle:
     """A dataset as a running function sees it."""
 
-    # Underscored: every other name may be that of a column.
+    # The attributes begin with an underscore because any other name may be that of a column.
     _name: str
     _keys: tuple[str, ...]
     _columns: tuple[str, ...]
@@ -57,7 +58,7 @@ class DatasetHandle:
 
     @property
     def __name__(self) -> str:
-        """Name of the dataset."""
+        """The name of the dataset."""
         return self._name
 
     def lookup(
@@ -89,7 +90,7 @@ class DatasetHandle:
         return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (columns and members of any kind)
-        # As in the definition, where `Dataset.column` is a field whose text is its name.
+        # As in the definition, `Dataset.column` is a field whose text is its name.
         if attribute in self.__dict__.get("_columns", ()):
             return attribute
         members = self.__dict__.get("_members", {})
@@ -156,14 +157,14 @@ class FeatureHandle:
 class FeaturesetHandle:
     """A featureset as a running function sees it, as `cls` or by name: its features and helper functions."""
 
-    # Underscored: every other name may be that of a feature.
+    # The attributes begin with an underscore because any other name may be that of a feature.
     _name: str
     _features: tuple[str, ...]
     _members: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def __name__(self) -> str:
-        """Name of the featureset."""
+        """The name of the featureset."""
         return self._name
 
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (features and members of any kind)
@@ -178,9 +179,9 @@ class FeaturesetHandle:
 
 @dataclass(frozen=True)
 class ShippedExtractor:
-    """What `PythonExtractor.pickled` holds: called as the function itself, `(cls, ts, *series)`.
+    """The content of `PythonExtractor.pickled`: it is called as the function itself, `(cls, ts, *series)`.
 
-    None as `cls` stands for the extractor's own.
+    `cls` may be None, for the extractor's own class.
     """
 
     function: Callable[..., Any]

@@ -1,6 +1,6 @@
-"""Whether the sources and sinks of datasets can be: what takes the dataset to tell, as pure functions over specs.
+"""Checks of sources and sinks that need their dataset, as pure functions over specs.
 
-Whether `cdc` goes with the keys, and what a dataset with sources may have beside them, is in the validation of graphs.
+The validation of graphs checks that `cdc` goes with the keys, and what a dataset with sources may have beside them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,7 +46,7 @@ def check_source(dataset: DatasetSpec, source: SourceSpec) -> None:
     """Check a source against its dataset.
 
     Raises:
-        CommitError: preproc, where, sample or the connector isn't possible; names the dataset, the source, the part.
+        CommitError: preproc, where, sample or the connector isn't possible; the text has dataset, source and part.
         CommitTypeError: An expression is of another type than its field.
     """
     where = f"dataset {dataset.name}, source {identifier(source.connector)}"
@@ -90,7 +90,7 @@ def check_sink(dataset: DatasetSpec, sink: SinkSpec) -> None:
 
 
 def check_systems(graph: Graph) -> None:
-    """Check that one name stands for one system in all of a graph.
+    """Check that a name stands for one system throughout a graph.
 
     Raises:
         CommitError: Two sources or sinks give other settings for the same name.
@@ -100,7 +100,7 @@ def check_systems(graph: Graph) -> None:
 
 
 def conflicting_systems(graph: Graph) -> Iterator[str]:
-    """Yield a message for each place where a name stands for another system than it did before."""
+    """Yield a message for each use of a name with other settings than before."""
     seen: dict[str, tuple[str, System | tuple[str, int]]] = {}
     for dataset in graph.datasets:
         connectors = chain((s.connector for s in dataset.sources), (s.connector for s in dataset.sinks))
@@ -122,7 +122,7 @@ def conflicting_systems(graph: Graph) -> Iterator[str]:
 
 
 def supported_cdc(connector: object) -> frozenset[Cdc]:
-    """Return the ways in which the rows of a connector can be read."""
+    """Return the values of cdc with which the rows of a connector can be read."""
     plain = {Cdc.APPEND, Cdc.UPSERT}
     match connector:
         case KafkaConnector(format=SchemaRegistry(format="protobuf")):
@@ -159,7 +159,7 @@ def _check_constant(where: str, constant: Constant, field: DataType) -> None:
     if constant.dtype == DATETIME:
         fits = base_type(field) == DATETIME
     else:
-        # An int stands for an instant as it does in payloads: an epoch.
+        # An int stands for an instant as it does in payloads: as an epoch.
         fits = (constant.dtype == INT and inner == DATETIME) or conforms(value, inner)
     if not fits:
         raise CommitError(
@@ -171,7 +171,7 @@ def _check_constant(where: str, constant: Constant, field: DataType) -> None:
 def _check_made(where: str, computed: Computed, fields: Fields, unmade: set[str], field: DataType) -> None:
     visible = {name: dtype for name, dtype in fields.items() if name not in unmade}
     found = _infer(where, computed, {**visible, **dict(computed.schema)})
-    # A restriction of the field is checked when rows come in: no expression tells that it holds.
+    # A field's restriction is checked when rows come in, because no expression shows that its values meet it.
     allowed = {field, optional(base_type(field)) if is_optional(field) else base_type(field)}
     if found not in allowed:
         raise CommitTypeError(

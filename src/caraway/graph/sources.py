@@ -1,7 +1,7 @@
 """Sources and sinks of a dataset: how rows come in and go out, as plain data.
 
-What lies behind a source is a connector (`caraway.graph.connectors`): an external system and one table, topic, path or
-endpoint in it.
+A source reads from a connector (`caraway.graph.connectors`): an external system and one table, topic, path or endpoint
+in it.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from caraway.graph.functions import PythonFunction
 
 
 class Cdc(StrEnum):
-    """How the rows of a source are to be read."""
+    """The ways in which the rows of a source are read."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -24,7 +24,7 @@ class Cdc(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ref:
-    """Another column of the payload; `path` has more than one part where that lies inside of structs."""
+    """Another column of the payload; `path` has more than one part if the column is inside structs."""
 
     path: tuple[str, ...]
 
@@ -55,10 +55,10 @@ class SampleSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceSpec:
-    """Where rows of a dataset come from.
+    """A source of a dataset's rows.
 
-    `preproc` has the fields that are made, in order; `where` says which rows count. `since_us` and `until_us` bound the
-    rows' event time, begin included, end excluded.
+    `preproc` has the fields that are made, in order; `where` is the condition that rows must meet. `since_us` and
+    `until_us` bound the rows' event time, begin included, end excluded.
     """
 
     connector: Connector
@@ -76,7 +76,7 @@ class SourceSpec:
 
 
 def distinct_sources(sources: tuple[SourceSpec, ...]) -> tuple[SourceSpec, ...]:
-    """Return the sources that count: a connector that a dataset names twice gives each record once, as the first."""
+    """Return the sources that count: if a dataset names a connector twice, only the first one reads its records."""
     first: dict[Connector, SourceSpec] = {}
     for source in sources:
         first.setdefault(source.connector, source)
@@ -85,7 +85,7 @@ def distinct_sources(sources: tuple[SourceSpec, ...]) -> tuple[SourceSpec, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkSpec:
-    """Where the rows of a dataset go to."""
+    """A sink of a dataset's rows."""
 
     connector: Connector
     cdc: Cdc | None = None

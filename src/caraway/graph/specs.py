@@ -1,4 +1,4 @@
-"""What a commit consists of: datasets and featuresets as frozen values.
+"""The content of a commit: datasets and featuresets as frozen values.
 
 The authoring packages build these; the data plane knows nothing else. On the wire they are protobuf
 (`caraway.graph.wire`).
@@ -41,7 +41,7 @@ class FieldSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexSpec:
-    """Which lookups a dataset serves: at now (online), at any time (offline)."""
+    """The lookups that a dataset serves: at now (online), at any time (offline)."""
 
     online: bool
     offline: bool
@@ -76,12 +76,12 @@ class DatasetSpec:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Names of the key fields, in declared order."""
+        """The names of the key fields, in declared order."""
         return tuple(f.name for f in self.fields if f.key)
 
     @property
     def timestamp(self) -> str:
-        """Name of the timestamp field."""
+        """The name of the timestamp field."""
         return next(f.name for f in self.fields if f.timestamp)
 
 
@@ -96,10 +96,10 @@ class FeatureSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupExtractor:
-    """`output` is `dataset.field` for the keys in `inputs` (full names, in the order of the dataset's keys).
+    """The extractor that looks `output` up as `dataset.field`; `inputs` are the keys' full names, in order.
 
-    If `element_wise`, all inputs are lists: a row's output is the list of what is found for their first elements, for
-    their second ones, and so on; `default` stands for each of these.
+    If `element_wise`, all inputs are lists: a row's output is the list of the values for their first elements, for
+    their second ones, and so on; `default` stands for each missing value.
     """
 
     name: str
@@ -116,7 +116,7 @@ class LookupExtractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AliasExtractor:
-    """`output` is another feature, `default` where that is null."""
+    """The extractor whose `output` is another feature, or `default` where that is null."""
 
     name: str
     input: str
@@ -129,7 +129,7 @@ class AliasExtractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpressionExtractor:
-    """`output` is an expression over features of the same featureset: bare names in `expr`, full names in `inputs`."""
+    """The extractor that computes `output` by `expr` over features of its featureset; `inputs` has full names."""
 
     name: str
     expr: Node
@@ -142,7 +142,7 @@ class ExpressionExtractor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonExtractor:
-    """`outputs` are computed by a user's function from `inputs`; `datasets` are those it may look up.
+    """The extractor that computes `outputs` from `inputs` by a user's function, which may look up `datasets`.
 
     `pickled` is the function by value (cloudpickle), `source_code` its text.
     """

@@ -1,4 +1,4 @@
-"""Walks over operator trees: what an operator takes, which datasets a tree reads, whether anything may follow it."""
+"""Walks over operator trees: the inputs of an operator, the datasets of a tree, and the end of a pipeline."""
 
 from dataclasses import replace
 
@@ -28,7 +28,7 @@ from caraway.graph.windows import ContinuousWindow
 
 
 def parents(operator: Operator) -> tuple[Operator, ...]:
-    """Return the operators whose rows an operator takes; the right side of a join is a dataset and no part of them."""
+    """Return the operators whose rows an operator consumes; a join's right side is a dataset, and not among them."""
     match operator:
         case Input():
             return ()
@@ -57,7 +57,7 @@ def parents(operator: Operator) -> tuple[Operator, ...]:
 
 
 def datasets_read(operator: Operator) -> tuple[str, ...]:
-    """Name the datasets that an operator tree reads, each once, in order of appearance."""
+    """Return the names of the datasets that an operator tree reads, each once, in order of appearance."""
     names = [name for parent in parents(operator) for name in datasets_read(parent)]
     if isinstance(operator, Input):
         names.append(operator.dataset)
@@ -67,9 +67,9 @@ def datasets_read(operator: Operator) -> tuple[str, ...]:
 
 
 def is_terminal(operator: Operator) -> bool:
-    """Tell whether a dataset whose pipeline ends so is terminal: its values come into being when they are read.
+    """Return whether a dataset whose pipeline ends so is terminal: its values are computed when they are read.
 
-    Nothing can be computed from such a dataset, whenever its results are emitted.
+    Nothing can be computed from such a dataset, even if its results are emitted.
     """
     return isinstance(operator, Aggregate) and any(
         isinstance(aggregate.window, ContinuousWindow) or aggregate.function is AggregateFunction.EXP_DECAY_SUM
@@ -78,9 +78,9 @@ def is_terminal(operator: Operator) -> bool:
 
 
 def without_pickles(operator: Operator) -> Operator:
-    """Return the tree with its users' functions as text only, as they count for the identity of a definition.
+    """Return the tree with users' functions as text only, the part that counts for a definition's identity.
 
-    What was traced of them goes too: a later version may trace more, and the definition is the same.
+    Traced expressions are removed too: a later version may trace more functions, and the definition is the same.
     """
     if isinstance(operator, Input):
         return operator

@@ -36,7 +36,7 @@ Window = ContinuousWindow | HoppingWindow | SessionWindow
 
 
 def print_window(window: Window) -> str:
-    """Spell a window as a user writes it."""
+    """Return the spelling of a window in a user's code."""
     match window:
         case ContinuousWindow():
             return f"Continuous({_length(window.length_us)})"

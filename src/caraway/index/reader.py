@@ -1,4 +1,4 @@
-"""Reading the index: rows of datasets as of a time."""
+"""The reader of the index: rows of datasets as of a time."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -14,20 +14,21 @@ from caraway.index.windows.buckets import BucketReader
 from caraway.index.windows.windows import Elsewhere, WindowReader
 from caraway.plan.model import IndexKind, IndexPlan
 
-# What to prepare for (plan, columns) is kept for this many of them; they are few, since they come from features.
+# The most readers that are kept, one for each plan and set of columns. They are few in practice, since the sets of
+# columns come from features.
 KEPT_READERS = 1000
 
 KindReader = VersionReader | WindowReader | BucketReader
 
 
 class Readable(Protocol):
-    """A database: that of this process (`IndexStore`), or of another one (`IndexFollower`)."""
+    """A database to read from: that of this process (`IndexStore`), or of another process (`IndexFollower`)."""
 
     geometry: Geometry
 
     @property
     def refusing(self) -> bool:
-        """Whether nobody may read now."""
+        """True while reads are refused."""
         ...
 
     def iterator(self) -> RdictIter:
@@ -35,15 +36,15 @@ class Readable(Protocol):
         ...
 
     def mark_damaged(self, reason: str) -> None:
-        """Take note that a read found damage."""
+        """Note that a read found damage."""
         ...
 
 
 class IndexReader:
-    """Answers lookups. Thread safe; it sees what was written before each call."""
+    """A reader of lookups. Thread safe; each call sees everything that was written before it."""
 
     def __init__(self, store: Readable, *, elsewhere: Elsewhere | None = None) -> None:
-        """Read from `store`; if that is a part of the index, `elsewhere` tells the max event time of the others."""
+        """Read from `store`; if that is a part of the index, `elsewhere` returns the max event time of the others."""
         self._store = store
         self._elsewhere = elsewhere
         self._readers: dict[tuple[bytes, tuple[str, ...]], KindReader] = {}
@@ -60,14 +61,14 @@ class IndexReader:
         Args:
             plan: The index.
             keys: Kafka keys (`RecordCodec.encode_key`); with the window as the last part, if that is a key too.
-            at_us: The time of each row, or one for all, microseconds since the epoch.
-            columns: Fields of the dataset: keys, values, the time stamp (that of the row found).
+            at_us: The time of each row, or one for all rows, in microseconds since the epoch.
+            columns: Fields of the dataset: keys, values, the timestamp (that of the row found).
 
         Returns:
-            For each column the values in stored form, one a key; and whether each key was found.
+            For each column the values in stored form, one for each key; and whether each key was found.
 
         Raises:
-            InvalidInputError: A column that the dataset doesn't have, a key that is none.
+            InvalidInputError: The dataset lacks a column, or a key can't be decoded.
             UnavailableError: The database is damaged, being built anew or closed, or the disk fails.
         """
         if self._store.refusing:
@@ -82,7 +83,7 @@ class IndexReader:
                 rows.append(values)
                 found.append(there)
         except Exception as error:
-            # What RocksDB raises is an Exception and nothing more special.
+            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
             if type(error) not in {Exception, DbClosedError}:
                 raise
             if is_damage(error):

@@ -1,4 +1,4 @@
-"""Ingestion: from the rows of a request to durable records, with a word on every row that doesn't fit."""
+"""Ingestion: the rows of a request become durable records, and each row that doesn't fit gets a message."""
 
 from caraway.ingest.endpoints import Endpoints, RowError
 from caraway.ingest.requests import RequestKey

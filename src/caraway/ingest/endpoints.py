@@ -1,4 +1,4 @@
-"""Webhook endpoints, compiled: from slices of a request to records for the topics of its datasets."""
+"""Webhook endpoints, compiled: they turn slices of a request into records for the topics of their datasets."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,8 @@ from caraway.plan.model import Column, GraphPlan, IngestPlan
 from caraway.topics.codec import MAX_RECORD_BYTES, PUT, RecordCodec
 from caraway.topics.keys import MAX_KEY_BYTES, too_long
 
-# What is wrong with a row is told to the client and kept with the dead letter, without the value as a whole.
+# Characters of a message about a row, which goes to the client and into the dead letter: enough for a reason, too few
+# for a large value as a whole.
 MAX_MESSAGE = 1_000
 
 
@@ -29,7 +30,7 @@ class RowError:
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """A slice of a request, encoded for one dataset: (row number, key, value) of what fits, errors of what doesn't."""
+    """A slice of a request, encoded for one dataset: (row number, key, value) of valid rows, errors of invalid ones."""
 
     records: list[tuple[int, bytes | None, bytes]]
     errors: list[RowError]
@@ -63,7 +64,7 @@ class Target:
         self._time_position = self.fields.index(schema.timestamp)
 
     def encode(self, table: Table, start: int, stop: int, ingested_us: int) -> Encoded:
-        """Cast and encode rows `start` to `stop`."""
+        """Return rows `start` to `stop`, cast and encoded."""
         errors: list[RowError] = []
         strays = [row for row in range(start, stop) if row in table.strays] if table.strays else []
         for row in strays:
@@ -84,7 +85,7 @@ class Target:
         return Encoded(records, errors)
 
     def keys_of(self, row: object) -> dict[Column, object]:
-        """Return the values of those key columns of a row that are as they should be."""
+        """Return the values of those key columns of a row that can be cast to their types."""
         if not isinstance(row, dict):
             return {}
         values: dict[Column, object] = {}
@@ -102,14 +103,14 @@ class Target:
         rows = zip(*(columns[position] for position in self._row_positions), strict=True)
         keys = len(self._key_positions)
         records: list[tuple[int, bytes | None, bytes]] = []
-        # A dataset may consist of its timestamp alone.
+        # A dataset may have no column but its timestamp; its rows are empty.
         for number, (time_us, row) in enumerate(
             zip(times, rows if self._row_positions else repeat(()), strict=False), start
         ):
             if number in bad:
                 continue
             try:
-                # The keys are the head of the row.
+                # The key columns come first in a row.
                 key = encode_key(row[:keys]) if keys else None
                 if key is not None and len(key) > MAX_KEY_BYTES:
                     errors.append(self._too_long(number, key, row))
@@ -140,7 +141,7 @@ class Endpoint:
     targets: tuple[Target, ...]
 
     def unknown_fields(self, table: Table) -> list[str]:
-        """Name the fields of a request that no dataset has."""
+        """Return the fields of a request that no dataset of the endpoint has."""
         return sorted(table.names().difference(*(target.fields for target in self.targets)))
 
 

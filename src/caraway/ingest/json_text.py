@@ -1,7 +1,8 @@
-"""JSON text to values, with bounds that are checked before any value is made.
+"""Parsing of JSON text, with bounds that are checked before any value is made.
 
-A value of Python takes 8 to 250 bytes, but only 2 or 3 of text (`0,` or `{},`), so the length of a text says little
-about the memory that its values need. Their number and depth can be counted in the text itself, without making them.
+A value of Python takes 8 to 250 bytes, while its text may have only 2 or 3 (`0,` or `{},`), so the length of a text
+says little about the memory that its values need. The number of values and their depth can be counted in the text
+itself.
 """
 
 from collections.abc import Iterator
@@ -14,34 +15,34 @@ import orjson
 
 from caraway.errors import InvalidInputError, TooLargeError
 
-# Levels of lists and objects in each other. Types that are declared nest a handful deep. The encoder of answers and of
-# dead letters gives up at 254 levels, and casts recurse once for each level.
+# Levels of nested lists and objects. Declared types nest a handful of levels deep; the encoder of answers and dead
+# letters gives up at 254 levels, and casts recurse once for each level.
 MAX_DEPTH = 64
-# Values in one text: 100,000 rows of nine columns. They take about 150 MB and are made in some 150 ms.
+# Values in one text: 100,000 rows of nine columns. They take about 150 MB, and parsing them takes some 150 ms.
 MAX_VALUES = 1_000_000
-# Lists and objects among them, each of which takes several times as much as a number: 100,000 rows, with a nested value
-# or two in each.
+# Lists and objects in one text, each of which takes several times as much memory as a number: 100,000 rows with a
+# nested value or two in each.
 MAX_CONTAINERS = 250_000
-# What one value, one list or object takes beyond the bytes of its text, at most.
+# The most bytes that a value, and a list or object, takes in memory beyond the length of its text.
 VALUE_BYTES, CONTAINER_BYTES = 64, 200
-# A character beyond Latin makes Python keep each character of its string in up to four bytes. It stands in the text as
-# such or as an escape.
+# Bytes of memory for each byte of text if the text has a character beyond Latin-1, as such or escaped: Python then
+# keeps each character of the string in up to four bytes.
 WIDE = 4
 
-# Texts up to this length have few enough values in any case, so that only their levels are looked at, by the whole in
-# some microseconds; longer ones are counted in pieces of PIECE_BYTES, so that no step keeps Python's lock for more than
-# a millisecond or two.
+# Texts up to SHORT_BYTES are too short to exceed the number of values, so only their depth is checked, in some
+# microseconds. Longer texts are counted in pieces of PIECE_BYTES, so that no step holds Python's global lock for more
+# than a millisecond or two.
 SHORT_BYTES = 64 * 1024
 PIECE_BYTES = 512 * 1024
-# Rounds that take empty brackets out of a short text; each takes one to three levels away, so all of them fewer than
-# MAX_DEPTH.
+# The passes that remove empty brackets from a short text. A pass removes one to three levels, so text that is empty
+# after this many passes nests less than MAX_DEPTH deep.
 ROUNDS = 8
-# A text of so many bytes is made into values in pieces of so many elements, between which other threads can run: as a
-# whole, 32 MiB would keep Python's lock for half a second.
+# Texts of more bytes than this are parsed in pieces of PART_ELEMENTS elements, so that other threads can run in
+# between: parsing 32 MiB at once would hold Python's global lock for half a second.
 PARTED_BYTES = 2 * 1024 * 1024
 PART_ELEMENTS = 1_000
 
-# All bytes that say nothing about levels or strings.
+# All bytes except brackets and quotes: they affect neither depth nor where strings begin and end.
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
@@ -53,14 +54,14 @@ _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 @dataclass(frozen=True, slots=True)
 class TextShape:
-    """What a text holds: how many values at most, how many lists and objects among them, how deep they nest."""
+    """Upper bounds for a text: the number of values, the number of lists and objects, and the depth of nesting."""
 
     values: int
     containers: int
     depth: int
 
     def memory_bytes(self, text: bytes) -> int:
-        """Return what the values take at most, in bytes."""
+        """Return the most memory that the values of `text` can take, in bytes."""
         strings = len(text) * (1 if text.isascii() and b"\\u" not in text else WIDE)
         return strings + self.values * VALUE_BYTES + self.containers * CONTAINER_BYTES
 
@@ -68,11 +69,11 @@ class TextShape:
 def parse(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
     """Return the value of a JSON text.
 
-    The texts of the errors go on a sentence that names the JSON text.
+    The texts of the errors are predicates: the caller puts them behind words for the JSON text.
 
     Raises:
-        InvalidInputError: It isn't JSON, or nests too deep; the text of the error tells where.
-        TooLargeError: It has too many values.
+        InvalidInputError: The text isn't JSON or nests too deep; the error says at which position.
+        TooLargeError: The text has too many values.
     """
     if len(text) > SHORT_BYTES or not _is_surely_flat(text):
         check(text)
@@ -83,13 +84,13 @@ def loads(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
     """Return the value of a JSON text that was checked.
 
     Raises:
-        InvalidInputError: It isn't JSON; the text of the error tells where.
+        InvalidInputError: The text isn't JSON; the error says at which position.
     """
     if len(text) > PARTED_BYTES:
         try:
             return _parted(msgspec.Raw(text))
         except (msgspec.MsgspecError, orjson.JSONDecodeError):
-            # Read again below as a whole, which tells the place of the error.
+            # The text is parsed again below as a whole, since that error has the position.
             pass
     try:
         return orjson.loads(text)
@@ -98,13 +99,13 @@ def loads(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
 
 
 def check(text: bytes) -> TextShape:
-    """Check that a JSON text has no more values and levels than it may have; return how many there are at most.
+    """Check that a JSON text has no more values and levels than allowed, and return upper bounds of their numbers.
 
-    The text may be none of JSON: then what is counted is that of its beginning, as far as a parser gets.
+    The text may be invalid JSON; the bounds then hold for as much of it as a parser would read.
 
     Raises:
-        InvalidInputError: It nests too deep.
-        TooLargeError: It has too many values.
+        InvalidInputError: The text nests too deep.
+        TooLargeError: The text has too many values.
     """
     values, containers, depth = 1, 0, 0
     for found in _shapes(text):
@@ -124,7 +125,7 @@ def check(text: bytes) -> TextShape:
 
 
 def position(error: orjson.JSONDecodeError) -> str:
-    """Return where JSON went wrong, in words."""
+    """Return a phrase with the reason and the position of a JSON error."""
     return f"{error.msg.split(':')[0]} at line {error.lineno}, column {error.colno} (character {error.pos})"
 
 
@@ -175,7 +176,7 @@ def _pieces(text: bytes) -> Iterator[bytes]:
         piece = text[start:end]
         if b"\\" in piece:
             if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-                # A backslash and what it escapes belong together.
+                # A backslash must stay in one piece with the character that it escapes.
                 end = min(end + 1, len(text))
                 piece = text[start:end]
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
@@ -184,7 +185,7 @@ def _pieces(text: bytes) -> Iterator[bytes]:
 
 
 def _parted(raw: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON)
-    """Return the value of a text, made in parts as far as it is large."""
+    """Return the value of a text; a large text is parsed in pieces."""
     data = memoryview(raw)
     if len(data) <= PARTED_BYTES:
         return orjson.loads(data)
@@ -197,5 +198,5 @@ def _parted(raw: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON)
         for start in range(0, len(elements), PART_ELEMENTS):
             made += orjson.loads(b"[%b]" % b",".join(elements[start : start + PART_ELEMENTS]))
         return made
-    # Scalars are made ten times as fast as rows.
+    # Scalars are parsed ten times as fast as rows.
     return orjson.loads(data)

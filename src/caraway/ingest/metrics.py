@@ -1,4 +1,4 @@
-"""What ingestion counts."""
+"""The counters of ingestion."""
 
 from prometheus_client import Counter
 

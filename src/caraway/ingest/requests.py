@@ -1,7 +1,7 @@
-"""Requests that come again: one that bears an idempotency key is carried out once.
+"""Repeated requests: a request with an idempotency key is carried out once.
 
-Each record bears the key of its request and its row number in a header. While a server lives it knows its answers;
-after a restart it reads back from the topics which rows of a request are there already.
+Each record has the key of its request and its row number in a header. A running server remembers its answers; after a
+restart it reads from the topics which rows of a request have been written already.
 """
 
 import asyncio
@@ -18,14 +18,15 @@ from caraway.topics.connection import client_config, kafka_logger
 
 HEADER = "caraway-request"
 MAX_KEY_LENGTH = 200
-# Answers that a server remembers. One is a few hundred bytes.
+# Answers that a server remembers, each a few hundred bytes, so a few megabytes in all.
 MAX_ANSWERS = 10_000
-# The clock of a client may be wrong in rate, and a request lies in queues before it is counted.
+# How much earlier than the stated time of the first attempt the topics are read: a client's clock may run at the wrong
+# rate, and a request waits in queues before the server reads its clock.
 SLACK_MS = 10_000
 READ_TIMEOUT_S = 30.0
 READ_BATCH = 5_000
 
-# What has been written: (dataset, row number).
+# The rows that have been written: (dataset, row number).
 Written = frozenset[tuple[str, int]]
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class RequestKey:
-    """An idempotency key. `elapsed_ms`: time since the first attempt; None if this is the first."""
+    """An idempotency key. `elapsed_ms` is the time since the first attempt; None in the first attempt itself."""
 
     key: str
     elapsed_ms: int | None
@@ -41,7 +42,7 @@ class RequestKey:
 
     @classmethod
     def parse(cls, key: str, elapsed: str | None, digest: bytes) -> "RequestKey":
-        """Read the two headers of a request.
+        """Return the key that the two headers of a request contain.
 
         Raises:
             InvalidInputError: The key is empty or too long, or the time isn't a number of milliseconds.
@@ -63,7 +64,7 @@ class Answers(Generic[T]):
     """Answers by key, finished or on their way, at most `limit` of them."""
 
     def __init__(self, limit: int = MAX_ANSWERS) -> None:
-        """Start with none."""
+        """Start without answers."""
         self._limit = limit
         self._tasks: OrderedDict[tuple[str, ...], tuple[bytes, asyncio.Task[T]]] = OrderedDict()
 
@@ -79,7 +80,8 @@ class Answers(Generic[T]):
             if known[0] != digest:
                 raise ConflictError("this Idempotency-Key was used with another body; a new request needs a new key")
             return await asyncio.shield(known[1])
-        # A task of its own: if the client goes away the work goes on, and is there when it asks again.
+        # The work runs in its own task, so it continues if the client disconnects, and the answer is there for the next
+        # attempt.
         task = asyncio.get_running_loop().create_task(make)
         self._tasks[scope] = (digest, task)
         task.add_done_callback(lambda done: self._settle(scope, done))
@@ -93,7 +95,7 @@ class Answers(Generic[T]):
 
 
 def read_back(bootstrap_servers: str, topics: Collection[str], request: RequestKey) -> Written:
-    """Find the rows of a request that were written by an earlier attempt. Blocks.
+    """Return the rows of a request that an earlier attempt wrote. Blocks.
 
     Raises:
         UnavailableError: Kafka doesn't answer.
@@ -114,7 +116,7 @@ def read_back(bootstrap_servers: str, topics: Collection[str], request: RequestK
 
 
 def _messages(consumer: Consumer, topics: Collection[str], since_ms: int) -> Iterable[Message]:
-    """Read what was written to `topics` since an instant, up to now."""
+    """Yield the records that were written to `topics` from an instant until now."""
     deadline = time.monotonic() + READ_TIMEOUT_S
     wanted = []
     for topic in topics:
@@ -124,7 +126,7 @@ def _messages(consumer: Consumer, topics: Collection[str], since_ms: int) -> Ite
     starts = []
     for start in consumer.offsets_for_times(wanted, timeout=READ_TIMEOUT_S):
         _, end = consumer.get_watermark_offsets(TopicPartition(start.topic, start.partition), timeout=READ_TIMEOUT_S)
-        # A negative offset: nothing was written since.
+        # A negative offset means that nothing was written since the instant.
         if 0 <= start.offset < end:
             ends[start.topic, start.partition] = end
             starts.append(start)

@@ -1,4 +1,4 @@
-"""Ingestion: the rows of a log request become records, durably, and whoever sent them learns what became of each."""
+"""Ingestion: the rows of a log request become durable records, and the sender receives the outcome of each row."""
 
 import asyncio
 import time
@@ -18,17 +18,18 @@ from caraway.topics import DEAD_LETTERS, MAX_PAYLOAD, ErasedKeys, TopicItem
 
 MAX_LISTED_ERRORS = 20
 MAX_LISTED_FIELDS = 20
-# Writes that may be under way for one request: 20,000 rows for one dataset. Beyond, the request waits for them, so that
-# a request whose rows are refused doesn't fill the writer's queue with dead letters.
+# Writes that one request may have in progress: 20,000 rows for one dataset. Beyond that the request waits for them, so
+# that a request whose rows are all refused doesn't fill the writer's queue with dead letters.
 MAX_PENDING = 100
-# Characters of the name of a webhook or endpoint. Near names are looked for, which takes long for long ones.
+# Characters in the name of a webhook or endpoint. For an unknown name the nearest names are searched, which takes too
+# long for longer names.
 MAX_NAME = 1_000
-# Rows that are cast and encoded in one go. Some 2 ms, after which other requests of the event loop have their turn.
+# Rows that are cast and encoded at a time: they take some 2 ms, after which the event loop can serve other requests.
 SLICE = 200
 
 
 class Writer(Protocol):
-    """Where records go (`caraway.topics.TopicWriter`)."""
+    """The writer of records (`caraway.topics.TopicWriter`)."""
 
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
         """Send `items`; the future is done when they are durable."""
@@ -37,10 +38,10 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestReport:
-    """What became of a request.
+    """The outcome of a request.
 
-    `accepted` rows were taken by every dataset of the endpoint, `rejected` ones refused by one at least; `taken` tells
-    how many rows each dataset took. `errors` are the first ones.
+    `accepted` counts the rows that every dataset of the endpoint took, `rejected` those that at least one dataset
+    refused; `taken` has the number of rows that each dataset took. `errors` are the first ones.
     """
 
     accepted: int
@@ -51,7 +52,7 @@ class IngestReport:
 
     @property
     def status(self) -> int:
-        """HTTP status: 422 if not one row was taken by any dataset, though there were some."""
+        """The HTTP status: 422 if there were rows and no dataset took any of them."""
         return 422 if self.rejected and not any(self.taken.values()) else 200
 
     def to_json(self) -> dict[str, object]:
@@ -77,10 +78,10 @@ class IngestReport:
 
 
 class IngestService:
-    """Takes log requests. Lives as long as the server; the endpoints come with each request."""
+    """The handler of log requests. It lives as long as the server; the endpoints are passed with each request."""
 
     def __init__(self, writer: Writer, bootstrap_servers: str, erased: ErasedKeys | None = None) -> None:
-        """Write through `writer`; look for rows of repeated requests on the brokers; write no rows of `erased` keys."""
+        """Write through `writer`, look for rows of repeated requests on the brokers, write no rows of `erased` keys."""
         self._writer = writer
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._bootstrap_servers = bootstrap_servers
@@ -89,17 +90,17 @@ class IngestService:
     async def log(
         self, endpoints: Endpoints, body: object, request: RequestKey | None = None, *, is_large: bool = False
     ) -> IngestReport:
-        """Take the rows of a request.
+        """Write the rows of a request, and return what became of them.
 
         Args:
-            endpoints: Those of the current graph.
+            endpoints: The endpoints of the current graph.
             body: The parsed body: an object with `webhook`, `endpoint` and `data`.
-            request: The idempotency key, if the request bears one.
-            is_large: Even a few of its rows may take long, so that a thread looks at them.
+            request: The idempotency key, if the request has one.
+            is_large: Even a few rows of the request may take long, so a thread processes them.
 
         Raises:
-            TooLargeError: It has too many rows.
-            InvalidInputError: The body isn't what it should be.
+            TooLargeError: The request has too many rows.
+            InvalidInputError: The body doesn't have this form.
             UnknownEntityError: There is no such webhook or endpoint.
             ConflictError: The idempotency key was used with another body.
             UnavailableError: Kafka doesn't take the rows; some may have been written.
@@ -114,7 +115,7 @@ class IngestService:
     async def put(
         self, endpoint: Endpoint, data: object, request: RequestKey, *, is_large: bool = False
     ) -> IngestReport:
-        """Take rows for the datasets of an endpoint, once under an idempotency key.
+        """Write rows to the datasets of an endpoint, once under an idempotency key, and return what became of them.
 
         Raises:
             ConflictError: The idempotency key was used with other rows.
@@ -140,7 +141,7 @@ def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
     """Return the endpoint that the parsed body of a request is for.
 
     Raises:
-        InvalidInputError: The body isn't what it should be.
+        InvalidInputError: The body doesn't have the form of a log request.
         UnknownEntityError: There is no such webhook or endpoint.
     """
     if not isinstance(body, dict):
@@ -149,7 +150,7 @@ def endpoint_of(endpoints: Endpoints, body: object) -> Endpoint:
 
 
 class _Intake:
-    """One request on its way."""
+    """The processing of one request."""
 
     def __init__(
         self,
@@ -185,12 +186,12 @@ class _Intake:
                 if len(self._pending) >= MAX_PENDING:
                     await self._written_down()
         finally:
-            # Also when a slice fails: what is under way must not end unnoticed.
+            # Writes in progress are awaited also when a slice fails, so that none of them ends unnoticed.
             await self._written_down()
         return await asyncio.to_thread(self._report, total) if in_thread else self._report(total)
 
     async def _written_down(self) -> None:
-        """Wait for all writes that are under way; raise what the first of them failed with."""
+        """Wait for all writes in progress, and raise the first of their errors."""
         pending, self._pending = self._pending, []
         results = await asyncio.gather(*map(asyncio.wrap_future, pending), return_exceptions=True)
         for result in results:
@@ -206,12 +207,13 @@ class _Intake:
         encoded = target.encode(self._rows, start, stop, now_us)
         if target.topic in self._hides:
             _, hides = self._hides[target.topic]
-            # They count as taken: whoever sends them learns nothing of what was erased.
+            # Rows of erased keys count as accepted, so that a sender can't find out which keys were erased.
             shown = [record for record in encoded.records if record[1] is None or not hides(record[1])]
             encoded = Encoded(shown, encoded.errors)
         self._send(target.topic, self._items(target, encoded))
         if encoded.errors:
-            # Each list is in order of rows, and so are the slices: no later one belongs among the first.
+            # Errors are in order of rows within a list, and slices are too, so no later slice has an error among the
+            # first ones.
             self._errors = sorted([*self._errors, *encoded.errors[:MAX_LISTED_ERRORS]], key=lambda error: error.row)
             del self._errors[MAX_LISTED_ERRORS:]
             self._refused[target.dataset].update(error.row for error in encoded.errors)
@@ -254,7 +256,7 @@ class _Intake:
         return items
 
     def _is_erased(self, row: object) -> bool:
-        """Tell whether a row that is wrong in something would be one of an erased key, in any dataset."""
+        """Return whether a row that was refused belongs to an erased key of any dataset."""
         targets = [target for target, _ in self._hides.values()]
         return any(self._erased.hides_values(target.topic, target.keys_of(row)) for target in targets)
 
@@ -291,6 +293,6 @@ def _text(body: dict[str, object], name: str) -> str:
 
 
 def _payload(row: object) -> object:
-    """Return a row for a dead letter; a large one as the head of its text."""
+    """Return a row for a dead letter: the row itself, or the beginning of its text if it is large."""
     text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS)
     return row if len(text) <= MAX_PAYLOAD else text[:MAX_PAYLOAD].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""The `data` of a log request, whichever of its three forms it has: rows, columns, or either as JSON text."""
+"""The `data` of a log request in any of its three forms: rows, columns, or either of them as JSON text."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,15 +8,15 @@ from caraway.errors import InvalidInputError, TooLargeError, shortened
 from caraway.graph.rows.column_casts import MISSING
 from caraway.ingest.json_text import parse
 
-# Rows of one request, to log or to query.
+# The most rows in one request, to log or to query; MAX_VALUES allows each of them nine columns.
 MAX_ROWS = 100_000
-# Columns that a message lists.
+# The most columns that an error message lists, so that it stays readable.
 SHOWN_COLUMNS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class RowTable:
-    """A list of objects; `strays` are the numbers of elements that are no objects."""
+    """A list of objects; `strays` are the numbers of elements that aren't objects."""
 
     data: Sequence[object]
     strays: frozenset[int]
@@ -25,7 +25,7 @@ class RowTable:
         return len(self.data)
 
     def names(self) -> set[str]:
-        """Name all fields that any row has."""
+        """Return the fields that at least one row has."""
         return set().union(*(row for row in self.data if isinstance(row, dict)))
 
     def column(self, name: str, start: int, stop: int) -> list[object]:
@@ -37,13 +37,13 @@ class RowTable:
             return [row.get(name, MISSING) if isinstance(row, dict) else MISSING for row in data]
 
     def row(self, number: int) -> object:
-        """Return a row as it came."""
+        """Return a row as it was sent."""
         return self.data[number]
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnTable:
-    """An object of lists of one length."""
+    """An object whose values are lists of equal length."""
 
     columns: Mapping[str, list[object]]
     rows: int
@@ -53,7 +53,7 @@ class ColumnTable:
         return self.rows
 
     def names(self) -> set[str]:
-        """Name all columns."""
+        """Return all columns."""
         return set(self.columns)
 
     def column(self, name: str, start: int, stop: int) -> list[object]:
@@ -70,11 +70,12 @@ Table = RowTable | ColumnTable
 
 
 def table(data: object) -> Table:
-    """Read the `data` of a request.
+    """Return the rows of the `data` of a request.
 
     Raises:
-        TooLargeError: It has too many rows.
-        InvalidInputError: It is neither a list of objects nor an object of equally long lists, nor JSON text of either.
+        TooLargeError: The data has too many rows.
+        InvalidInputError: The data is neither a list of objects, nor an object of equally long lists, nor JSON text of
+            these.
     """
     if isinstance(data, str):
         try:
@@ -117,7 +118,7 @@ def _check_rows(rows: int) -> None:
 
 
 def json_type(value: object) -> str:
-    """Name the JSON type of a value."""
+    """Return the name of a value's JSON type."""
     match value:
         case None:
             return "null"

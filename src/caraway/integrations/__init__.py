@@ -1,4 +1,4 @@
-"""What is kept in other systems: secrets of a cloud's vault."""
+"""Integrations with other systems: secrets of several stores, and mypy."""
 
 from caraway.integrations.aws import Secret
 

@@ -1,4 +1,4 @@
-"""Secrets of AWS Secrets Manager, by name: their values are never in a definition."""
+"""References to secrets of AWS Secrets Manager; a definition never holds their values."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from caraway.errors import DefinitionError
 class Secret:
     """A secret, or a part of one that holds JSON; the data plane looks it up.
 
-    Stands wherever a connector takes a credential. `secret["a"]["b"]` is the part under these keys.
+    A secret can stand wherever a connector takes a credential. `secret["a"]["b"]` is the part under these keys.
 
     Attributes:
         arn: ARN of the secret.

@@ -1,4 +1,4 @@
-"""Secrets of AWS Secrets Manager, by ARN; needs boto3 (`pip install caraway[aws]`)."""
+"""Look-ups of secrets of AWS Secrets Manager, by ARN; they need boto3 (`pip install caraway[aws]`)."""
 
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
@@ -13,7 +13,7 @@ def of_aws(reference: str, role_arn: str | None) -> str:
     """Return a secret by its ARN, as the identity of this process or as a role that it assumes.
 
     Raises:
-        UnknownEntityError: There is no such secret, or it isn't text.
+        UnknownEntityError: The secret doesn't exist, or isn't text.
         UnavailableError: AWS refuses, or doesn't answer.
     """
     parts = reference.split(":")

@@ -1,7 +1,7 @@
-"""The keys of a deployment: what seals the secrets in Postgres, and hashes the keys that were erased.
+"""The keys of a deployment, which seal the secrets in Postgres and hash the keys that were erased.
 
-They lie in a file of the data folder, or wherever `secrets.key_file` says, which only its owner may read. The first
-line is the key in use; the others are those that were, for what they have sealed.
+The keys are in a file of the data folder, or at the path of `secrets.key_file`, which only its owner may read. The
+first line is the key in use; the others are former keys, which open values that they have sealed.
 """
 
 import hashlib
@@ -26,20 +26,20 @@ _DECODE = msgspec.json.Decoder(tuple[str, str]).decode
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, by what is known of it outside."""
+    """A key, and its name, which isn't secret."""
 
     id: str
     text: bytes
 
     @classmethod
     def of(cls, text: bytes) -> "Key":
-        """Make a key of the text of one. Raises `ValueError` if it is none."""
+        """Parse a key. Raises `ValueError` if the text isn't one."""
         Fernet(text)
         return cls(hashlib.sha256(b"caraway key " + text).hexdigest()[:ID_DIGITS], text)
 
     @property
     def mac_key(self) -> bytes:
-        """What hashes with it: another key, so that hashes and sealed values have nothing in common."""
+        """The key of hashes, which is derived, so that hashes and sealed values have nothing in common."""
         return hashlib.blake2b(self.text, digest_size=MAC_BYTES, person=b"caraway.erase").digest()
 
     def __repr__(self) -> str:
@@ -55,22 +55,25 @@ class Keyring:
 
     @property
     def current(self) -> Key:
-        """The key that is used for what is new."""
+        """The key that seals new values."""
         return self.keys[0]
 
     def mac_keys(self) -> Mapping[str, bytes]:
-        """Return what hashes, by the keys' names."""
+        """Return the keys of hashes, by the keys' names."""
         return {key.id: key.mac_key for key in self.keys}
 
     def seal(self, name: str, value: str) -> tuple[str, bytes]:
-        """Seal the value of a secret; return the name of the key, too. It opens under the same name only."""
+        """Seal the value of a secret; return the name of the key, too.
+
+        The value opens only under the same name of the secret.
+        """
         return self.current.id, Fernet(self.current.text).encrypt(msgspec.json.encode((name, value)))
 
     def open(self, name: str, key_id: str, sealed: bytes) -> str:
-        """Open what was sealed.
+        """Return a sealed value.
 
         Raises:
-            UnavailableError: Its key isn't among these, or it wasn't sealed under this name.
+            UnavailableError: The key isn't among these, or the value wasn't sealed under this name.
         """
         key = next((key for key in self.keys if key.id == key_id), None)
         if key is None:
@@ -85,10 +88,10 @@ class Keyring:
 
 
 def open_keyring(path: Path) -> Keyring:
-    """Read the keys, or make the file with a first one.
+    """Read the keys, or create the file with a first key.
 
     Raises:
-        ConfigurationError: It can't be read or made, others may read it, or it holds something else.
+        ConfigurationError: The file can't be read or made, others may read it, or it holds something else.
     """
     try:
         if not path.exists():
@@ -110,14 +113,14 @@ def open_keyring(path: Path) -> Keyring:
 
 
 def add_key(keyring: Keyring) -> Keyring:
-    """Put a new key before the others, in the file too."""
+    """Add a new key as the first one, in the file too."""
     texts = [Fernet.generate_key(), *(key.text for key in keyring.keys)]
     _write(keyring.path, texts, replace=True)
     return open_keyring(keyring.path)
 
 
 def _write(path: Path, texts: Sequence[bytes], *, replace: bool) -> None:
-    """Write the file as a whole or not at all; of several processes that make it, one does."""
+    """Write the file atomically; without `replace`, one of several processes that create it succeeds."""
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,8 +1,7 @@
 """A plugin for mypy, switched on in its settings by `plugins = ["caraway.integrations.mypy"]`.
 
-By itself mypy takes a decorated class for what its body describes. With the plugin `Orders` is a dataset, and
-`Orders.amount` is a field, `User.age` a feature; struct classes have `expr` and `zip`; `Decimal[2]`, `Embedding[8]`
-are types.
+Without the plugin mypy sees a decorated class as its body describes it. With it `Orders` is a dataset, `Orders.amount`
+a field and `User.age` a feature; struct classes have `expr` and `zip`; `Decimal[2]` and `Embedding[8]` are types.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from mypy.types import AnyType, CallableType, Instance, Type, TypeOfAny, TypeTyp
 DATASET = "caraway.datasets.dataset.Dataset"
 FEATURESET = "caraway.featuresets.featureset.Featureset"
 
-# By decorator: what stands for the metaclass of the class, and what its annotated names are.
+# For each decorator the class whose attributes the decorated class gets, and the type of its annotated names.
 _DECORATORS = {
     "caraway.datasets.dataset.dataset": ("caraway.datasets.dataset.DatasetClass", "caraway.datasets.fields.Field"),
     "caraway.featuresets.featureset.featureset": (
@@ -36,23 +35,23 @@ _EMBEDDING = "caraway.dtypes.restrictions.Embedding"
 
 
 class CarawayPlugin(Plugin):
-    """Gives decorated classes the attributes that the decorators give them."""
+    """Adds to decorated classes the attributes that the decorators add."""
 
     def get_class_decorator_hook_2(self, fullname: str) -> Callable[[ClassDefContext], bool] | None:
-        """Say what becomes of a class below one of the decorators."""
+        """Return the function that changes a class below one of the decorators."""
         if fullname in _DECORATORS:
             return partial(_decorated, *_DECORATORS[fullname])
         return _struct if fullname == _STRUCT else None
 
     def get_attribute_hook(self, fullname: str) -> Callable[[AttributeContext], Type] | None:
-        """Say what a name is that a dataset or featureset hasn't got by itself."""
+        """Return the function that types a name that a dataset or featureset doesn't define itself."""
         owner, _, name = fullname.rpartition(".")
         if owner == DATASET:
             return partial(_unknown, "dataset", "field", name)
         return partial(_unknown, "featureset", "feature", name) if owner == FEATURESET else None
 
     def get_type_analyze_hook(self, fullname: str) -> Callable[[AnalyzeTypeContext], Type] | None:
-        """Say what the types with brackets are, whose arguments are no types."""
+        """Return the function that types `Decimal[2]` and its like, whose arguments are no types."""
         hooks = {_DECIMAL: _decimal, _EMBEDDING: _embedding, DATASET: _dataset}
         return hooks.get(fullname)
 
@@ -63,10 +62,10 @@ def plugin(version: str) -> type[Plugin]:  # noqa: ARG001 (mypy's signature)
 
 
 def _decorated(metaclass: str, member: str, ctx: ClassDefContext) -> bool:
-    """Let a class behave as an object of the metaclass whose annotated names are `member`s.
+    """Make a class behave as an object of `metaclass` whose annotated names are objects of `member`.
 
     Returns:
-        Whether all that is needed is known already; if not, mypy asks again.
+        True if all types that are needed are known already; if not, mypy calls again.
     """
     found = [_class(ctx.api, name) for name in (metaclass, member)]
     if None in found:
@@ -82,7 +81,7 @@ def _decorated(metaclass: str, member: str, ctx: ClassDefContext) -> bool:
 
 
 def _unknown(kind: str, part: str, name: str, ctx: AttributeContext) -> Type:
-    """Refuse an unknown name of a class whose body is known; on a parameter `orders: Dataset` it may be anything."""
+    """Refuse an unknown name of a class whose body is known; a parameter `orders: Dataset` may have any name."""
     owner = get_proper_type(ctx.type)
     if isinstance(owner, CallableType) and owner.is_type_obj():
         owner = get_proper_type(owner.ret_type)
@@ -94,14 +93,14 @@ def _unknown(kind: str, part: str, name: str, ctx: AttributeContext) -> Type:
 
 
 def _struct(ctx: ClassDefContext) -> bool:
-    """Make a dataclass, with the class methods that make expressions."""
+    """Make a class a dataclass, with the class methods that build expressions."""
     if not dataclass_class_maker_callback(ctx):
         return False
     anything = AnyType(TypeOfAny.explicit)
     for name, returned in _STRUCT_METHODS.items():
         if name in ctx.cls.info.names:
             continue
-        # A program that makes no expressions may not have read what they are.
+        # A program without expressions may not import the module of their types.
         info = _class(ctx.api, returned)
         fields = Argument(Var("fields", anything), anything, None, ARG_STAR2)
         add_method_to_class(
@@ -122,7 +121,7 @@ def _embedding(ctx: AnalyzeTypeContext) -> Type:
 
 
 def _dataset(ctx: AnalyzeTypeContext) -> Type:
-    # The name in `Dataset[Orders]` is for people.
+    # The name in `Dataset[Orders]` is documentation for people.
     return ctx.api.named_type(DATASET, [])
 
 

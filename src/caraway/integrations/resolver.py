@@ -1,7 +1,7 @@
-"""What the data plane does with a reference to a secret: look the value up where it is kept.
+"""Look-up of the values behind references to secrets, in the data plane.
 
-The beginning of a reference says where: `env:NAME`, `file:/path`, `store:NAME` (the platform's own), an ARN of AWS
-Secrets Manager; others by plug-ins, which are entry points of the group `caraway.secrets` named after their scheme.
+A reference begins with a scheme: `env:NAME`, `file:/path`, `store:NAME` (the platform's own store), or an ARN of AWS
+Secrets Manager. Plug-ins add other schemes, as entry points of the group `caraway.secrets` named after their scheme.
 """
 
 import json
@@ -19,7 +19,7 @@ from caraway.graph.connectors import Secretish, SecretRef
 
 GROUP = "caraway.secrets"
 KEPT_S = 30.0
-# A secret is some text; a file that is larger was meant otherwise.
+# Bound on the file of a secret; a larger file is meant to be something else.
 MAX_FILE_BYTES = 1 << 20
 
 
@@ -31,11 +31,11 @@ class Lookup(Protocol):
 
         Args:
             reference: The whole reference, its scheme included.
-            role_arn: A role to be assumed for it, where there are roles.
+            role_arn: A role to assume, for schemes that have roles.
 
         Raises:
             UnknownEntityError: There is no such secret.
-            UnavailableError: Where it is kept doesn't answer.
+            UnavailableError: The store of the secret doesn't answer.
         """
         ...
 
@@ -75,18 +75,18 @@ def of_aws(reference: str, role_arn: str | None) -> str:
 
 
 def of_store(get: Callable[[str], str]) -> Lookup:
-    """Return what looks up secrets of the platform's own store: `store:NAME`."""
+    """Return the look-up of secrets in the platform's own store: `store:NAME`."""
     return lambda reference, _: get(reference.partition(":")[2])
 
 
 def resolver(store: Callable[[str], str], *, kept_s: float = KEPT_S) -> "Resolver":
-    """Return what resolves all schemes that come with Caraway; `store` gives secrets of the platform's own store."""
+    """Return a resolver of all schemes that come with Caraway; `store` returns secrets of the platform's own store."""
     known = {"env": of_environment, "file": of_file, "store": of_store(store), "arn": of_aws}
     return Resolver(known, kept_s=kept_s)
 
 
 class Resolver:
-    """Gives the values of references, and keeps them for a while. Thread safe."""
+    """Resolves references to values, and caches them for a while. Thread safe."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class Resolver:
         kept_s: float = KEPT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look up by scheme; schemes that aren't among `lookups` are those of plug-ins."""
+        """Resolve the schemes of `lookups`; other schemes are those of plug-ins."""
         self._lookups = dict(lookups)
         self._kept_s = kept_s
         self._clock = clock
@@ -103,18 +103,18 @@ class Resolver:
         self._known: dict[tuple[str, str | None], tuple[float, str]] = {}
 
     def resolve(self, secret: Secretish) -> str:
-        """Return the value of a reference; plain text stands for itself.
+        """Return the value of a reference; plain text is returned as it is.
 
         Raises:
             UnknownEntityError: There is no such secret, or no such part of it.
-            UnavailableError: Where it is kept doesn't answer, or nothing is there for its scheme.
+            UnavailableError: The store of the secret doesn't answer, or no plug-in has its scheme.
         """
         if isinstance(secret, str):
             return secret
         return _part(secret, self._text(secret))
 
     def forget(self, secret: Secretish) -> None:
-        """Look a reference up anew the next time: what it gave was refused, so it may have been changed."""
+        """Drop the cached value of a reference, because a system has refused it, and so it may have been changed."""
         if isinstance(secret, SecretRef):
             with self._lock:
                 self._known.pop((secret.arn, secret.role_arn), None)
@@ -130,7 +130,7 @@ class Resolver:
         except CarawayError:
             raise
         except Exception as error:  # noqa: BLE001 (a plug-in may raise anything)
-            # What a plug-in says may have the value in it.
+            # The message of a plug-in's error may contain the value, so it isn't shown.
             raise UnavailableError(f"secret {secret.arn} can't be looked up ({type(error).__name__})") from None
         with self._lock:
             self._known[name] = self._clock(), value
@@ -152,7 +152,7 @@ class Resolver:
 
 
 def _part(secret: SecretRef, text: str) -> str:
-    """Return the part of a secret's JSON that is meant."""
+    """Return the part of a secret's JSON to which the reference points."""
     if not secret.path:
         return text
     spelled = "".join(f"[{key!r}]" for key in secret.path)
@@ -161,6 +161,6 @@ def _part(secret: SecretRef, text: str) -> str:
         for key in secret.path:
             value = value[key]
     except (ValueError, KeyError, TypeError, IndexError):
-        # The text is no part of the message, nor of what caused it.
+        # Neither the message nor the cause of this error may contain the text of the secret.
         raise UnknownEntityError(f"secret {secret.arn} has no part {spelled}") from None
     return value if isinstance(value, str) else json.dumps(value)

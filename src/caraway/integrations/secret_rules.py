@@ -1,16 +1,16 @@
-"""Which names and values a secret may have: checked by the server, and by the commands before they send one."""
+"""The rules for names and values of secrets, which the server checks, and the commands before they send a secret."""
 
 import re
 
 from caraway.errors import InvalidInputError
 
 NAME = re.compile(r"[A-Za-z0-9_.\-]{1,200}")
-# The longest value in characters. Certificates with their chains have some 10,000; more than this is a file.
+# Bound on a value, in characters. Certificates with their chains have some 10,000; a longer text is a file.
 MAX_VALUE = 65_536
 
 
 def checked_name(name: str) -> str:
-    """Return a name that a secret may have.
+    """Return a name, if a secret may have it.
 
     Raises:
         InvalidInputError: It isn't possible.
@@ -21,7 +21,7 @@ def checked_name(name: str) -> str:
 
 
 def checked_value(value: object) -> str:
-    """Return a value that a secret may have. No message contains the value.
+    """Return a value, if a secret may have it. No message contains the value.
 
     Raises:
         InvalidInputError: It isn't possible.

@@ -1,5 +1,5 @@
-"""The Java that Caraway runs on: which one it is, and the libraries that PySpark doesn't ship.
+"""The Java installation that Caraway runs on, and the Java libraries that PySpark doesn't ship.
 
-The build of the package uses these modules too, where none of Caraway's dependencies is installed but those that
-`[build-system]` of pyproject.toml names. So they import the standard library, `cryptography` and `caraway.errors`.
+The build of the package uses these modules too, and it has only the dependencies in `[build-system]` of pyproject.toml.
+So they import nothing but the standard library, `cryptography` and `caraway.errors`.
 """

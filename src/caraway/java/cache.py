@@ -1,4 +1,4 @@
-"""Keep the locked jars in a folder: fetch what is missing, check all of it, once."""
+"""A folder of the locked jars: missing ones are fetched, and all of them are checked once."""
 
 import fcntl
 import hashlib
@@ -12,7 +12,7 @@ from caraway.java.errors import JarsError
 from caraway.java.ivy import fetch
 from caraway.java.lock import MAVEN_CENTRAL, Jar
 
-# Told: jars done, jars wanted, what is being done.
+# Called with the number of jars done, the number wanted, and a text about the current one.
 Progress = Callable[[int, int, str], None]
 
 
@@ -22,18 +22,18 @@ def verified(
     """Return the files of `jars` in `folder`; fetch and check those that aren't there.
 
     Args:
-        folder: Where they are kept.
+        folder: The folder that keeps the jars.
         jars: Jars of the lock.
-        ivy_settings: Names the repositories; None: Maven Central.
-        on_progress: Called with what happens.
+        ivy_settings: A file of Ivy that names the repositories; None means Maven Central.
+        on_progress: Called when a jar is found or fetched.
 
     Raises:
-        JarsError: One can't be fetched or differs from its digest; the text names it.
-        JavaMissingError: Something must be fetched, and there is no Java to do it.
+        JarsError: A jar can't be fetched or differs from its digest; the message names it.
+        JavaMissingError: Jars must be fetched, and there is no Java for that.
     """
     if not _is_verified(folder, jars):
         with _locked(folder):
-            # Somebody else may have done it while we waited for the lock.
+            # Another process may have fetched them while this one waited for the lock.
             if not _is_verified(folder, jars):
                 _complete(folder, jars, ivy_settings or MAVEN_CENTRAL, on_progress or _silent)
     return tuple(folder / jar.file_name for jar in jars)
@@ -62,7 +62,8 @@ def _refusal(wrong: list[Jar], fetched: Path, ivy_settings: Path) -> str:
 
 
 def _is_verified(folder: Path, jars: tuple[Jar, ...]) -> bool:
-    # To hash 45 MB at every start would cost a good tenth of a second: sizes and dates tell enough.
+    # Sizes and dates of the files must suffice, since hashing 45 MB at every start would take more than a tenth of a
+    # second.
     try:
         return bool(json.loads(_stamp(folder, jars).read_text()) == _states(folder, jars))
     except (OSError, ValueError):

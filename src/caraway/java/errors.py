@@ -1,10 +1,10 @@
-"""What can go wrong before a JVM runs.
+"""The errors that can occur before a JVM runs.
 
     UnavailableError
     ├── JavaMissingError             no Java that Spark and Kafka run on
     └── JarsError                    a Java library can't be had, or isn't what it should be
 
-Every text says what to do.
+Every message says how to mend the fault.
 """
 
 from caraway.errors import UnavailableError

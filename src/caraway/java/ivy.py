@@ -1,4 +1,4 @@
-"""Fetch jars with Apache Ivy, which PySpark brings along: no Maven has to be installed, and company mirrors work."""
+"""Fetch jars with Apache Ivy, which PySpark includes: no Maven has to be installed, and company mirrors work."""
 
 import re
 import subprocess
@@ -11,7 +11,7 @@ from caraway.java.lock import Jar, ivy_module
 from caraway.java.runtime import find_java, is_packaged
 from caraway.java.trust import trust_options
 
-# Repositories answer with an error now and then; what has arrived is kept between the attempts.
+# The most attempts, since repositories return an error now and then; jars that have arrived are kept between attempts.
 ATTEMPTS = 3
 
 FOUND = re.compile(r"\s+found \S+?#(?P<name>[^;]+);")
@@ -22,13 +22,13 @@ def fetch(jars: Sequence[Jar], scratch: Path, ivy_settings: Path, on_progress: C
     """Fetch jars into a folder below `scratch` and return that folder; nothing is checked yet.
 
     Raises:
-        JarsError: Some can't be had; the text names them.
-        JavaMissingError: There is no Java.
+        JarsError: Some jars can't be fetched; the message names them.
+        JavaMissingError: There is no Java to run Ivy.
     """
     module, output = scratch / "ivy.xml", scratch / "lib"
     module.write_text(ivy_module(jars))
     java = find_java()
-    # An installed Java has been told what to trust by whoever looks after this machine.
+    # An installed Java keeps its own trust store, which the administrator of the machine has set up.
     trust = trust_options(scratch) if is_packaged(java) else []
     command: list[str | Path] = [java, *trust, "-cp", pyspark_jars() / "*", "org.apache.ivy.Main"]
     command += ["-settings", ivy_settings, "-ivy", module, "-cache", scratch / "cache"]
@@ -67,7 +67,8 @@ def _run(command: Sequence[str | Path], wanted: int, on_progress: Callable[[int,
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as ivy:
         for line in ivy.stdout or ():
             if match := FOUND.match(line):
-                # It looks all of them up before it fetches the first; looking up takes most of the time.
+                # Ivy looks up all jars, which takes most of the time, before it fetches the first, so each jar counts
+                # twice.
                 done += 1
                 on_progress(done, 2 * wanted, f"found {match['name']}")
             elif match := FETCHED.match(line):

@@ -1,4 +1,4 @@
-"""Read the lock: which jars, for what, with which digests."""
+"""The lock file of jars, with the use and the digest of each."""
 
 import xml.etree.ElementTree as ET
 from collections.abc import Iterable
@@ -12,14 +12,14 @@ MAVEN_CENTRAL = Path(__file__).with_name("ivysettings.xml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Jar:
-    """One locked jar.
+    """A jar of the lock file.
 
     Attributes:
-        organisation: Its Maven group.
-        name: Its Maven artifact.
-        revision: Its version.
-        uses: What needs it: "broker", "connector" (one jar may serve both) or "compiler".
-        sha256: Digest of its bytes, in hexadecimal.
+        organisation: The Maven group.
+        name: The Maven artifact.
+        revision: The version.
+        uses: The parts that need the jar: "broker", "connector" (a jar may serve both) or "compiler".
+        sha256: The digest of its bytes, in hexadecimal.
     """
 
     organisation: str
@@ -30,7 +30,7 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """Name of its file in the cache."""
+        """Return the name of the jar's file in the cache."""
         return f"{self.name}-{self.revision}.jar"
 
 
@@ -51,7 +51,7 @@ def read_lock() -> tuple[Jar, ...]:
 
 
 def ivy_module(jars: Iterable[Jar]) -> str:
-    """Write an Ivy module file that asks for these jars and nothing else."""
+    """Return an Ivy module file that requires these jars and nothing else."""
     module = ET.Element("ivy-module", version="2.0")
     ET.SubElement(module, "info", organisation="caraway", module="jars")
     ET.SubElement(ET.SubElement(module, "configurations"), "conf", name="default")

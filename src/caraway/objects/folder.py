@@ -1,4 +1,4 @@
-"""A folder of an object store. What is written appears under its name as a whole or not at all."""
+"""A folder of an object store. An object appears under its name when it has been written completely, or not at all."""
 
 import hashlib
 import os
@@ -14,9 +14,9 @@ from pyarrow import fs
 
 from caraway.errors import UnavailableError
 
-# Where objects are while they are written: nobody who lists a folder sees them come and go.
+# The subfolder of objects that are being written, so that listings of other folders never show them.
 PARTS = ".parts"
-# A listing fails if an object goes away meanwhile: somebody tidies.
+# A listing fails if an object is removed meanwhile by another process, so it is tried this often.
 LIST_ATTEMPTS = 5
 PIECE = 1 << 20
 
@@ -35,11 +35,11 @@ class Stored:
 class ObjectFolder:
     """Reads and writes objects below one address. Thread safe.
 
-    All methods raise `UnavailableError` when the store doesn't answer, or doesn't have what is read.
+    All methods raise `UnavailableError` when the store doesn't answer, or lacks the object that is read.
     """
 
     def __init__(self, url: str) -> None:
-        """Use `url`: an absolute path, or an address such as `s3://bucket/prefix`. Nothing is made before a write."""
+        """Use the folder `url`: an absolute path, or an address such as `s3://bucket/prefix`. A write creates it."""
         self.url = url
         with self._told(""):
             self._files, path = fs.FileSystem.from_uri(url)
@@ -73,12 +73,12 @@ class ObjectFolder:
             return content
 
     def write(self, name: str, content: bytes) -> None:
-        """Write an object; one of this name is replaced."""
+        """Write an object; an earlier object of this name is replaced."""
         with self._appearing(name) as stream:
             stream.write(content)
 
     def put(self, path: Path, name: str) -> Digest:
-        """Write a file's content to an object, and return its digest."""
+        """Write a file's content to an object, and return the digest of the content."""
         digest = hashlib.sha256()
         with self._appearing(name) as stream, path.open("rb") as file:
             while piece := file.read(PIECE):
@@ -87,7 +87,7 @@ class ObjectFolder:
         return digest.hexdigest()
 
     def fetch(self, name: str, path: Path) -> Digest:
-        """Write an object's content to a file, and return its digest."""
+        """Write an object's content to a file, and return the digest of the content."""
         digest = hashlib.sha256()
         with self._told(name), self._files.open_input_stream(self._path(name)) as stream, path.open("wb") as file:
             while piece := stream.read(PIECE):
@@ -98,14 +98,14 @@ class ObjectFolder:
         return digest.hexdigest()
 
     def remove(self, name: str) -> None:
-        """Remove an object; it is all the same if it isn't there."""
+        """Remove an object if it exists."""
         with self._told(name):
             if self._files.get_file_info(self._path(name)).type is fs.FileType.File:
                 self._files.delete_file(self._path(name))
 
     @contextmanager
     def _appearing(self, name: str) -> Iterator[Any]:
-        """Give a stream whose content becomes the object when all of it is written."""
+        """Yield a stream whose content becomes the object when all of it has been written."""
         path = self._path(name)
         part = f"{self._root}/{PARTS}/{secrets.token_hex(8)}"
         with self._told(name):
@@ -115,7 +115,7 @@ class ObjectFolder:
                 with self._files.open_output_stream(part) as stream:
                     yield stream
                 if self._local:
-                    # The name must not come to the disk before the content.
+                    # The content must be on disk before the name is.
                     _sync(part)
                 self._files.move(part, path)
             except BaseException:
@@ -124,7 +124,7 @@ class ObjectFolder:
                 raise
 
     def tidy(self, before: float) -> None:
-        """Remove what was begun before a time (seconds since the epoch) and never became an object."""
+        """Remove unfinished objects whose writing began before a time (seconds since the epoch)."""
         with self._told(PARTS):
             for info in self._listed(fs.FileSelector(f"{self._root}/{PARTS}", allow_not_found=True)):
                 if info.mtime_ns / 1e9 < before:

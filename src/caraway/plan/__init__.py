@@ -1,4 +1,4 @@
-"""The physical plan of a graph: what topics, jobs and indexes it needs."""
+"""The physical plan of a graph: the topics, jobs and indexes that it needs."""
 
 from caraway.plan.model import (
     Column,

@@ -1,6 +1,6 @@
-"""What a plan is, told for people and programs: jobs with their steps and state, topics, indexes, what is shared.
+"""A description of a plan for people and programs: jobs with their steps and state, topics, indexes, shared work.
 
-A further reader of the plan that engine, index and ingest follow: it tells what they do, since they do nothing else.
+The description is made from the same plan that engine, index and ingest follow, so it can't differ from what they do.
 """
 
 from collections import Counter
@@ -22,8 +22,8 @@ class StepExplained:
     """A step of a job.
 
     Attributes:
-        text: What it does.
-        state: What it keeps between rows, and for how long; empty if nothing.
+        text: A phrase that says what the step does.
+        state: A phrase about the state that the step keeps between rows, and for how long; empty if nothing.
         steps: The steps that its rows come from.
     """
 
@@ -37,19 +37,19 @@ class JobExplained:
     """A job.
 
     Attributes:
-        job_id: Its id.
+        job_id: The id of the job.
         dataset: The dataset that it makes.
         pipeline: The name of the pipeline.
-        mode: Its mode.
-        mode_reason: Why this one.
-        step: Its last step.
-        horizon: How late a record may come and still correct what depends on it.
+        mode: The mode in which Spark runs the job.
+        mode_reason: Why the job runs in this mode.
+        step: The last step of the job.
+        horizon: How late a record may come and still correct the results that depend on it.
         reads: The topics of its inputs.
         writes: The topic of its output.
-        unread: Columns of its inputs that it doesn't take: a select or a join leaves them out.
-        tasks: How many tasks each step has that keeps rows, if the job begins now.
-        tasks_reason: Why so many.
-        slots: How many of Spark's slots it holds.
+        unread: Columns of the inputs that the job doesn't take: a select or a join leaves them out.
+        tasks: How many tasks each step that keeps rows would have if the job began now.
+        tasks_reason: Why the steps have this many tasks.
+        slots: How many of Spark's slots the job holds.
     """
 
     job_id: str
@@ -80,14 +80,14 @@ class TopicExplained:
     """A topic.
 
     Attributes:
-        dataset: The dataset whose rows it has.
-        name: Its name.
-        kind: What its records are.
+        dataset: The dataset whose rows are on the topic.
+        name: The name of the topic.
+        kind: The kind of its records.
         keys: The columns of the records' key.
         columns: The other columns.
-        partitions: How many partitions it gets when it is made.
+        partitions: How many partitions the topic gets when it is created.
         writers: Webhook endpoints and jobs that write it.
-        readers: Jobs and indexes that read it; if there are several, they share it.
+        readers: Jobs and indexes that read it; several readers share one topic.
     """
 
     dataset: str
@@ -113,7 +113,7 @@ class IndexExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanExplained:
-    """All that runs for a graph, what of it serves several readers, and the slots of all jobs together."""
+    """All that runs for a graph, which topics serve several readers, and the slots of all jobs together."""
 
     jobs: tuple[JobExplained, ...]
     topics: tuple[TopicExplained, ...]
@@ -122,7 +122,7 @@ class PlanExplained:
     slots: int
 
     def _repr_html_(self) -> str:
-        # For notebooks, which ask for this name.
+        # Notebooks show an object by the method of this name.
         jobs = [
             (job.dataset, job.pipeline, job.mode, job.mode_reason, _steps(job.step), job.slots) for job in self.jobs
         ]
@@ -153,7 +153,13 @@ def _steps(step: StepExplained, depth: int = 0) -> str:
 
 
 def explain(plan: GraphPlan, *, partitions: int, processors: int | None = None) -> PlanExplained:
-    """Tell what a plan is, where new topics get so many partitions, and tasks share so many processors if known."""
+    """Return a description of a plan.
+
+    Args:
+        plan: The plan.
+        partitions: How many partitions new topics get.
+        processors: How many processors the tasks share; None if that isn't known.
+    """
     topics = tuple(_topic(topic, plan, partitions) for topic in plan.topics)
     jobs = tuple(_job(job, partitions, processors) for job in plan.jobs)
     return PlanExplained(
@@ -185,7 +191,7 @@ def _job(job: JobPlan, partitions: int, processors: int | None) -> JobExplained:
 
 
 def _unread(job: JobPlan) -> Iterator[UnreadColumns]:
-    """Tell of each input which columns are taken at none of the places where it comes in."""
+    """Yield the columns of each input that no occurrence of this input in the operator tree uses."""
     taken: dict[str, set[str]] = {}
     for dataset, columns in _read(job.operator):
         every = {column.name for topic in job.inputs if topic.dataset == dataset for column in topic.schema.columns}
@@ -198,7 +204,7 @@ def _unread(job: JobPlan) -> Iterator[UnreadColumns]:
 
 
 def _read(operator: Operator) -> Iterator[tuple[str, tuple[str, ...] | None]]:
-    """Give the inputs of a tree, each with the columns that are taken: None for all."""
+    """Yield each input of a tree with the columns that are used of it; None stands for all columns."""
     match operator:
         case Input():
             yield operator.dataset, None
@@ -261,7 +267,7 @@ def _shared_topics(topics: tuple[TopicExplained, ...]) -> Iterator[str]:
 
 
 def _repeated_steps(jobs: tuple[JobPlan, ...]) -> Iterator[str]:
-    """Name stateful work that several jobs do, each for itself: a dataset between would do it once."""
+    """Yield a note for each stateful step that several jobs run separately; a dataset in between would run it once."""
     steps = [step for job in jobs for step in _stateful(job.operator, job)]
     counts = Counter(_but_for_columns(step) for step in steps)
     for step in {_but_for_columns(step): step for step in reversed(steps)}.values():
@@ -271,7 +277,7 @@ def _repeated_steps(jobs: tuple[JobPlan, ...]) -> Iterator[str]:
 
 
 def _but_for_columns(operator: Operator) -> Operator:
-    """Return a tree as it is for those who need other columns of the same rows."""
+    """Return a tree without its choice of columns, so that steps over the same rows compare as equal."""
     match operator:
         case Input():
             return operator

@@ -1,4 +1,4 @@
-"""Which expressions can fail at a row: those that can't need no check of each row, and no dead letters."""
+"""The expressions that can fail at a row: all others need no check of each row and produce no dead letters."""
 
 from collections.abc import Mapping
 
@@ -28,19 +28,19 @@ from caraway.expr.nodes import (
 )
 from caraway.expr.references import walk
 
-# Each of these has a value for all operands. (The others may have, too: for them a check is made that never hits.)
+# These expressions have a value for all operands. Others may have one too; they are merely checked needlessly.
 _TOTAL = (Ref, Literal, Unary, Binary, IsNull, FillNull, When, StringCall)
-# Null for a divisor of zero, if both sides are ints.
+# If both operands are ints, these operators return null for a divisor of zero.
 _PARTIAL = (BinaryOp.FLOOR_DIV, BinaryOp.MOD)
 _PLAIN = (IntType, FloatType, BoolType, StringType, DatetimeType)
 
 
 def can_fail(node: Node, dtype: DataType, types: Mapping[str, DataType]) -> bool:
-    """Tell whether the evaluation of an expression, or its declared type, can refuse a row that fits its own types.
+    """Return whether evaluating an expression or casting to its declared type can fail at a row of valid columns.
 
     Args:
         node: The expression.
-        dtype: Its declared type.
+        dtype: The declared type of the expression.
         types: The types of the columns.
     """
     found = infer_nullable(node, types)

@@ -1,9 +1,10 @@
 """Pipelines with steps behind an aggregate, cut into several: each job ends where rows come out of an index.
 
-Aggregates come into being in an index, which writes the rows that others read to a topic. So what stands before such a
-point becomes a dataset of its own, which no user sees. It is named after its content: pipelines that begin with the
-same aggregate share its job, topics and index, those of other branches and of later commits too. It costs nothing, as
-the cut is there anyway, and nobody's data is computed anew when another pipeline joins in or leaves (decision 19).
+Aggregates are computed in an index, which writes the rows that jobs read to a topic. Therefore the part of a pipeline
+up to such an aggregate becomes an internal dataset, which users don't see. An internal dataset is named after its
+content, so pipelines that begin with the same aggregate share its job, topics and index, also across branches and
+commits. The cut costs nothing, since the job ends there anyway, and no data is computed again when another pipeline
+begins or ceases to use the aggregate (decision 19).
 """
 
 from collections.abc import Mapping
@@ -15,16 +16,21 @@ from caraway.graph.schemas import schema_of
 from caraway.graph.specs import DatasetSpec, FieldSpec, PipelineSpec
 from caraway.graph.trees import datasets_read
 
-# Between the dataset that is aggregated and the hash of all that is done with it.
+# An internal dataset's name consists of the aggregated dataset's name, this separator and a hash of the definition.
 INTERNAL = "/"
 HASH_DIGITS = 12
 
 
 def lowered(spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> tuple[DatasetSpec, ...]:
-    """Return a dataset as it is run, behind the internal ones that it reads; `specs` has all that are in its tree."""
+    """Return the internal datasets that a dataset reads, then the dataset itself, reading from them.
+
+    Args:
+        spec: The dataset.
+        specs: All datasets of its operator tree, by name.
+    """
     if not spec.pipelines:
         return (spec,)
-    # A commit carries the pipelines that its environment selects: one.
+    # A commit carries only the pipeline that its environment selects.
     pipeline = spec.pipelines[0]
     internal: list[DatasetSpec] = []
     operator = _cut(pipeline.operator, spec, specs, internal)
@@ -37,7 +43,7 @@ def lowered(spec: DatasetSpec, specs: Mapping[str, DatasetSpec]) -> tuple[Datase
 def _cut(
     operator: Operator, spec: DatasetSpec, specs: Mapping[str, DatasetSpec], internal: list[DatasetSpec]
 ) -> Operator:
-    """Put an input in the place of each aggregate that steps follow."""
+    """Return the tree with an input in place of each aggregate that steps follow; add the datasets to `internal`."""
 
     def parent(before: Operator) -> Operator:
         cut = _cut(before, spec, specs, internal)
@@ -45,7 +51,7 @@ def _cut(
             return cut
         known = {**specs, **{made.name: made for made in internal}}
         made = _dataset(cut, spec, known)
-        # Both branches of a union may begin with one aggregate.
+        # Both sides of a union may begin with the same aggregate.
         if made.name not in known:
             internal.append(made)
         return Input(dataset=made.name)

@@ -24,9 +24,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordSchema:
-    """What the records of a topic hold (docs/records.md): `keys` make the Kafka key, `columns` the row.
+    """The columns of the records of a topic (docs/records.md): `keys` make the Kafka key, `columns` the row.
 
-    `columns` are all columns without the time stamp, keys first; `fingerprint` (32 bit) goes into each record.
+    `columns` are all columns without the timestamp, keys first; `fingerprint` (32 bit) goes into each record.
     """
 
     keys: tuple[Column, ...]
@@ -36,7 +36,7 @@ class RecordSchema:
 
 
 class TopicKind(StrEnum):
-    """What the records of a topic are."""
+    """The kind of records on a topic."""
 
     EVENTS = "events"
     VERSIONS = "versions"
@@ -47,8 +47,8 @@ class TopicKind(StrEnum):
 class TopicPlan:
     """The topic of a dataset.
 
-    `revised`: its records may be revised or retracted, because a join or changelog comes before; a job that reads it
-    turns a row which fails a filter into a retraction instead of dropping it.
+    If `revised` is set, records of the topic may be revised or retracted, because a join or changelog precedes it. A
+    job that reads such a topic turns a row which fails a filter into a retraction instead of dropping it.
     """
 
     dataset: str
@@ -60,7 +60,7 @@ class TopicPlan:
 
 
 class IndexKind(StrEnum):
-    """How a dataset is indexed."""
+    """The two kinds of index: of versions, and of aggregates."""
 
     VERSIONS = "versions"
     AGGREGATE = "aggregate"
@@ -70,13 +70,14 @@ class IndexKind(StrEnum):
 class IndexPlan:
     """An index: fed from `topic`, all its entries begin with `asset` (8 bytes).
 
-    `revised` tells that records may be revised (a join or changelog comes before), so that the location of each
-    identity is kept. `aggregates` is empty for versions. `fields` are the dataset's columns, keys first, time stamp
+    If `revised` is set, records may be revised (a join or changelog precedes), so the index keeps the location of each
+    identity. `aggregates` is empty for an index of versions. `fields` are the dataset's columns: keys first, timestamp
     last.
 
-    Of an aggregation: `window` is that of the groupby, if it has one; then the dataset has the key `window` beyond
-    those of the records. `along` tells that the time of a record is that of a column; its row has the time stamp too.
-    `emits` is the topic to which the index writes the dataset's rows, for jobs that read them.
+    The other attributes belong to aggregations. `window` is that of the groupby, if it has one; the dataset then has
+    the key `window` beyond those of the records. If `along` is set, the time of a record is that of a column, and its
+    row contains the timestamp as well. `emits` is the topic to which the index writes the dataset's rows, for jobs that
+    read them.
     """
 
     dataset: str
@@ -93,7 +94,7 @@ class IndexPlan:
 
     @property
     def keys(self) -> tuple[Column, ...]:
-        """The keys of a lookup: those of the records, and the window if that is a key of the dataset."""
+        """The key columns of a lookup: those of the records, and the window if the dataset has it as a key."""
         if self.window is None:
             return self.schema.keys
         return (*self.schema.keys, *(column for column in self.fields if column.name == WINDOW_KEY))

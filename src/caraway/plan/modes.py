@@ -1,4 +1,4 @@
-"""In which mode a job runs, and why: real-time, unless one of its steps needs Python, which can't run there."""
+"""The mode in which a job runs: real-time, unless one of its steps needs Python, which real-time mode can't run."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ REAL_TIME_REASON = "all of its steps are expressions or operators that run row b
 
 
 def mode_of(operator: Operator) -> tuple[JobMode, str]:
-    """Return the mode of a job and the reason for it; in micro-batch mode these are all steps that need Python."""
+    """Return the mode of a job and the reason for it; for micro-batch mode it lists the steps that need Python."""
     reasons = tuple(dict.fromkeys(_reasons(operator)))
     return (JobMode.MICRO_BATCH, "; ".join(reasons)) if reasons else (JobMode.REAL_TIME, REAL_TIME_REASON)
 

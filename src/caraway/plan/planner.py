@@ -1,7 +1,7 @@
-"""From a graph to its physical plan: a pure function.
+"""The step from a graph to its physical plan: a pure function.
 
-Names carry the content: a topic, job or index is named after its dataset and the hash of the dataset's definition and
-of everything before it. The same definition therefore finds its data again, a changed one starts afresh beside it.
+A topic, job or index is named after its dataset and a hash of the dataset's definition and all definitions before it.
+The same definition therefore finds its data again, and a changed one starts with new data beside the old.
 """
 
 import hashlib
@@ -39,9 +39,10 @@ from caraway.plan.modes import mode_of
 from caraway.plan.pruning import pruned
 from caraway.plan.revising import revises
 
-# Digits of the content hash in a name: 48 bits tell the versions of one dataset apart with ease.
+# Digits of the content hash in a name: 48 bits, so that two definitions of one dataset practically never collide.
 NAME_DIGITS = 12
-# Of the hash of a pruned tree, behind that of its dataset: they only tell apart how releases prune the same tree.
+# Digits of the hash of a pruned tree, behind the hash of its dataset: few are enough, since they only distinguish how
+# different releases prune the same tree.
 PRUNED_DIGITS = 6
 # Kafka allows 249 characters of [a-zA-Z0-9._-] in a topic's name; the rest of the name takes about 25.
 MAX_DATASET_NAME = 200
@@ -49,10 +50,10 @@ MAX_DATASET_NAME = 200
 
 @dataclass(frozen=True)
 class _Planned:
-    """A dataset with what its descendants need to know of it.
+    """A dataset with what the planning of its descendants needs.
 
-    Its job writes `topic`. Of an aggregate `rows` is the topic of its rows, which an index writes if anyone reads them;
-    these may be later than aggregate inputs by `reach_us`.
+    The dataset's job writes `topic`. For an aggregate, `rows` is the topic of its rows, which an index writes if a job
+    reads them; these rows may be later than the aggregate inputs by `reach_us`.
     """
 
     spec: DatasetSpec
@@ -69,12 +70,12 @@ class _Planned:
 
     @cached_property
     def label(self) -> str:
-        """Name with the content hash: the name of its topic's tail and of its job."""
+        """The name with the content hash: the name of the dataset's job, and the end of its topic's name."""
         return f"{_safe(self.spec.name)}.{self.content.hex()[:NAME_DIGITS]}"
 
 
 def plan_graph(graph: Graph) -> GraphPlan:
-    """Plan all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
+    """Return all that must run for `graph`, which has to be valid (`caraway.graph.validation`)."""
     check_systems(graph)
     _refuse_sinks(graph)
     declared = {spec.name: spec for spec in graph.datasets}
@@ -94,7 +95,7 @@ def plan_graph(graph: Graph) -> GraphPlan:
 
 
 def _refuse_sinks(graph: Graph) -> None:
-    """Refuse what would be accepted and never written.
+    """Raise for a dataset with a sink, since sinks would be accepted and never written.
 
     Raises:
         CommitError: A dataset has a sink.
@@ -108,7 +109,7 @@ def _refuse_sinks(graph: Graph) -> None:
 
 
 def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
-    """Plan how rows of a source come in.
+    """Return how rows of a source are ingested.
 
     Raises:
         CommitError: The server can't read such a source.
@@ -140,7 +141,7 @@ def _ingest(planned: _Planned, source: SourceSpec) -> IngestPlan:
 
 
 def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:
-    """Order datasets so that each comes after its inputs."""
+    """Return the datasets in an order in which each comes after its inputs."""
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for spec in specs.values():
         pipeline = _pipeline(spec)
@@ -149,7 +150,7 @@ def _order(specs: Mapping[str, DatasetSpec]) -> list[str]:
 
 
 def _pipeline(spec: DatasetSpec) -> PipelineSpec | None:
-    """Return the one pipeline that is active: a commit carries those that its environment selects."""
+    """Return the active pipeline of a dataset: a commit carries only the one that its environment selects."""
     return spec.pipelines[0] if spec.pipelines else None
 
 
@@ -192,9 +193,10 @@ def _plan_dataset(spec: DatasetSpec, specs: Mapping[str, DatasetSpec], planned: 
 
 
 def _reach_us(operator: Aggregate) -> int:
-    """Return how far a row of an aggregate may lie behind the newest one, beyond how late aggregate inputs are.
+    """Return how far a row of an aggregate may lie behind the newest one, beyond the lateness of aggregate inputs.
 
-    Rows of continuous windows are there as soon as it is known when they will leave; those of buckets wait.
+    The row of a continuous window is sent as soon as the time is known at which inputs leave the window; the row of a
+    hopping or session window is sent when the window closes.
     """
     reach = 0
     for window in (operator.window, *(aggregate.window for aggregate in operator.aggregates)):
@@ -211,13 +213,13 @@ def _reach_us(operator: Aggregate) -> int:
 
 
 def _output(spec: DatasetSpec, operator: Operator, specs: Mapping[str, DatasetSpec]) -> tuple[TopicKind, RecordSchema]:
-    """Tell what the records of a derived dataset are: aggregate inputs for an aggregate, its own rows else."""
+    """Return kind and schema of a derived dataset's records: aggregate inputs of an aggregate, else its rows."""
     if isinstance(operator, Aggregate):
         before = schema_of(operator.of, specs)
         used = dict.fromkeys(a.of for a in operator.aggregates if a.of is not None and a.of != before.timestamp)
         types = {name: _type_in(before, name) for name in (*operator.keys, *used)}
         if operator.along is not None:
-            # The record's time is that of the column; the time stamp ranks rows of equal times.
+            # The time of the record is that of the column; the timestamp orders rows of equal times.
             types[before.timestamp] = DATETIME
         return TopicKind.AGGREGATE_INPUTS, _record_schema(spec, operator.keys, types)
     return (TopicKind.VERSIONS if spec.keys else TopicKind.EVENTS), _row_schema(spec)
@@ -246,9 +248,10 @@ def _job(
 
 
 def _job_id(label: str, pipeline: PipelineSpec, runs: Operator) -> str:
-    """Name a job after what it runs, too, if that isn't what was written.
+    """Return the id of a job; it includes a hash of the pruned tree if that differs from the written one.
 
-    Its checkpoint has the columns that its steps keep: a release that prunes otherwise must not read it.
+    The job's checkpoint contains the columns that its steps keep, so a release that prunes differently must not read
+    it.
     """
     if runs == pipeline.operator:
         return label
@@ -278,9 +281,10 @@ def _index(planned: _Planned) -> IndexPlan:
 
 
 def _emitting(planned: _Planned, rows: TopicPlan) -> IndexPlan:
-    """Plan the index that writes the rows of an aggregate.
+    """Return the index that writes the rows of an aggregate to a topic.
 
-    It is another one than that which answers queries: it begins with the first job that reads the rows.
+    It is a separate index from the one that answers queries, since it is created with the first job that reads the
+    rows.
     """
     return replace(
         _index(planned), dataset=f"{planned.spec.name}/rows", asset=_digest(b"rows", planned.content)[:8], emits=rows
@@ -288,13 +292,13 @@ def _emitting(planned: _Planned, rows: TopicPlan) -> IndexPlan:
 
 
 def _fields(spec: DatasetSpec) -> tuple[Column, ...]:
-    """Give the dataset's columns: keys, values, time stamp."""
+    """Return the dataset's columns: keys, values, timestamp."""
     ranked = sorted(spec.fields, key=lambda f: (not f.key, f.timestamp))
     return tuple(Column(name=f.name, dtype=f.dtype) for f in ranked)
 
 
 def _row_schema(spec: DatasetSpec) -> RecordSchema:
-    """Give the schema of a dataset's own rows."""
+    """Return the schema of a dataset's own rows."""
     return _record_schema(spec, spec.keys, {f.name: f.dtype for f in spec.fields if not f.timestamp})
 
 
@@ -311,7 +315,7 @@ def _record_schema(spec: DatasetSpec, keys: tuple[str, ...], types: Mapping[str,
 
 
 def _digest(*parts: bytes) -> bytes:
-    """Hash `parts`, each with its length, so that no two lists of parts run together."""
+    """Return a hash of `parts`, each preceded by its length, so that different lists of parts never hash alike."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(len(part).to_bytes(8))
@@ -320,5 +324,5 @@ def _digest(*parts: bytes) -> bytes:
 
 
 def _safe(name: str) -> str:
-    """Spell a dataset's name with the characters that a topic's name may have."""
+    """Return a dataset's name with all characters replaced that a topic's name can't have."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_DATASET_NAME]

@@ -1,12 +1,12 @@
-"""Columns that no later step and no output needs, left out as early as may be.
+"""Pruning of columns: a column that no later step and no output needs is left out as early as possible.
 
-What isn't needed is not taken out of the records that a job reads, goes through no shuffle and is in no state. The
-narrowing is told in the graph's own words, as further `Select` steps: right behind an input, where the decoder does it,
-and before what keeps rows.
+A column that isn't needed is not decoded from the records that a job reads, passes no shuffle and is in no state.
+Pruning is expressed as further `Select` steps of the graph: right behind an input, where the decoder performs it, and
+before steps that keep rows.
 
-Nothing that anybody sees changes. A row at which a step fails goes to the dead letters as it is at that step; so a step
-that can fail needs all columns, as a Python function does, which gets the frame. In a join of tables a version begins
-where a joined column changes, so all of those stay.
+Results don't change. A row at which a step fails becomes a dead letter as it is at that step, so a step that can fail
+needs all columns; so does a Python function, which gets the whole frame. In a join of tables a version begins wherever
+a joined column changes, so all joined columns stay.
 """
 
 from collections.abc import Iterable, Mapping
@@ -54,7 +54,7 @@ def pruned(operator: Operator, specs: Specs) -> Operator:
 
 
 def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
-    """Return the tree with at least the columns of its output that are wanted, in the same order."""
+    """Return the tree with at least the wanted columns of its output, in the same order."""
     match operator:
         case Input():
             return _only(operator, wanted, specs)
@@ -73,7 +73,7 @@ def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operato
         case DropNull():
             return replace(operator, of=_giving(operator.of, wanted.union(operator.columns), specs))
         case Explode():
-            # Lists of different lengths are a failure.
+            # An explode fails if its lists differ in length, and the dead letter needs all columns.
             needed = wanted if len(operator.columns) == 1 else _all(operator.of, specs)
             return replace(operator, of=_giving(operator.of, needed.union(operator.columns), specs))
         case Latest():
@@ -95,7 +95,7 @@ def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operato
             along = () if operator.along is None else (operator.along,)
             needed = frozenset((*operator.keys, *read, *along))
             if schema_of(operator.of, specs).keys:
-                # Versions are kept until the next one takes their aggregate inputs back.
+                # A keyed input keeps versions as state until the next version retracts their aggregate inputs.
                 return replace(operator, of=_narrowed(operator.of, needed, specs))
             return replace(operator, of=_giving(operator.of, needed, specs))
 
@@ -103,7 +103,7 @@ def _giving(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operato
 def _computed(
     operator: Filter | FilterFunction | Assign | AssignFunction | Transform, wanted: frozenset[str], specs: Specs
 ) -> Operator:
-    """Give a step that evaluates something the columns that this reads."""
+    """Return a step that evaluates an expression or function, with its input narrowed to the columns that it needs."""
     before = schema_of(operator.of, specs).columns
     computed = _expressions(operator)
     if computed is None or any(can_fail(column.expr, column.dtype, before) for column in computed):
@@ -115,14 +115,14 @@ def _computed(
         if isinstance(operator, Assign):
             operator = replace(operator, columns=computed)
     read = {name for column in computed for name in columns_of(column.expr)}
-    # A column that is replaced is read too, so that the new one has its place.
+    # A replaced column is read too, so that the new column takes its position.
     return replace(operator, of=_giving(operator.of, (wanted & before.keys()) | read, specs))
 
 
 def _expressions(
     operator: Filter | FilterFunction | Assign | AssignFunction | Transform,
 ) -> tuple[AssignedColumn, ...] | None:
-    """Return what a step evaluates; None if that is a Python function."""
+    """Return the expressions that a step evaluates; None if it calls a Python function."""
     match operator:
         case Filter(predicate=node) | FilterFunction(traced=node) if node is not None:
             return (AssignedColumn(name="", dtype=optional(BOOL), expr=node),)
@@ -157,7 +157,7 @@ def _joined(operator: Join, wanted: frozenset[str], specs: Specs) -> Operator:
     left = _narrowed(operator.left, (wanted & before.columns.keys()).union(operator.left_on), specs)
     fields = operator.fields
     if not before.keys:
-        # One at least, so that there is a right-hand row.
+        # At least one field is kept, since the join needs a right-hand row.
         fields = tuple(field for field in fields if field in wanted) or fields[:1]
     return replace(operator, left=left, fields=fields)
 
@@ -167,11 +167,11 @@ def _narrowed(operator: Operator, wanted: frozenset[str], specs: Specs) -> Opera
 
 
 def _only(operator: Operator, wanted: frozenset[str], specs: Specs) -> Operator:
-    """Return the tree with the keys and those columns of its output that are wanted, and no other ones."""
+    """Return the tree with exactly the keys and the wanted columns of its output."""
     schema = schema_of(operator, specs)
     values = tuple(column for column in schema.values if column in wanted)
     if not schema.keys and not values:
-        # A row has a column at least.
+        # A row has at least one column.
         values = tuple(schema.values)[:1]
     return _select(operator, (*schema.keys, *values), specs)
 

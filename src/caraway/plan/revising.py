@@ -9,7 +9,7 @@ from caraway.graph.trees import parents
 
 
 def revises(operator: Operator, specs: Mapping[str, DatasetSpec]) -> bool:
-    """Tell whether records of the output of `operator` may be corrected."""
+    """Return whether records of the output of `operator` may be revised or retracted later."""
     match operator:
         case Join() | Changelog() | Dedup() | First():
             return True

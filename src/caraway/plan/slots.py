@@ -1,7 +1,7 @@
-"""How many tasks a job has, and so how many of Spark's slots it holds: in real-time mode all run at once, for good.
+"""The number of tasks of a job, and so of the Spark slots that it holds: in real-time mode all tasks run all the time.
 
-If they aren't to be had, Spark refuses the job (CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT) and it is tried again. An idle
-task costs next to nothing, so slots are no processors.
+If too few slots are free, Spark refuses the job (CONCURRENT_SCHEDULER_INSUFFICIENT_SLOT) and the engine tries again. An
+idle task costs next to nothing, so there can be more slots than processors.
 """
 
 from dataclasses import dataclass
@@ -10,29 +10,29 @@ from caraway.graph.operators import Aggregate, Changelog, Dedup, First, Input, J
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan
 
-# Of a step that keeps rows, unless topics have more partitions: each is a thread, a part of the state and of the pause
-# at a checkpoint.
+# The most tasks of a step that keeps rows, unless topics have more partitions. Each task takes a thread and a part of
+# the state, and makes the pause at a checkpoint longer.
 MOST_TASKS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tasks:
-    """How many tasks a step of a job has that keeps rows, and why so many."""
+    """The number of tasks of each step that keeps rows, and the reason for it."""
 
     count: int
     reason: str
 
 
 def tasks_of(job: JobPlan, *, partitions: int, processors: int | None) -> Tasks:
-    """Pick the number of tasks of each step of a job that keeps rows.
+    """Return the number of tasks of each step of a job that keeps rows.
 
-    A key's rows all come to one task, wherever they lie in topics, so this number is free. It can't be changed later:
-    state is kept by it.
+    All rows of a key come to one task, on whichever partitions of topics they are, so the number is independent of the
+    number of partitions. It can't be changed later, since the state is divided by it.
 
     Args:
         job: The job.
         partitions: How many partitions topics have.
-        processors: How many processors tasks share; None if that isn't known.
+        processors: How many processors the tasks share; None if that isn't known.
     """
     if not shuffles(job.operator, job):
         return Tasks(count=partitions, reason="no step keeps rows")
@@ -52,7 +52,7 @@ def slots_of(job: JobPlan, *, partitions: int, tasks: int) -> int:
     Args:
         job: The job.
         partitions: How many partitions topics have.
-        tasks: How many tasks a step has that keeps rows.
+        tasks: How many tasks each step that keeps rows has.
     """
     inputs = {topic.name for topic in job.inputs}
     return partitions * len(inputs) + tasks * shuffles(job.operator, job)
@@ -63,11 +63,12 @@ def _joins(operator: Operator) -> bool:
 
 
 def shuffles(operator: Operator, job: JobPlan) -> int:
-    """Return how often rows change hands in a tree: before each step that keeps some of them, by its keys."""
+    """Return the number of shuffles in a tree: one by key before each step that keeps rows."""
     before = sum(shuffles(parent, job) for parent in parents(operator))
     match operator:
         case Join():
-            # What is known of each left key first, if that is a table; then the join.
+            # A keyed left side has a shuffle by its key first, where its versions are kept, and a second one by the
+            # join key.
             return before + (2 if is_keyed(operator.left, job) else 1)
         case Dedup() | First() | Changelog():
             return before + 1
@@ -78,7 +79,7 @@ def shuffles(operator: Operator, job: JobPlan) -> int:
 
 
 def is_keyed(operator: Operator, job: JobPlan) -> bool:
-    """Tell whether the output of a step is versions of keys."""
+    """Return whether the output of a step consists of versions of keys."""
     match operator:
         case Input():
             return any(topic.schema.keys for topic in job.inputs if topic.dataset == operator.dataset)

@@ -1,4 +1,4 @@
-"""What a step does and what it keeps, told for people."""
+"""Texts for people about the work of a step and the state that it keeps."""
 
 from caraway.dtypes.durations import print_duration
 from caraway.expr.printer import print_node
@@ -27,12 +27,12 @@ from caraway.graph.windows import print_window
 from caraway.plan.model import JobPlan
 from caraway.plan.slots import is_keyed
 
-# An expression that is longer is cut: this is an overview.
+# Characters of an expression that are shown; a longer one is cut, since the text is an overview.
 SHOWN_CHARACTERS = 100
 
 
 def text_of(operator: Operator) -> str:
-    """Tell what a step does."""
+    """Return a text about the work of a step."""
     match operator:
         case Input():
             return f"read {operator.dataset}"
@@ -68,7 +68,7 @@ def text_of(operator: Operator) -> str:
 
 
 def state_of(operator: Operator, job: JobPlan) -> str:
-    """Tell what a step of a job keeps between rows, and for how long; empty if nothing."""
+    """Return a text about the state that a step of a job keeps, and for how long; empty if it keeps none."""
     horizon = print_duration(job.horizon_us)
     match operator:
         case Join():

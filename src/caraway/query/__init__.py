@@ -1,6 +1,6 @@
-"""Queries: from features that are wanted and features that are given to values.
+"""Queries, which compute the values of wanted features from given ones.
 
-One executor for the server, which reads an index, and for the mock client, which reads the in-process engine.
+The server, which reads an index, and the mock client, which reads the in-process engine, use the same executor.
 """
 
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ from caraway.query.model import Instants, Reader
 if TYPE_CHECKING:
     from caraway.query.isolation import FunctionPool
 else:
-    # Only servers run users' functions in processes of their own. It brings polars, which servers load at their start.
+    # Only servers run users' functions in processes of their own. `FunctionPool` imports polars, which is slow to load.
     __getattr__, __dir__ = deferred("caraway.query", {"FunctionPool": "caraway.query.isolation:FunctionPool"})
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Alias steps: a column under another name."""
+"""Alias steps, which add a column under another name."""
 
 from caraway.dtypes.types import is_optional, type_name
 from caraway.dtypes.values import cast
@@ -8,9 +8,9 @@ from caraway.query.model import AliasStep
 
 
 def compile_alias(step: AliasStep) -> Run:
-    """Make the function that adds the column of an alias step to a batch."""
+    """Return the function that adds the column of an alias step to a batch."""
     source, name, default = step.input, step.output, step.default
-    # A feature that isn't in the graph came as raw JSON: this is the first place where its type is known.
+    # The value of a feature that isn't in the graph is still raw JSON. Its type is first known here.
     convert = cast(step.dtype) if step.input_dtype is None else None
 
     def run(batch: Batch) -> None:

@@ -1,6 +1,7 @@
-"""Checks that columns which a process of users' functions sends are in the stored form of their types.
+"""Checks that the columns from a process of users' functions are in the stored form of their types.
 
-The process has checked them itself, but a function may have taken it over, and what reads the columns relies on it.
+The process has checked them itself, but a function may have taken it over, and readers of the columns rely on the
+types.
 """
 
 from collections.abc import Callable, Iterable
@@ -27,7 +28,7 @@ from caraway.dtypes.values import INT_MAX, INT_MIN
 
 Check = Callable[[Iterable[object]], bool]
 
-# Types whose checks are kept; a deployment has some hundreds.
+# The most types whose checks are kept; a deployment has some hundreds of types.
 MAX_KEPT = 1_000
 
 

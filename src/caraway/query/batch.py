@@ -1,4 +1,4 @@
-"""What a running query holds: columns that grow step by step."""
+"""The columns of a running query, to which each step adds its own."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,12 +11,12 @@ from caraway.query.model import Computed, Instants
 
 
 class Columns(dict[str, list[object]]):
-    """Columns by full name. One whose values don't fit its type is refused when a step comes to read it."""
+    """Columns by full name. A column whose values don't fit its type raises its error when a step reads it."""
 
     def __init__(
         self, columns: Mapping[str, list[object]], unfit: Mapping[str, InvalidInputError] | None = None
     ) -> None:
-        """Hold `columns`; `unfit` tells what is wrong with the others."""
+        """Hold `columns`; `unfit` has the errors of the others."""
         super().__init__(columns)
         self._unfit = unfit or {}
 
@@ -28,8 +28,9 @@ class Columns(dict[str, list[object]]):
 class Batch:
     """The rows of a request: `columns` by full name, values in stored form.
 
-    `at` is the time at which everything is read: one instant for a query at now, else one for each row. `past` tells
-    that the caller chose it, which takes an offline index. `returned` are the columns of user code as it returned them.
+    `at` is the time at which everything is read: one instant for a query as of now, otherwise an instant for each row.
+    `past` is true if the caller chose the time, which needs an offline index. `returned` has the columns of user code
+    as it returned them.
     """
 
     columns: dict[str, list[object]]
@@ -39,7 +40,7 @@ class Batch:
     returned: "dict[str, pd.Series[Any]]" = field(default_factory=dict)
 
     def instants(self) -> list[int]:
-        """Give the instant of each row."""
+        """Return the instant of each row."""
         return [self.at] * self.rows if isinstance(self.at, int) else list(self.at)
 
 
@@ -48,22 +49,22 @@ Run = Callable[[Batch], None]
 
 @runtime_checkable
 class LaterRun(Protocol):
-    """A step that is done elsewhere: its caller may wait for it, or go on with other things."""
+    """A step that runs in another process. Its caller may block until it is done, or await it."""
 
     def __call__(self, batch: Batch) -> None:
         """Add the step's columns to a batch."""
         ...
 
     async def later(self, batch: Batch) -> None:
-        """Add the step's columns to a batch while the event loop goes on."""
+        """Add the step's columns to a batch without blocking the event loop."""
         ...
 
 
 @runtime_checkable
 class Traceable(LaterRun, Protocol):
-    """A step of a user's function that may turn out to be expressions."""
+    """A step of a user's function, which may be found to be equal to expressions."""
 
     @property
     def expressions(self) -> tuple[Computed, ...]:
-        """Of each output its expression; none as long as the function is called."""
+        """Return the expression of each output; nothing as long as the function itself is called."""
         ...

@@ -1,4 +1,4 @@
-"""A graph as a query needs it: everything by name."""
+"""A graph with everything by name, as queries need it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,40 +11,40 @@ from caraway.graph.operators import DEFAULT_IF_UNSEEN, Aggregate
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
 
-# Names listed in an error; more would bury the message.
+# The most names that an error lists; more would bury the message.
 MAX_LISTED = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Catalog:
-    """A graph under its version, which changes with every commit."""
+    """A graph and its version, which changes with every commit."""
 
     version: str
     graph: Graph
 
     @cached_property
     def datasets(self) -> dict[str, DatasetSpec]:
-        """Datasets by name."""
+        """Return the datasets by name."""
         return {spec.name: spec for spec in self.graph.datasets}
 
     @cached_property
     def featuresets(self) -> dict[str, FeaturesetSpec]:
-        """Featuresets by name."""
+        """Return the featuresets by name."""
         return {spec.name: spec for spec in self.graph.featuresets}
 
     @cached_property
     def absent(self) -> dict[str, Mapping[str, object]]:
-        """What fields hold for a key without rows, by dataset."""
+        """Return the values of fields for a key without rows, by dataset."""
         return {spec.name: absent_values(spec) for spec in self.graph.datasets}
 
     @cached_property
     def features(self) -> dict[str, DataType]:
-        """Types of all features, by full name."""
+        """Return the types of all features, by full name."""
         return {f"{spec.name}.{f.name}": f.dtype for spec in self.graph.featuresets for f in spec.features}
 
     @cached_property
     def extractors(self) -> dict[str, tuple[FeaturesetSpec, Extractor]]:
-        """The extractor of each feature, with its featureset, by the feature's full name."""
+        """Return the extractor of each feature, with its featureset, by the feature's full name."""
         return {
             name: (spec, extractor)
             for spec in self.graph.featuresets
@@ -54,7 +54,7 @@ class Catalog:
 
     @cached_property
     def referenced(self) -> frozenset[str]:
-        """Full names of all features that some extractor reads, whether the graph holds them or not."""
+        """Return the full names of all features that some extractor reads, also of those that the graph lacks."""
         return frozenset(
             name for spec in self.graph.featuresets for extractor in spec.extractors for name in inputs_of(extractor)
         )
@@ -63,7 +63,7 @@ class Catalog:
         """Return a dataset.
 
         Raises:
-            UnknownEntityError: There is none of this name.
+            UnknownEntityError: There is no dataset of this name.
         """
         spec = self.datasets.get(name)
         if spec is None:
@@ -83,7 +83,7 @@ def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
 
 
 def listed(what: str, names: Iterable[str]) -> str:
-    """Spell what exists, for an error about what doesn't."""
+    """Return a sentence that lists the existing `names`, for an error about an unknown one."""
     known = sorted(names)
     if not known:
         return f"there are no {what} yet"
@@ -92,6 +92,6 @@ def listed(what: str, names: Iterable[str]) -> str:
 
 
 def meant(name: str, names: Iterable[str]) -> str:
-    """Suggest the nearest of `names`, or nothing."""
+    """Return a suggestion of the nearest of `names`, or nothing."""
     near = get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]}?" if near else ""

@@ -1,4 +1,4 @@
-"""Reading rows of a dataset by key: for `POST /dataset/{name}/lookup` and for lookups inside extractors."""
+"""Reads of a dataset by key, for `POST /dataset/{name}/lookup` and for lookups inside extractors."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from caraway.query.model import Instants, Reader
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """The answer: for each of `fields` a column in stored form, and which keys were found."""
+    """The answer to a read: for each of `fields` a column in stored form, and for each key whether it was found."""
 
     fields: tuple[FieldSpec, ...]
     columns: list[list[object]]
@@ -30,7 +30,7 @@ def keyed_dataset(catalog: Catalog, name: str, given: Sequence[str]) -> DatasetS
 
     Raises:
         UnknownEntityError: There is no such dataset.
-        InvalidInputError: It has no keys, or others.
+        InvalidInputError: The dataset has no keys, or other keys.
     """
     spec = catalog.dataset(name)
     if not spec.keys:
@@ -72,7 +72,7 @@ def read_rows(
     columns, found = read_keys(reader, spec.name, ordered, at=at, fields=names, absent=catalog.absent[spec.name])
     for position, parts in enumerate(zip(*ordered, strict=True)):
         if None in parts:
-            # Nobody was asked for this key, so that its other parts aren't echoed yet.
+            # A key with a null in it wasn't read, so that its other parts aren't in the answer yet.
             for name, column in zip(names, columns, strict=True):
                 if name in keys:
                     column[position] = keys[name][position]
@@ -81,7 +81,7 @@ def read_rows(
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A lookup of user code, as it travels: `at` is None if a time is missing, a key that is missing is None."""
+    """A lookup of user code, as sent between processes. A time or key that is missing is None."""
 
     dataset: str
     at: list[int] | None
@@ -91,7 +91,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The answer, as it travels: names and types of the fields, a column in stored form for each, what was found."""
+    """The answer to a `Question`: names, types and columns (in stored form) of fields, and which keys were found."""
 
     fields: tuple[tuple[str, DataType], ...]
     columns: list[list[object]]
@@ -99,11 +99,11 @@ class FoundRows:
 
 
 class Lookups(LookupProvider, Protocol):
-    """Answers lookups of user code that runs here, and of such that runs elsewhere."""
+    """Answers lookups of user code in this process, and in other processes."""
 
     @property
     def asks_others(self) -> bool:
-        """Whether parts of the index may be elsewhere, so that an answer takes its time."""
+        """Return whether other servers may own shards of the index, so that an answer has to wait for them."""
         ...
 
     def answer(self, asked: Question) -> FoundRows:
@@ -112,14 +112,14 @@ class Lookups(LookupProvider, Protocol):
 
 
 def question(dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]) -> Question:
-    """Take what user code asks out of pandas; see `caraway.graph.runtime.LookupProvider`."""
+    """Convert the arguments of a lookup from pandas; see `caraway.graph.runtime.LookupProvider`."""
     missing = ts.isna().any()
     at = None if missing else pd.to_datetime(ts, utc=True).to_numpy(dtype="datetime64[us]").astype("int64").tolist()
     return Question(dataset, at, {str(name): plain_values(keys[name]) for name in keys.columns}, tuple(fields))
 
 
 def frames(found: FoundRows) -> "tuple[pd.DataFrame, pd.Series[bool]]":
-    """Show an answer to user code."""
+    """Convert an answer to pandas, for user code."""
     index = pd.RangeIndex(len(found.found))
     frame = pd.DataFrame(
         {
@@ -132,7 +132,7 @@ def frames(found: FoundRows) -> "tuple[pd.DataFrame, pd.Series[bool]]":
 
 
 class DatasetLookups:
-    """What answers `Dataset.lookup`."""
+    """The provider behind `Dataset.lookup`."""
 
     def __init__(
         self,
@@ -148,11 +148,11 @@ class DatasetLookups:
 
         Args:
             catalog: The graph.
-            reader: What holds the rows.
-            past: Whether the caller chose the times, which takes an offline index.
-            extractor: The extractor that asks.
-            allowed: The datasets that it may ask for; None: any.
-            asks_others: Whether parts of the index may be elsewhere, so that an answer takes its time.
+            reader: Reads the rows.
+            past: True if the caller chose the times, which needs an offline index.
+            extractor: The extractor that looks up.
+            allowed: The datasets that it may look up; None means any.
+            asks_others: True if other servers may own shards of the index, so that an answer has to wait for them.
         """
         self.asks_others = asks_others
         self._catalog = catalog
@@ -171,7 +171,8 @@ class DatasetLookups:
         """Look rows up.
 
         Raises:
-            InvalidInputError: The extractor may not ask for the dataset, or asks for what isn't there.
+            InvalidInputError: The extractor may not look up the dataset, or the dataset, a key or a field doesn't
+                exist.
         """
         dataset = asked.dataset
         if self._allowed is not None and dataset not in self._allowed:
@@ -195,5 +196,5 @@ class DatasetLookups:
 
 
 def _shared(at: list[int]) -> Instants:
-    """Give one instant where all are equal: equal keys are then read once."""
+    """Return one instant if all are equal, since equal keys are then read once."""
     return at[0] if at and at.count(at[0]) == len(at) else at

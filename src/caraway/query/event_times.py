@@ -1,4 +1,4 @@
-"""Event times of features: those of the rows that they were looked up in, or computed from."""
+"""The event times of features, which are those of the rows from which they were looked up or computed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +8,7 @@ from caraway.query.batch import Batch
 from caraway.query.catalog import Catalog
 from caraway.query.model import AliasStep, ExpressionStep, LookedUp, LookupStep, PythonStep, QueryPlan, Step
 
-# Stands in the names of columns of timestamps, and in no feature's name.
+# The mark in the names of timestamp columns, which no feature's name contains.
 MARK = ":"
 
 
@@ -46,7 +46,7 @@ def newest(batch: Batch, columns: Sequence[str]) -> list[int | None]:
 def _times(batch: Batch, columns: Sequence[str], row: int) -> list[int]:
     times: list[int] = []
     for name in columns:
-        # A lookup of a list of keys finds a row for each.
+        # A lookup of a list of keys finds a row, and so a timestamp, for each key.
         value = batch.columns[name][row]
         times += [time for time in (value if isinstance(value, list) else [value]) if isinstance(time, int)]
     return times

@@ -1,7 +1,7 @@
-"""Running query plans.
+"""The execution of query plans.
 
-A `QueryEngine` belongs to one version of the graph. Plans are made once for each combination of inputs and outputs and
-compiled into functions over columns; a request then is a walk through these, without any look at the registry.
+A `QueryEngine` belongs to one version of the graph. It makes a plan once for each combination of inputs and outputs,
+and compiles it into functions over columns. A request only calls these functions, and never reads the graph.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ from caraway.query.model import (
 from caraway.query.planner import plan_query
 from caraway.query.rounds import rounds
 
-# Plans kept for one version of the graph. An application asks in a handful of ways; a client that makes up ever new
-# combinations must not fill the memory.
+# The most plans that are kept for one version of the graph. An application uses a handful; the bound is for a client
+# that makes up ever new combinations, which must not fill the memory.
 MAX_PLANS = 1_000
 
 Answer = dict[str, list[object]]
 StoredColumns = dict[str, list[object]]
 Shown = Callable[[list[object]], list[object]]
 CompilePython = Callable[[PythonStep, Callable[[PythonStep, bool], Lookups]], Run | LaterRun]
-# Steps that run here, one after the other, then steps that run elsewhere, side by side.
+# The steps that run in this process, one after the other, and then the steps that run elsewhere, side by side.
 Stage = tuple[tuple[Run, ...], tuple[LaterRun, ...]]
 
-# The conversion of values that are JSON already.
+# The conversion of types whose stored values are JSON already.
 AS_STORED = to_json(STRING)
 
 
@@ -59,8 +59,9 @@ AS_STORED = to_json(STRING)
 class CompiledPlan:
     """A plan with its functions.
 
-    `runs_user_code`: it calls a Python extractor, which may take its time. `asks_others`: parts of the index may be
-    elsewhere. `stages` are the steps for who has other things to do while some of them are done elsewhere.
+    `runs_user_code` is true if the plan calls a Python extractor, which may be slow. `asks_others` is true if other
+    servers may own shards of the index. `stages` are the same steps in an order for async callers, who await the steps
+    that run elsewhere.
     """
 
     plan: QueryPlan
@@ -75,7 +76,7 @@ class CompiledPlan:
         """Add the columns of all steps to a batch that holds the inputs.
 
         Raises:
-            InvalidInputError: A feature comes out null that may not be, or a read lacks its index.
+            InvalidInputError: A feature that may not be null is null, or a read lacks its index.
             ExtractorError: User code failed.
         """
         if batch.rows:
@@ -83,14 +84,14 @@ class CompiledPlan:
                 step(batch)
 
     async def compute_async(self, batch: Batch) -> None:
-        """Add the columns of all steps while the event loop goes on; see `compute`."""
+        """Add the columns of all steps without blocking the event loop; see `compute`."""
         for here, elsewhere in self.stages if batch.rows else ():
             for step in here:
                 step(batch)
             if len(elsewhere) == 1:
                 await elsewhere[0].later(batch)
             elif elsewhere:
-                # The others aren't broken off where one fails: that would cost their processes.
+                # If a step fails, the others still run to their end: cancelling a step would cost its process.
                 ended = await asyncio.gather(*(step.later(batch) for step in elsewhere), return_exceptions=True)
                 for error in ended:
                     if error is not None:
@@ -101,55 +102,55 @@ class CompiledPlan:
 
         Args:
             data: Rows or columns of input features.
-            at: The instant of each row; None reads everything as of now.
+            at: The instant of each row; None means as of now.
 
         Returns:
             The outputs by full name, in the order wanted, as JSON can hold them.
 
         Raises:
-            InvalidInputError: The data doesn't fit the inputs, or a feature comes out null that may not be.
+            InvalidInputError: The data doesn't fit the inputs, or a feature that may not be null is null.
             ExtractorError: User code failed.
         """
         return self.answer(self.evaluate(data, at))
 
     def columns(self, data: Table, at: Instants | None = None) -> StoredColumns:
-        """Compute the outputs as `run` does, and leave them in stored form."""
+        """Compute the outputs as `run` does, and return them in stored form."""
         return self.stored(self.evaluate(data, at))
 
     def evaluate(self, data: Table, at: Instants | None = None) -> Batch:
-        """Compute all columns, those between inputs and outputs too; see `run`."""
+        """Compute all columns, including those between inputs and outputs; see `run`."""
         batch = self.batch(data, at)
         self.compute(batch)
         self.check(batch)
         return batch
 
     async def evaluate_async(self, data: Table, at: Instants | None = None) -> Batch:
-        """Compute all columns while the event loop goes on; see `run`."""
+        """Compute all columns without blocking the event loop; see `run`."""
         batch = self.batch(data, at)
         await self.compute_async(batch)
         self.check(batch)
         return batch
 
     def batch(self, data: Table, at: Instants | None = None) -> Batch:
-        """Take the inputs out of `data`; see `run`."""
+        """Return the inputs in `data` as a batch; see `run`."""
         columns, rows = input_columns(self.plan.inputs, data)
         if not isinstance(at, int | None) and len(at) != rows:
             raise InvalidInputError(f"timestamps: there are {len(at)}, but {rows} rows")
         return Batch(columns, rows, time.time_ns() // 1000 if at is None else at, at is not None)
 
     def check(self, batch: Batch) -> None:
-        """Raise `InvalidInputError` if an output that isn't optional came out null."""
+        """Raise `InvalidInputError` if an output that isn't optional is null."""
         if batch.rows:
             for name, _, may_be_null, dtype in self.outputs:
                 if not may_be_null and None in (column := batch.columns[name]):
                     raise _null(name, dtype, column)
 
     def stored(self, batch: Batch) -> StoredColumns:
-        """Return the outputs of a batch that was computed."""
+        """Return the outputs of a computed batch, in stored form."""
         return {name: batch.columns[name] if batch.rows else [] for name in self.output_names}
 
     def answer(self, batch: Batch) -> Answer:
-        """Return the outputs of a batch that was computed, as JSON can hold them."""
+        """Return the outputs of a computed batch, as JSON can hold them."""
         answer = self.stored(batch)
         for name, convert, _, _ in self.outputs:
             if convert is not None:
@@ -157,7 +158,7 @@ class CompiledPlan:
         return answer
 
     def given(self, batch: Batch) -> Answer:
-        """Return the inputs of a batch, as JSON can hold them; those of no known type as they were given."""
+        """Return the inputs of a batch, as JSON can hold them; those of an unknown type as they were supplied."""
         given: Answer = {}
         for column in self.plan.inputs:
             convert = None if column.dtype is None else _shown(column.dtype)
@@ -175,11 +176,11 @@ class QueryEngine:
     """Answers queries and lookups over one version of a graph. Thread safe."""
 
     def __init__(self, catalog: Catalog, reader: Reader, compile_python: CompilePython = compile_function) -> None:
-        """Query `catalog`, reading indexes through `reader`; `compile_python` tells where users' functions run."""
+        """Query `catalog`, reading indexes through `reader`; `compile_python` decides where users' functions run."""
         self.catalog = catalog
         self._compile_python = compile_python
         self._reader = reader
-        # Whether parts of the index may be elsewhere, so that a read takes its time.
+        # This is true if other servers may own shards of the index, so that a read has to wait for them.
         self.asks_others = isinstance(reader, AsyncReader)
         self._plans: OrderedDict[tuple[tuple[str, ...], tuple[str, ...], bool, bool], CompiledPlan] = OrderedDict()
 
@@ -193,7 +194,7 @@ class QueryEngine:
     ) -> CompiledPlan:
         """Return the compiled plan for a query, made at its first use; see `caraway.query.planner.plan_query`.
 
-        With `event_times` it also reads the timestamps of rows; see `caraway.query.event_times`.
+        With `event_times` the plan also reads the timestamps of rows; see `caraway.query.event_times`.
 
         Raises:
             UnknownEntityError: A feature or featureset doesn't exist.
@@ -215,7 +216,8 @@ class QueryEngine:
                 any(isinstance(step, PythonStep) for step in plan.steps),
                 self.asks_others and any(isinstance(step, LookupStep) for step in plan.steps),
             )
-            # Two threads may both make it: they make the same. The oldest plan goes.
+            # Two threads may both make this plan, which is harmless, since their plans are equal. The oldest plan is
+            # dropped.
             self._plans[key] = compiled
             if len(self._plans) > MAX_PLANS:
                 self._plans.popitem(last=False)
@@ -228,7 +230,7 @@ class QueryEngine:
         fields: Sequence[str],
         timestamps: Sequence[object] | None = None,
     ) -> tuple[list[bool], Answer]:
-        """Look up rows of a dataset by key, now or at `timestamps`; values come as JSON can hold them.
+        """Look up rows of a dataset by key, as of now or at `timestamps`; returns values as JSON can hold them.
 
         Raises:
             UnknownEntityError: There is no such dataset.
@@ -281,7 +283,7 @@ class QueryEngine:
 
 
 def stages(plan: QueryPlan, steps: Sequence[Run | LaterRun]) -> tuple[Stage, ...]:
-    """Order the functions of a plan's steps for who doesn't wait for what is done elsewhere."""
+    """Return the functions of a plan's steps in stages, for callers that await the steps that run elsewhere."""
     remote = {number: step for number, step in enumerate(steps) if isinstance(step, LaterRun)}
     return tuple(
         (tuple(steps[number] for number in found.here), tuple(remote[number] for number in found.elsewhere))
@@ -296,7 +298,7 @@ def _output(column: TypedColumn) -> tuple[str, Shown | None, bool, DataType | No
 
 
 def _shown(dtype: DataType) -> Shown | None:
-    """Return what makes JSON of a column; None where values are JSON as they are stored."""
+    """Return the conversion of a column to JSON; None if its stored values are JSON already."""
     convert = to_json(strip_optional(dtype))
     if convert is AS_STORED:
         return None
@@ -305,17 +307,17 @@ def _shown(dtype: DataType) -> Shown | None:
         return [None if value is None else convert(value) for value in column]
 
     def floats(column: list[Any]) -> list[object]:
-        # Nearly always all of them are plain numbers.
+        # Nearly always all values are finite numbers, which need no conversion.
         return column if None not in column and all(map(math.isfinite, column)) else each(column)
 
     return floats if base_type(dtype) == FLOAT else each
 
 
 def parse_instants(values: Sequence[object]) -> list[int]:
-    """Turn timestamps of a request (ISO text or epoch numbers) into microseconds.
+    """Parse timestamps of a request (ISO text or epoch numbers) to microseconds.
 
     Raises:
-        InvalidInputError: One of them isn't an instant.
+        InvalidInputError: A value isn't an instant.
     """
     parsed: list[int] = []
     for row, value in enumerate(values):

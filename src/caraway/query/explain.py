@@ -1,4 +1,4 @@
-"""What a query does, for people and programs: the steps of its plan, and how long each takes."""
+"""Explanations of queries, for people and programs: the steps of a plan, and the time that each takes."""
 
 import statistics
 import time
@@ -19,7 +19,7 @@ MAX_RUNS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duration:
-    """How long something took in several runs, in milliseconds."""
+    """The time that a part took in several runs, in milliseconds."""
 
     least_ms: float
     median_ms: float
@@ -28,7 +28,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ColumnExplained:
-    """A column and its type; "" where the definitions don't tell."""
+    """A column and its type, which is "" if the definitions don't state it."""
 
     name: str
     type: str
@@ -36,7 +36,7 @@ class ColumnExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryStepExplained:
-    """A step: what it is, what it reads and adds, which steps it needs (by number, from 1), how long it took."""
+    """A step: its kind, the columns that it reads and adds, the steps that it needs (by number, from 1), its time."""
 
     number: int
     kind: str
@@ -50,9 +50,10 @@ class QueryStepExplained:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryExplained:
-    """A query. `rows`, `runs` and the durations are there if it was run.
+    """The explanation of a query. `rows`, `runs` and the durations are present if it was run.
 
-    `inputs_took` is the cast of the inputs, `answer_took` the check of the outputs and their form in JSON.
+    `inputs_took` is the time for the cast of the inputs, `answer_took` that for the check of the outputs and their
+    conversion to JSON.
     """
 
     inputs: tuple[ColumnExplained, ...]
@@ -66,15 +67,15 @@ class QueryExplained:
 
 
 def explain(plan: CompiledPlan) -> QueryExplained:
-    """Tell what a plan does, without running it."""
+    """Return the explanation of a plan, without running it."""
     return _explained(plan, [None] * len(plan.plan.steps))
 
 
 def analyze(plan: CompiledPlan, data: Table, at: Instants | None, runs: int) -> QueryExplained:
-    """Run a plan `runs` times and tell what it does and how long each part takes.
+    """Run a plan `runs` times, and return its explanation with the time of each part.
 
     Raises:
-        InvalidInputError: The query fails, as it does without this.
+        InvalidInputError: The query fails, as it would without the measurement.
         ExtractorError: User code failed.
     """
     parts: list[list[float]] = [[] for _ in range(len(plan.steps) + 3)]
@@ -160,7 +161,7 @@ def _computed(feature: Computed) -> str:
 
 
 def _told(step: Step) -> tuple[str, str, tuple[str, ...]]:
-    """Return kind, title and details."""
+    """Return the kind, the title and the details of a step."""
     match step:
         case LookupStep():
             keys = ", ".join(

@@ -1,4 +1,4 @@
-"""Expression steps: features computed from others of their featureset."""
+"""Expression steps, which compute features from others of their featureset."""
 
 from collections.abc import Callable, Sequence
 
@@ -21,17 +21,18 @@ from caraway.expr.scalars.scope import NOW, Row, Scalar
 from caraway.query.batch import Batch, Run
 from caraway.query.model import Computed, ExpressionStep
 
-# Up to so many rows plain Python is faster. Measured with one to six features: a row takes it 1 to 1.5 us a feature, a
-# step of polars 80 to 200 us and little more for 100 rows; they meet between 100 and 130 rows, on a quiet machine.
+# Plain Python computes a step for at most so many rows; above, polars is faster. Measured with one to six features on a
+# quiet machine: Python takes 1 to 1.5 us for each feature and row, polars 80 to 200 us a step and little more for 100
+# rows; they are equally fast at 100 to 130 rows.
 FEW_ROWS = 64
 
 Check = Callable[[object], object]
 
 
 def compile_expressions(step: ExpressionStep) -> Run:
-    """Make the function that adds the columns of an expression step to a batch.
+    """Return the function that adds the columns of an expression step to a batch.
 
-    For few rows plain Python computes one value after the other, for more polars does; both give the same.
+    Plain Python computes few rows, value by value, and polars computes more; both compute the same values.
     """
     schema = {bare: dtype for bare, _, dtype in step.inputs}
     scalars = [(feature, compile_scalar(feature.expr, feature.dtype, schema)) for feature in step.features]
@@ -53,7 +54,7 @@ def compile_expressions(step: ExpressionStep) -> Run:
 
 
 class _Many:
-    """Computes all features of a step by polars; it is compiled for the first batch."""
+    """Computes all features of a step by polars, which is compiled at the first batch."""
 
     def __init__(self, step: ExpressionStep) -> None:
         self._step = step
@@ -67,7 +68,8 @@ class _Many:
 
 
 def _polars_run(step: ExpressionStep, features: Sequence[Computed]) -> Run:
-    # Polars takes longer to import than all else that a query of some rows needs; servers import it when they start.
+    # The import of polars takes longer than everything else that a query of some rows needs; servers import it when
+    # they start.
     from caraway.query.polars_expressions import compile_polars  # noqa: PLC0415
 
     return compile_polars(step, features)
@@ -99,7 +101,7 @@ def restriction(dtype: DataType) -> Check | None:
 
 
 def checked(values: list[object], feature: Computed, check: Check | None) -> list[object]:
-    """Return the values of a feature if they may be its values; raise InvalidInputError if not."""
+    """Return the values of a feature if its type allows them; raise InvalidInputError if not."""
     if not is_optional(feature.dtype) and None in values:
         raise InvalidInputError(
             f"{feature.column} is declared {type_name(feature.dtype)}, but {print_node(feature.expr)} is null in row "

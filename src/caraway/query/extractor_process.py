@@ -1,4 +1,4 @@
-"""What a process for users' functions does."""
+"""The program of a process that runs users' functions for queries."""
 
 import gc
 import pickle
@@ -25,12 +25,12 @@ Call = tuple[bool, int, PythonStep | None, dict[str, list[object]], int, Instant
 
 
 def serve(channel: Channel) -> None:
-    """Answer calls, and what extractors are, until the other end is closed, or memory is short."""
-    # What was imported stays: no collection has to look through it while somebody waits.
+    """Answer calls and requests to trace extractors, until the other end is closed or the memory is used up."""
+    # The imported modules stay for good, so garbage collections, which delay answers, needn't look at their objects.
     gc.freeze()
     functions: dict[int, tuple[PythonStep, Run]] = {}
     lookups = _lookups_through(channel)
-    # Of this thread, which runs nothing else.
+    # The provider applies to this thread, the only one that runs functions.
     secret_provider.set(remembered(_secrets_through(channel)))
     redact_output()
     while True:
@@ -47,7 +47,7 @@ def serve(channel: Channel) -> None:
         answer = _answer(*functions[number], columns, rows, at, past=past)
         channel.send(answer)
         if answer == _SPENT:
-            # Whatever it has left half done ends with the process.
+            # The process ends, because the function may have left anything half done in it.
             return
 
 
@@ -56,7 +56,7 @@ def _expressions(found: Expressions) -> dict[str, bytes]:
 
 
 def warm_up() -> None:
-    """Do once what pandas is slow at the first time."""
+    """Run once the parts of pandas that are slow at their first call."""
     series = pd.Series(pd.array([1, None], dtype="Int64"), name="x")
     pd.DataFrame({"x": series + 1, "at": pd.to_datetime([0, 1], unit="us", utc=True)})["x"].astype(object).tolist()
 
@@ -65,7 +65,7 @@ _SPENT = packed(["spent", None])
 
 
 def _received(channel: Channel) -> object:
-    # The server sends it, which can do what it likes here anyway.
+    # Unpickling is safe: only the server sends to this process, and the server has more rights than this process.
     return pickle.loads(channel.receive())  # noqa: S301
 
 

@@ -1,4 +1,4 @@
-"""Python steps: user code on pandas series."""
+"""Python steps, which call user code on pandas series."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ MakeProvider = Callable[[PythonStep, bool], LookupProvider]
 
 
 class _Function:
-    """A user's function, unpickled when it is first needed: at commit nothing of it runs here."""
+    """A user's function, unpickled when it is first needed, so that a commit runs no user code in this process."""
 
     __slots__ = ("_function", "_lock", "_step")
 
@@ -40,11 +40,12 @@ class _Function:
 
 
 def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
-    """Make the function that adds the outputs of a Python extractor to a batch.
+    """Return the function that adds the outputs of a Python extractor to a batch.
 
     Args:
         step: The step.
-        make_provider: Makes what answers the extractor's lookups, given the step and whether the query chose its times.
+        make_provider: Makes the provider of the extractor's lookups, from the step and whether the query chose its
+            times.
     """
     function = _Function(step)
     title = f"extractor {step.extractor} of featureset {step.featureset}"
@@ -68,7 +69,7 @@ def compile_function(step: PythonStep, make_provider: MakeProvider) -> Run:
 
 
 def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
-    """Check what a function returned and put it into the batch; all that is wrong goes into one error."""
+    """Check the result of a function and add it to the batch; raise one error with all of its faults."""
     returned = _named(title, result)
     rows = batch.rows
     problems: list[str] = []
@@ -92,7 +93,7 @@ def _take(step: PythonStep, title: str, result: object, batch: Batch) -> None:
             problems.append(f"{bare} {error}")
     if problems:
         raise ExtractorError(f"{title}: {'; '.join(problems)}")
-    # A feature that the caller supplied keeps the supplied value, although it was computed and checked.
+    # An output that the caller supplied keeps the supplied value, although the function has computed it, too.
     for name in step.kept:
         batch.columns[name] = columns[name]
         batch.returned[name] = series_of[name]
@@ -117,7 +118,7 @@ def _named(title: str, result: object) -> "Mapping[object, pd.Series[Any]]":
 
 
 def _aligned(series: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Put rows in the order of the request: by label where the labels are 0 to n-1 in any order, else by position."""
+    """Return rows in the request's order: by label if the labels are 0 to n-1 in any order, otherwise by position."""
     labels: Sequence[object] = series.index.tolist()
     ordered = list(range(len(labels)))
     if labels == ordered:

@@ -1,4 +1,4 @@
-"""What the caller supplies, cast to the types of the features."""
+"""The inputs of a query, cast to the types of the features."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,14 +17,14 @@ from caraway.query.model import InputColumn
 
 Table = Sequence[object] | Mapping[str, object]
 
-# Values of exactly these Python types are in stored form already.
+# The types whose values are in stored form already if they have exactly this Python type.
 _AS_IT_IS: dict[DataType, type] = {BoolType(): bool, StringType(): str}
 
 
 def input_columns(inputs: Sequence[InputColumn], data: Table) -> tuple[dict[str, list[object]], int]:
-    """Take the input columns out of rows (a list of objects) or columns (an object of lists), cast.
+    """Return the input columns in rows (a list of objects) or columns (an object of lists), cast to their types.
 
-    Columns that aren't inputs are ignored. Restrictions aren't enforced on what a caller supplies.
+    Columns that aren't inputs are ignored. Values that a caller supplies needn't meet the restrictions of a type.
 
     Returns:
         The columns by name, and the number of rows.
@@ -84,10 +84,10 @@ def _from_columns(inputs: Sequence[InputColumn], data: Mapping[str, object]) -> 
 
 
 def cast_input(name: str, dtype: DataType | None, values: list[object], manner: Manner = INPUTS) -> list[object]:
-    """Cast a column to a type without its restriction, in a manner; a type of None leaves it as it is.
+    """Return a column cast to a type without its restriction, by the rules of `manner`; unchanged if the type is None.
 
     Raises:
-        InvalidInputError: A value can't be cast; the text names column, row, type and value.
+        InvalidInputError: A value can't be cast; the message has the column, row, type and value.
     """
     if dtype is None:
         return values

@@ -1,11 +1,13 @@
-"""Users' functions in processes of their own, so that one that hangs or dies costs its own request only.
+"""Users' functions run in processes of their own, so that one that hangs or dies fails its own request only.
 
-A pool keeps some processes that wait for work. A request takes one, sends it the columns that a function reads, answers
-its lookups, and takes the columns that it gives. What isn't done in time is killed, and a new process takes its place.
+A pool keeps some idle processes. A request takes one, sends it the columns that a function reads, answers its lookups,
+and receives the columns that it returns. A process that doesn't answer in time is killed, and a new one takes its
+place.
 
-After its first call a function is looked at (`caraway.expr.tracing`): a simple one is an expression, and computed here.
+After its first call a function is traced (`caraway.expr.tracing`). If that finds it equal to expressions, these are
+computed in the server from then on.
 
-They have no rights but to compute (`caraway.confinement`).
+The processes may only compute (`caraway.confinement`).
 """
 
 import asyncio
@@ -22,7 +24,7 @@ from caraway.confinement.process import start_fork_server
 from caraway.errors import CarawayError, ExtractorError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
 
-# Servers import polars when they start, not at their first large query.
+# This makes servers import polars when they start, not at their first large query.
 from caraway.query import polars_expressions  # noqa: F401
 from caraway.query.batch import Batch, LaterRun
 from caraway.query.datasets import Lookups
@@ -34,16 +36,16 @@ log = logging.getLogger(__name__)
 
 MakeLookups = Callable[[PythonStep, bool], Lookups]
 
-# How long to wait for what a function is: much longer than that ever takes, unless it goes round in circles.
+# The most seconds that tracing a function may take. It takes much less, except for a function that never ends.
 TRACE_SECONDS = 1.0
 
 _NUMBERS = itertools.count()
-# How a call ends that costs its process.
+# The errors of calls after which the process can't be used again.
 _FATAL = (TimeoutError, MemoryError, EOFError, OSError)
 
 
 def no_secrets(name: str) -> str:
-    """Know no secret.
+    """Raise an error for every name: the provider of a deployment without secrets.
 
     Raises:
         UnknownEntityError: Always.
@@ -52,7 +54,7 @@ def no_secrets(name: str) -> str:
 
 
 class FunctionPool:
-    """Some processes for users' functions. Thread safe."""
+    """A pool of processes for users' functions. Thread safe."""
 
     def __init__(
         self,
@@ -64,14 +66,14 @@ class FunctionPool:
         confinement: Confinement | None = None,
         started: Callable[[Report | None], None] = lambda _: None,
     ) -> None:
-        """Prepare for so many calls at a time, each of which may take so many seconds and so much memory, in MiB.
+        """Prepare a pool for `processes` calls at a time, each limited to `seconds` and to `memory_mb` MiB of memory.
 
-        `secrets` answers `secrets.get` of the functions, at once: it is called on the event loop. `confinement` is what
-        the functions may do; None: what they may do by default. `started` is called with what is in force, once the
-        processes run.
+        `secrets` answers `secrets.get` of the functions; it must not block, since it is called on the event loop.
+        `confinement` has the rights of functions; None means the default rights. `started` is called with the report of
+        the confinement once the processes run.
 
         Attributes:
-            report: What is in force in the processes; None before the first one has started.
+            report: The confinement that is in force in the processes; None before the first one has started.
         """
         self.report: Report | None = None
         self._confinement = confinement or Confinement()
@@ -82,18 +84,18 @@ class FunctionPool:
         self._size = processes
         self._workers = _Workers(processes)
         self._tracing: set[Future[None]] = set()
-        # For what takes its time: processes that start and end.
+        # These threads start and end processes, which is slow, and trace functions.
         self._threads = ThreadPoolExecutor(processes, thread_name_prefix="extractors")
 
     def start(self) -> None:
-        """Start the processes, so that no request has to wait for it, and log what is in force in them."""
+        """Start the processes, so that no request has to wait for that, and log the confinement in force."""
         start_fork_server(TARGET)
         taken = [self._workers.take(self.seconds) for _ in range(self._size)]
         for worker in taken:
             try:
                 started = worker or self._worker()
             except (UnconfinedError, OSError) as error:
-                # What needs no function goes on; what needs one says the same again.
+                # Queries without functions still work; those with functions fail with the same error.
                 log.error("%s", error)  # noqa: TRY400 (the text says all)
                 self._workers.give(None)
             else:
@@ -104,21 +106,21 @@ class FunctionPool:
         self._started(self.report)
 
     def stop(self) -> None:
-        """End all processes that do nothing; those that work end with us."""
+        """End all idle processes; busy ones end with this process."""
         wait(self._tracing.copy(), TRACE_SECONDS)
         for worker in self._workers.take_all():
             if worker is not None:
                 worker.end()
 
     def compile(self, step: PythonStep, make_lookups: MakeLookups) -> LaterRun:
-        """Make the function that adds the outputs of a Python extractor to a batch; see `compile_function`."""
+        """Return the function that adds the outputs of a Python extractor to a batch; see `compile_function`."""
         return _Remote(self, next(_NUMBERS), step, make_lookups)
 
     def call(self, remote: "_Remote", batch: Batch) -> Columns:
         """Run a function and wait for it.
 
         Raises:
-            ExtractorError: It failed, wasn't done in time, took too much memory or ended its process.
+            ExtractorError: The function failed, took too long or too much memory, or ended its process.
             UnavailableError: All processes are busy.
         """
         try:
@@ -134,7 +136,7 @@ class FunctionPool:
         except _FATAL as error:
             raise self._ended(remote, error, self._replace(worker)) from None
         except BaseException:
-            # Half a message may be on its way.
+            # The channel may be in the middle of a message, so this process can't be used again.
             self._replace(worker)
             raise
         self._workers.give(worker)
@@ -142,7 +144,7 @@ class FunctionPool:
         return columns
 
     async def call_soon(self, remote: "_Remote", batch: Batch) -> Columns:
-        """Run a function while the event loop goes on; see `call`."""
+        """Run a function without blocking the event loop; see `call`."""
         loop = asyncio.get_running_loop()
         try:
             idle = await self._workers.take_async(self.seconds)
@@ -158,7 +160,7 @@ class FunctionPool:
             how = await loop.run_in_executor(self._threads, self._replace, worker)
             raise self._ended(remote, error, how) from None
         except BaseException:
-            # Nobody waits any more, so nobody has to wait for this either.
+            # The request was cancelled, so nothing waits for the process to be replaced either.
             self._threads.submit(self._replace, worker)
             raise
         self._workers.give(worker)
@@ -166,7 +168,7 @@ class FunctionPool:
         return columns
 
     def _trace_later(self, remote: "_Remote") -> None:
-        """Find out, when somebody has time, whether a function is an expression. Nobody waits for it."""
+        """Start tracing a function in another thread, once, if that hasn't been done; no request waits for it."""
         if not remote.asked:
             remote.asked = True
             tracing = self._threads.submit(self._trace, remote)
@@ -175,16 +177,16 @@ class FunctionPool:
 
     def _trace(self, remote: "_Remote") -> None:
         try:
-            # Who waits for one here keeps others from replacing those that hang.
+            # This takes an idle process or none: waiting here would block a thread that replaces processes which hang.
             worker = self._workers.take(0) or self._start()
         except (TimeoutError, CarawayError):
-            # Perhaps after the next call.
+            # All processes are busy, so the next call of the function tries again.
             remote.asked = False
             return
         try:
             found = worker.trace(remote.step, TRACE_SECONDS)
         except BaseException:
-            # It hides from being traced, or half an answer is on its way; it stays a function.
+            # The function resists tracing, or the channel may be in the middle of an answer: it stays a function.
             self._replace(worker)
             raise
         self._workers.give(worker)
@@ -192,7 +194,7 @@ class FunctionPool:
             remote.traced = TracedExtractor(remote.step, found)
 
     def _start(self) -> FunctionWorker:
-        """Start a process in the place of one that was taken."""
+        """Start a process for a slot that was taken."""
         try:
             return self._worker()
         except OSError as error:
@@ -212,7 +214,7 @@ class FunctionPool:
         try:
             return await asyncio.shield(asyncio.wrap_future(starting))
         except asyncio.CancelledError:
-            # It is for the next one then.
+            # The request was cancelled, so the process is kept for the next one.
             starting.add_done_callback(self._keep)
             raise
 
@@ -242,9 +244,10 @@ class FunctionPool:
 
 @dataclass(slots=True)
 class _Remote:
-    """A step whose function runs elsewhere, known there under `number`.
+    """A step whose function runs in another process, which knows the function by `number`.
 
-    `traced` computes it here, if it is `asked` for and found; where that finds a fault, the function tells of it.
+    `traced` computes the step in this process once tracing, which `asked` records, has found expressions. If these
+    raise an error, the function is called, so that the error is its own.
     """
 
     pool: FunctionPool
@@ -275,19 +278,19 @@ class _Remote:
 
 
 class _Workers:
-    """Workers that have nothing to do, and who waits for one. None stands for a process that isn't started yet."""
+    """The idle workers, and the requests that wait for one. None stands for a process that isn't started yet."""
 
     def __init__(self, size: int) -> None:
         self._lock = threading.Lock()
-        # The one that was used last is still warm.
+        # The last one is taken first, because its caches are still warm.
         self._idle: list[FunctionWorker | None] = [None] * size
         self._waiting: deque[Future[FunctionWorker | None]] = deque()
 
     def take(self, seconds: float) -> FunctionWorker | None:
-        """Take one, waiting for it at most so long.
+        """Take an idle worker, waiting for one at most so long.
 
         Raises:
-            TimeoutError: All are busy.
+            TimeoutError: All workers are busy.
         """
         taken = self._next()
         try:
@@ -297,7 +300,7 @@ class _Workers:
             raise
 
     async def take_async(self, seconds: float) -> FunctionWorker | None:
-        """Take one while the event loop goes on; see `take`."""
+        """Take an idle worker without blocking the event loop; see `take`."""
         taken = self._next()
         if taken.done():
             return taken.result()
@@ -309,13 +312,13 @@ class _Workers:
             raise
 
     def take_all(self) -> list[FunctionWorker | None]:
-        """Take all that do nothing now."""
+        """Take all workers that are idle now."""
         with self._lock:
             taken, self._idle = self._idle, []
             return taken
 
     def give(self, worker: FunctionWorker | None) -> None:
-        """Give one back, to whoever has waited longest."""
+        """Return a worker to the pool; the request that has waited longest gets it."""
         with self._lock:
             while self._waiting:
                 future = self._waiting.popleft()
@@ -334,6 +337,6 @@ class _Workers:
         return future
 
     def _leave(self, taken: "Future[FunctionWorker | None]") -> None:
-        """Wait no longer; what was given at the last moment is for others."""
+        """Stop waiting; a worker that arrived at the last moment goes back to the pool."""
         if not taken.cancel():
             self.give(taken.result())

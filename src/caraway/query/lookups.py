@@ -1,4 +1,4 @@
-"""Lookup steps: from key columns to the fields of a dataset, in one read."""
+"""Lookup steps, which read the fields of a dataset by key columns in one read."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import suppress
@@ -12,7 +12,7 @@ from caraway.query.batch import Batch, LaterRun, Run
 from caraway.query.model import AsyncReader, Instants, KeyPart, LookupStep, Reader
 
 Convert = Callable[[object], object]
-# Keys and their times, as a reader takes them; what it gives.
+# The keys and times of a read, and its result.
 Asked = tuple[list[tuple[object, ...]], Instants]
 Rows = tuple[list[list[object]], list[bool]]
 
@@ -29,12 +29,12 @@ def read_keys(
     """Read the rows of `keys`, a column for each key field; a key with a null in it isn't found.
 
     Args:
-        reader: What holds the rows.
-        dataset: Name of the dataset.
-        keys: The columns, in the dataset's order, in stored form.
+        reader: Reads the rows.
+        dataset: The name of the dataset.
+        keys: The key columns, in the dataset's order, in stored form.
         at: The time of each row, or one for all.
-        fields: Names of the fields wanted.
-        absent: What fields hold for a key that can't exist: an aggregate has its own idea of nothing.
+        fields: The names of the wanted fields.
+        absent: The values of fields for a key that can't exist, such as the defaults of aggregates.
     """
     reading = _reading(keys, at=at, fields=fields, absent=absent)
     try:
@@ -49,7 +49,7 @@ def read_keys(
 def _reading(
     keys: Sequence[Sequence[object]], *, at: Instants, fields: Sequence[str], absent: Mapping[str, object]
 ) -> Generator[Asked, Rows, Rows]:
-    """Read as `read_keys` does; whoever runs this reads what it asks for."""
+    """Yield the keys and times to read, at most once, and return the rows; the caller reads and sends the result."""
     rows = list(zip(*keys, strict=True))
     present = [number for number, parts in enumerate(rows) if None not in parts]
     if len(present) == len(rows):
@@ -70,9 +70,9 @@ def _reading(
 
 @dataclass(frozen=True, slots=True)
 class LaterLookup:
-    """Adds the columns of a lookup step to a batch; others may have to be asked.
+    """Adds the columns of a lookup step to a batch, from an index whose shards other servers may own.
 
-    `reading` asks for rows and is sent them.
+    `reading` yields the keys and times to read, and is sent the rows.
     """
 
     reader: AsyncReader
@@ -88,7 +88,7 @@ class LaterLookup:
             reading.send(self.reader.read(self.dataset, *asked, self.fields))
 
     async def later(self, batch: Batch) -> None:
-        """Add the step's columns to a batch while the event loop goes on."""
+        """Add the step's columns to a batch without blocking the event loop."""
         reading = self.reading(batch)
         with suppress(StopIteration):
             asked = next(reading)
@@ -96,7 +96,7 @@ class LaterLookup:
 
 
 def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
-    """Make the function that adds the columns of a lookup step to a batch."""
+    """Return the function that adds the columns of a lookup step to a batch."""
     fields = list(dict.fromkeys(feature.field for feature in step.features))
     keys = [(part.column, key_cast(part)) for part in step.keys]
     outputs = [(fields.index(feature.field), feature.column, feature.default) for feature in step.features]
@@ -142,17 +142,17 @@ def compile_lookup(step: LookupStep, reader: Reader) -> Run | LaterRun:
         try:
             steps.send(reader.read(dataset, *next(steps), fields))
         except StopIteration:
-            # It has all that it asked for.
+            # The generator has its rows, or needed none.
             return
 
     return add
 
 
 def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
-    """Check that a dataset has the index that a read needs: offline for a time chosen by the caller, else online.
+    """Check that a dataset has the index that a read needs: offline for a time that the caller chose, otherwise online.
 
     Raises:
-        InvalidInputError: It hasn't.
+        InvalidInputError: The dataset lacks that index.
     """
     if not (indexed.offline if past else indexed.online):
         kind, remedy = ("offline", '@index(offline="forever")') if past else ("online", "@index(online=True)")
@@ -161,7 +161,7 @@ def require_index(dataset: str, indexed: IndexSpec, *, past: bool) -> None:
 
 
 def key_cast(part: KeyPart) -> Convert | None:
-    """Return what turns a feature's values into those of the key field; None where they are alike already."""
+    """Return the conversion of a feature's values to those of the key field; None if they need none."""
     target = base_type(part.key_dtype)
     if part.dtype is not None and base_type(part.dtype) == target:
         return None
@@ -187,7 +187,7 @@ def _lists(name: str, values: Sequence[object]) -> list[list[object]]:
 
 
 def _lengths(lists: Mapping[str, Sequence[Sequence[object]]], rows: int) -> list[int]:
-    """Return the length that the lists of each row have in common."""
+    """Return for each row the common length of its lists."""
     first = next(iter(lists))
     for row in range(rows):
         if len({len(column[row]) for column in lists.values()}) > 1:

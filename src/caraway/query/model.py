@@ -1,7 +1,7 @@
-"""The physical plan of a query: steps over named columns, as plain data.
+"""The physical plan of a query, which is a list of steps over named columns, as plain data.
 
-A column is the list of a feature's values, one for each row, in stored form (docs/records.md); columns go by full names
-(`Set.feature`). A step reads columns that exist already and adds its own.
+A column is the list of a feature's values, one for each row, in stored form (docs/records.md). The name of a column is
+the full name of its feature (`Set.feature`). A step reads columns that exist already and adds its own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ Instants = int | Sequence[int]
 
 
 class Reader(Protocol):
-    """What holds the rows of datasets, as a query sees it: the index of a server, the in-process engine of a test."""
+    """The source of rows for queries: the index of a server, or the in-process engine of a test."""
 
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
@@ -27,19 +27,19 @@ class Reader(Protocol):
         Args:
             dataset: Name of the dataset.
             keys: The values of the dataset's keys in declared order, in stored form; none of them is null.
-            at_us: The time of each row, or one for all.
-            columns: Names of fields. Keys are those asked for; the time stamp is that of the row found.
+            at_us: The time of each key, or one for all.
+            columns: The names of fields. Key fields have the values of `keys`; the time stamp is that of the row found.
 
         Returns:
-            For each column the values in stored form, one a key; and whether each key was found. What isn't found is
-            null, but for aggregates with a default.
+            For each column the values in stored form, one for each key; and for each key whether it was found. Values
+            of a key that wasn't found are null, or the defaults of aggregates.
         """
         ...
 
 
 @runtime_checkable
 class AsyncReader(Reader, Protocol):
-    """A reader that may have to ask others, and lets the event loop go on meanwhile."""
+    """A reader that may have to ask other servers, and doesn't block the event loop meanwhile."""
 
     async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
@@ -50,7 +50,7 @@ class AsyncReader(Reader, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputColumn:
-    """A column that the caller supplies; `dtype` is None for a feature that the graph doesn't know."""
+    """A column that the caller supplies; `dtype` is None for a feature that isn't in the graph."""
 
     name: str
     dtype: DataType | None
@@ -78,10 +78,10 @@ class LookedUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LookupStep:
-    """All fields that a query wants of one dataset with one key: a single read.
+    """A single read of all fields that a query wants from one dataset by one key.
 
-    `keys` are in the order of the dataset. `absent` are the values that fields have for a key that can't exist.
-    `each`: keys and features are lists, looked up element by element; types and defaults are those of the elements.
+    `keys` are in the order of the dataset. `absent` has the values of fields for a key that can't exist. With `each`,
+    keys and features are lists, which are looked up element by element; types and defaults are those of the elements.
     """
 
     dataset: str
@@ -105,7 +105,7 @@ class AliasStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Computed:
-    """A feature given by an expression over features of its featureset, by their bare names."""
+    """A feature computed by an expression, which refers to features of its featureset by their bare names."""
 
     column: str
     dtype: DataType
@@ -125,7 +125,7 @@ class ExpressionStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedColumn:
-    """A column and its type; None where the graph doesn't tell."""
+    """A column and its type, which is None if the graph doesn't state it."""
 
     name: str
     dtype: DataType | None
@@ -133,7 +133,7 @@ class TypedColumn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonStep:
-    """A user's function. `kept` are those of its outputs that the caller doesn't supply."""
+    """A user's function. `kept` has those of its outputs that the caller doesn't supply."""
 
     featureset: str
     extractor: str
@@ -149,7 +149,7 @@ Step = LookupStep | AliasStep | ExpressionStep | PythonStep
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryPlan:
-    """How to get from the inputs to the outputs: `steps` in order."""
+    """The computation of the outputs from the inputs, by `steps` in order."""
 
     inputs: tuple[InputColumn, ...]
     steps: tuple[Step, ...]

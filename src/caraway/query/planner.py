@@ -1,4 +1,4 @@
-"""From the features wanted and those given to the steps in between: a pure function over a catalog."""
+"""The planner of queries: a pure function from wanted and given features to steps over a catalog."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ from caraway.query.model import (
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """An extractor that must run; `level` is one more than the greatest level among those that it waits for."""
+    """An extractor that must run; `level` is one more than the greatest level among the extractors that it needs."""
 
     featureset: FeaturesetSpec
     extractor: Extractor
@@ -42,7 +42,7 @@ class _Chosen:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What lookups have in common that can be one read."""
+    """The properties that lookups must share to become one read."""
 
     dataset: str
     inputs: tuple[str, ...]
@@ -54,15 +54,15 @@ def plan_query(
 ) -> QueryPlan:
     """Plan a query.
 
-    What is supplied isn't computed, nor what is needed only for it. Each extractor runs at most once. Lookups of one
-    dataset with one key become one read, expressions that can be evaluated together one step.
+    Supplied features aren't computed, nor are features that only these need. Each extractor runs at most once. Lookups
+    of one dataset with one key become one read; expressions that can be evaluated together become one step.
 
     Args:
         catalog: The graph.
         inputs: Full names of the features that the caller supplies.
         outputs: Full names of features, or names of featuresets, which stand for all of their features.
-        foreign_inputs: Take inputs that the graph doesn't know, too: those wanted as outputs, and those of featuresets
-            that it doesn't hold.
+        foreign_inputs: Accept inputs that aren't in the graph, too, if they are wanted as outputs or belong to
+            featuresets that aren't in the graph.
 
     Raises:
         UnknownFeatureError: A feature doesn't exist.
@@ -118,7 +118,7 @@ def _unknown(catalog: Catalog, name: str) -> str:
 
 
 def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tuple[str, ...]:
-    """Name the wanted features, each once, with featuresets replaced by their features."""
+    """Return the wanted features, each once, with featuresets replaced by their features."""
     names: dict[str, None] = {}
     for name in outputs:
         if name in catalog.featuresets:
@@ -132,11 +132,12 @@ def _expand(catalog: Catalog, outputs: Sequence[str], supplied: set[str]) -> tup
 
 
 def _choose(catalog: Catalog, supplied: set[str], wanted: Iterable[str]) -> list[_Chosen]:
-    """Choose the extractors that must run, in an order in which they can."""
+    """Return the extractors that must run, each after those that it needs."""
     waits: TopologicalSorter[int] = TopologicalSorter()
     found: dict[int, tuple[FeaturesetSpec, Extractor]] = {}
     made_by: dict[str, int] = {}
-    # A stack of (feature, the chain of features that want it): a message can then say what asks for the missing one.
+    # The stack has features, each with the chain of features that need it, so that an error can show the way to a
+    # missing one.
     todo: list[tuple[str, tuple[str, ...]]] = [(name, ()) for name in reversed(list(wanted))]
     while todo:
         name, chain = todo.pop()
@@ -170,7 +171,7 @@ def _unresolvable(catalog: Catalog, name: str, chain: tuple[str, ...]) -> Except
 def _steps(
     catalog: Catalog, chosen: Sequence[_Chosen], given: frozenset[str], types: Mapping[str, DataType | None]
 ) -> tuple[Step, ...]:
-    """Make the steps level by level, so that all lookups and all expressions of one level can be put together."""
+    """Return the steps level by level, so that lookups and expressions of one level can be combined."""
     steps: list[Step] = []
     for level in dict.fromkeys(item.level for item in chosen):
         members = [item for item in chosen if item.level == level]

@@ -1,4 +1,4 @@
-"""Expression steps for many rows, or what only polars can evaluate."""
+"""Expression steps of many rows, and of expressions that only polars can evaluate."""
 
 from collections.abc import Sequence
 
@@ -12,12 +12,12 @@ from caraway.query.batch import Batch, Run
 from caraway.query.expressions import checked, restriction
 from caraway.query.model import Computed, ExpressionStep
 
-# A column beside those of the features, whose names are identifiers.
+# A further column beside those of the features; its name differs from theirs, which are identifiers.
 ROW = "__caraway row"
 
 
 def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
-    """Make the function that adds some columns of an expression step to a batch, by polars."""
+    """Return the function that adds some columns of an expression step to a batch, by polars."""
     schema = {bare: dtype for bare, _, dtype in step.inputs}
     compiled = [
         compile_as(feature.expr, feature.dtype, schema, now=pl.col(NOW)).alias(feature.column) for feature in features
@@ -32,7 +32,7 @@ def compile_polars(step: ExpressionStep, features: Sequence[Computed]) -> Run:
         if needs_now:
             columns.append(pl.Series(NOW, batch.instants(), dtype=pl.Int64).cast(INSTANT))
         if not columns:
-            # A constant is repeated for each row of what stands beside it.
+            # This column has a value for each row, so that polars repeats constants as often.
             columns.append(pl.Series(ROW, range(batch.rows), dtype=pl.Int64))
         try:
             frame = pl.DataFrame(columns).with_columns(compiled)

@@ -1,4 +1,4 @@
-"""In which order the steps of a plan run where some are done elsewhere: those don't wait for each other."""
+"""The order of a plan's steps if some of them run elsewhere, so that those run at the same time."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from caraway.query.model import AliasStep, ExpressionStep, LookupStep, PythonSte
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Steps by number: first those that run `here`, in order, then those `elsewhere`, all at once."""
+    """A round of steps, by number: first those that run `here`, in order, then those `elsewhere`, at the same time."""
 
     here: tuple[int, ...]
     elsewhere: tuple[int, ...]
 
 
 def rounds(steps: Sequence[Step], elsewhere: Collection[int]) -> tuple[Round, ...]:
-    """Divide the steps of a plan; `elsewhere` are the numbers (from 0) of those that aren't done here."""
+    """Return the steps of a plan in rounds; `elsewhere` has the numbers (from 0) of those that run elsewhere."""
     made_by = {name: number for number, step in enumerate(steps) for name in added(step)}
     needs = [{made_by[name] for name in read(step) if name in made_by} for step in steps]
     done: set[int] = set()
@@ -24,7 +24,7 @@ def rounds(steps: Sequence[Step], elsewhere: Collection[int]) -> tuple[Round, ..
     while len(done) < len(steps):
         here: list[int] = []
         for number in range(len(steps)):
-            # Steps are in topological order, so one pass finds all that can run.
+            # Steps are in topological order, so one pass finds all steps that can run.
             if number not in done and number not in elsewhere and needs[number] <= done:
                 here.append(number)
                 done.add(number)
@@ -35,7 +35,7 @@ def rounds(steps: Sequence[Step], elsewhere: Collection[int]) -> tuple[Round, ..
 
 
 def read(step: Step) -> tuple[str, ...]:
-    """Name the columns that a step reads."""
+    """Return the names of the columns that a step reads."""
     match step:
         case LookupStep():
             return tuple(part.column for part in step.keys)
@@ -50,7 +50,7 @@ def read(step: Step) -> tuple[str, ...]:
 
 
 def added(step: Step) -> tuple[str, ...]:
-    """Name the columns that a step adds."""
+    """Return the names of the columns that a step adds."""
     match step:
         case LookupStep():
             return tuple(feature.column for feature in step.features)

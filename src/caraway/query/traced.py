@@ -1,4 +1,4 @@
-"""Extractors that are expressions: found out in a process for users' functions, then computed here."""
+"""Extractors that are equal to expressions, which a process of users' functions finds and this process computes."""
 
 from collections.abc import Mapping
 
@@ -12,14 +12,14 @@ from caraway.query.batch import Batch, Run
 from caraway.query.expressions import compile_expressions
 from caraway.query.model import Computed, ExpressionStep, PythonStep
 
-#: Of each output its expression over the inputs, both by full name.
+#: The expression of each output over the inputs, both by full name.
 Expressions = Mapping[str, Node]
 
 
 def expressions_of(step: PythonStep) -> Expressions | None:
-    """Return the expressions that an extractor is; None if it stays a function. It calls the user's function."""
+    """Return the expressions to which an extractor is equal, None if there are none; this calls the user's function."""
     inputs = [(column.name, column.dtype) for column in step.inputs if column.dtype is not None]
-    # One whose outputs are supplied in part is rare, and all of them are checked.
+    # An extractor with supplied outputs stays a function, as these are checked as well; this is rare.
     if step.datasets or len(inputs) < len(step.inputs) or len(step.kept) < len(step.outputs):
         return None
     pickled = cloudpickle.loads(step.pickled)
@@ -30,7 +30,7 @@ def expressions_of(step: PythonStep) -> Expressions | None:
 
 
 class TracedExtractor:
-    """Computes the outputs of an extractor that is expressions.
+    """Computes the outputs of an extractor by the expressions to which it is equal.
 
     Attributes:
         features: The outputs with their expressions.
@@ -39,12 +39,12 @@ class TracedExtractor:
     def __init__(self, step: PythonStep, found: Expressions) -> None:
         types = dict(step.outputs)
         self.features = tuple(Computed(column=name, dtype=types[name], expr=node) for name, node in found.items())
-        # Inputs of several featuresets may have the same bare name: here they go by full names.
+        # Inputs of several featuresets may have the same bare name, so these expressions use full names.
         inputs = tuple((c.name, c.name, c.dtype) for c in step.inputs if c.dtype is not None)
         self._run: Run = compile_expressions(ExpressionStep(inputs=inputs, features=self.features))
 
     def fills(self, batch: Batch) -> bool:
-        """Add the outputs to a batch; False if something is wrong with them: the function itself is to tell."""
+        """Add the outputs to a batch; return False if they are invalid, so that the function is called and raises."""
         try:
             self._run(batch)
         except InvalidInputError:

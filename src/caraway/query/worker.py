@@ -1,4 +1,4 @@
-"""A process that runs users' functions, as the server sees it."""
+"""The server's side of a process that runs users' functions."""
 
 import asyncio
 import pickle
@@ -20,47 +20,47 @@ from caraway.query.datasets import FoundRows, Lookups, Question
 from caraway.query.model import PythonStep
 from caraway.query.traced import Expressions
 
-# Functions that a process keeps. Each commit brings new ones; beyond so many it forgets them all.
+# The most functions that a process keeps. Each commit brings new ones; at this number the process forgets all of them.
 MAX_KNOWN = 200
-# What the process runs.
+# The function that the process runs.
 TARGET = "caraway.query.extractor_process:serve"
 
 Columns = Mapping[str, list[object]]
-# Columns that a function makes, by name, with the checks of their types.
+# The names of the columns that a function returns, with the checks of their types.
 Checks = list[tuple[str, Check]]
-# Yields what is to be sent, takes what came back, and returns columns in the end.
+# A call as a generator: it yields messages to send, is sent the answers, and returns columns in the end.
 Talk = Generator[object, Any, Columns]
 
 
 class FunctionWorker:
-    """Such a process. It runs one call after the other."""
+    """A process that runs users' functions, one call after the other."""
 
     def __init__(self, memory_mb: int | None, secrets: SecretProvider, confinement: Confinement) -> None:
-        """Start it; its functions may take so much memory, in MiB, and get their secrets from `secrets`.
+        """Start the process; its functions may use `memory_mb` MiB of memory, and get their secrets from `secrets`.
 
         Raises:
-            UnconfinedError: The confinement is required and can't be had.
-            OSError: It can't be started.
+            UnconfinedError: The confinement is required, and this system lacks a part of it.
+            OSError: The process can't be started.
         """
         self._secrets = secrets
         self._process = ConfinedProcess(TARGET, confinement, memory_mb)
         self._channel = self._process.channel
-        # The functions that the process keeps, and how their answers are checked.
+        # The functions that the process keeps, by number, with the checks of their answers.
         self._known: dict[int, Checks] = {}
 
     @property
     def report(self) -> Report:
-        """What is in force in the process."""
+        """Return the confinement that is in force in the process."""
         return self._process.report
 
     def call(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups, seconds: float) -> Columns:
-        """Run the function of a step, known under `number`, and wait for it.
+        """Run the function of a step, which the process knows by `number`, and wait for it.
 
         Raises:
-            TimeoutError: It isn't done in time.
-            EOFError: The process has ended, or sends what can't be read.
+            TimeoutError: The function takes too long.
+            EOFError: The process has ended, or sent an unreadable message.
             OSError: The process has ended.
-            MemoryError: The function needs more memory than it may take; the process ends.
+            MemoryError: The function needs more memory than it may use; the process ends.
             ExtractorError: The function failed; the process can be used again.
         """
         deadline = time.monotonic() + seconds
@@ -75,7 +75,7 @@ class FunctionWorker:
             return columns
 
     async def call_soon(self, number: int, step: PythonStep, batch: Batch, lookups: Lookups, seconds: float) -> Columns:
-        """Run the function of a step while the event loop goes on; see `call`."""
+        """Run the function of a step without blocking the event loop; see `call`."""
         talk = self._talk(number, step, batch, lookups)
         message = next(talk)
         try:
@@ -84,7 +84,7 @@ class FunctionWorker:
                     await self._channel.send_async(_pickled(message))
                     received = _message(await self._channel.receive_async())
                     if received[0] == "lookup" and lookups.asks_others:
-                        # It takes its time, in which the loop goes on.
+                        # Answering a lookup may be slow, so it runs in a thread and the event loop goes on.
                         message = await asyncio.to_thread(talk.send, received)
                     else:
                         message = talk.send(received)
@@ -93,7 +93,7 @@ class FunctionWorker:
             return columns
 
     def trace(self, step: PythonStep, seconds: float) -> Expressions | None:
-        """Find out which expressions an extractor is, None if it is none, and wait for it; raises as `call` does."""
+        """Return the expressions to which an extractor is equal, None if there are none; raises as `call` does."""
         deadline = time.monotonic() + seconds
         self._channel.send(_pickled(step), deadline)
         _, found = _message(self._channel.receive(deadline))
@@ -128,7 +128,7 @@ class FunctionWorker:
                     raise EOFError(f"an unknown message: {kind!r:.100}")
 
     def end(self) -> str:
-        """End the process, and return how it has ended."""
+        """End the process, and return how it ended."""
         return self._process.end()
 
 
@@ -137,10 +137,10 @@ def _pickled(message: object) -> bytes:
 
 
 def _message(content: bytes) -> tuple[str, Any]:
-    """Read what the process sends, which may be anything once a function has got hold of its channel.
+    """Parse a message of the process, which may be any bytes, since a function can write to the channel.
 
     Raises:
-        EOFError: It isn't a message.
+        EOFError: The bytes aren't a message.
     """
     message = unpacked(content)
     if type(message) is not list or len(message) != 2 or type(message[0]) is not str:
@@ -154,10 +154,10 @@ def _checks(step: PythonStep) -> Checks:
 
 
 def _columns(checks: Checks, what: object, rows: int) -> Columns:
-    """Return the columns of an answer, after a check that their values are of their types.
+    """Return the columns of an answer, after checking the types of their values.
 
     Raises:
-        EOFError: They aren't: the function's process doesn't do what it should.
+        EOFError: A value isn't of its type, so a function has taken the process over.
     """
     if not isinstance(what, list) or len(what) != len(checks):
         raise EOFError("columns of another function")

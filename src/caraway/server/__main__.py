@@ -22,7 +22,7 @@ from caraway.server.workers import supervisor
 
 LOG = structlog.get_logger(__name__)
 
-# A server of this machine takes a connection within milliseconds, however busy it is.
+# Longest wait for a connection to the port that is probed; a server of this machine accepts within milliseconds.
 PROBE_S = 1.0
 
 
@@ -45,7 +45,7 @@ def run_workers(settings: Settings) -> None:
     """Become the parent of several processes that serve together; doesn't return.
 
     Raises:
-        ConfigurationError: They can't.
+        ConfigurationError: Several processes can't serve here.
         OSError: The address can't be listened on.
     """
     server = settings.server
@@ -71,7 +71,7 @@ def require_protection(server: ServerSettings) -> None:
     """Check that a server without tokens is reached from this machine only.
 
     Raises:
-        ConfigurationError: It would be open to the network, and no setting says that it may be.
+        ConfigurationError: The server would be open to the network, and no setting allows that.
     """
     if server.tokens or server.allow_network_without_tokens or is_loopback(server.host):
         return
@@ -92,9 +92,9 @@ def is_loopback(host: str) -> bool:
 
 
 def port_of(server: ServerSettings) -> int:
-    """Return the port to listen on; a free one if none is named.
+    """Return the port to listen on: the one of the settings, or a free one if they leave it open.
 
-    Servers of one user can share a port on Linux, and requests would reach now the one and now the other. A supervisor
+    On Linux two servers of one user can share a port, and each request would reach one of them at random. A supervisor
     that only holds the port for this server is no obstacle (`caraway.stack.ports.reserve`).
 
     Raises:
@@ -118,7 +118,7 @@ def port_of(server: ServerSettings) -> int:
 def main() -> int:
     """Run the server; return the exit code."""
     try:
-        # Files are for this user alone, also where no stack has started this process.
+        # Files that the server creates are readable by this user only, even if no stack has started this process.
         os.umask(0o077)
         settings = load_settings()
         configure_logging(settings.log_level)

@@ -1,4 +1,4 @@
-"""The RSGI application: from a request to an answer, whatever happens on the way."""
+"""The RSGI application, which turns each request into an answer, also if the handler fails."""
 
 import asyncio
 import time
@@ -26,15 +26,17 @@ LOG = structlog.get_logger(__name__)
 
 UNKNOWN_TARGET = "unknown"
 REQUEST_SECONDS = 60.0
-# Answers from this size on are compressed in a thread.
+# Size of an answer in bytes from which on it is compressed in a thread, because it would block the event loop for too
+# long.
 LARGE_ANSWER_BYTES = 256 * 1024
-# A load balancer must learn how the server is, however much a caller asks of it.
+# Targets that have no bounds for each caller: a load balancer must learn the server's health however much a caller
+# asks.
 UNBOUNDED_TARGETS = frozenset({"health"})
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBounds:
-    """What requests may take: of the server's time each, of its memory all together, of the server each caller."""
+    """Bounds on requests: the time of each, the memory of all together, and the number of each caller."""
 
     seconds: float = REQUEST_SECONDS
     budget: Budget = field(default_factory=Budget)
@@ -42,7 +44,7 @@ class RequestBounds:
 
     @classmethod
     def of(cls, settings: ServerSettings) -> "RequestBounds":
-        """Make the bounds that the settings ask for."""
+        """Build the bounds from the settings."""
         return cls(
             seconds=settings.request_seconds,
             budget=Budget(settings.requests_memory_mb * 1024 * 1024),
@@ -51,16 +53,16 @@ class RequestBounds:
 
 
 class App:
-    """What granian calls for each request."""
+    """The application that granian calls for each request."""
 
     def __init__(self, router: Router, gate: Gate, bounds: RequestBounds | None = None, *, sites: Sites | None) -> None:
-        """Answer requests through `router` that `gate` lets in.
+        """Answer requests that `gate` admits through the handlers that `router` finds.
 
         Args:
-            router: Finds what answers.
-            gate: Checks tokens and what they allow.
-            bounds: What requests may take.
-            sites: Refuses what web pages of other sites send; None behind a process that has done so.
+            router: Finds the handler of a request.
+            gate: Checks tokens and the modes that they allow.
+            bounds: Bounds on the time, the memory and the number of requests.
+            sites: Refuses requests of other sites' web pages; None if another process has checked them already.
         """
         self._router = router
         self._gate = gate
@@ -76,7 +78,7 @@ class App:
             target = route.target
             if self._sites is not None:
                 self._sites.check(target, route.method, scope.headers)
-            # Before the body: nobody who isn't let in may fill the memory.
+            # The gate comes before the body is read: a caller who isn't admitted must not fill the memory.
             caller = self._gate.admit(target, scope.headers)
             if route.method != "GET":
                 check_media_type(route, scope.headers)
@@ -107,12 +109,12 @@ class App:
     async def _answer(
         self, scope: RsgiScope, exchange: Exchange, route: Route, name: str, caller: Caller
     ) -> HttpResponse:
-        """Read the body and let the handler answer, both together in time.
+        """Read the body and run the handler, both together within the deadline.
 
         Raises:
-            SlowBodyError: Not even the body is complete by then.
-            CutBodyError: It never will be.
-            DeadlineError: The handler isn't done in time. What it left to a thread goes on to its end.
+            SlowBodyError: The body isn't complete at the deadline.
+            CutBodyError: The client has ended the body before it was complete.
+            DeadlineError: The handler isn't done in time. Work that it left to a thread goes on to its end.
         """
         headers, hold = scope.headers, Hold(self._bounds.budget, caller.token_id)
         body: bytes | None = None
@@ -137,7 +139,7 @@ class App:
 
 
 def _unexpected(error: Exception, scope: RsgiScope) -> HttpResponse:
-    """Log an error that nobody raised on purpose under a number, and return only that number to the client."""
+    """Log an unexpected error under a number, and return an answer with only that number to the client."""
     number = uuid.uuid4().hex[:8]
     LOG.error("a request failed", id=number, method=scope.method, path=shortened(scope.path), exc_info=error)
     return json_response(

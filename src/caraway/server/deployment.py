@@ -1,7 +1,7 @@
-"""What the server runs besides HTTP: the index, the way to Kafka, and the graph as Postgres has it.
+"""The parts of the server besides HTTP: the index, the connection to Kafka, and the graph as Postgres has it.
 
-Everything comes up by itself and in any order: a part that isn't there yet is waited for, one that goes away is found
-again.
+The parts start by themselves and in any order: each waits for a part that isn't there yet, and finds one again that
+went away.
 """
 
 import socket
@@ -70,20 +70,23 @@ from caraway.topics.credentials import sign_in
 LOG = structlog.get_logger(__name__)
 
 KAFKA_INTERVAL_S = 2.0
-# What waits for an index to catch up is served this much later.
+# Interval between two looks at the ledger while actions wait, such as for an index to catch up; a branch switches at
+# most this much late.
 LEDGER_INTERVAL_S = 0.5
-# When nothing is due, a look finds only changes of which no notification came.
+# Interval between two looks at the ledger when nothing is due. Postgres notifies this server of changes, so these looks
+# find only changes whose notification was lost.
 IDLE_INTERVAL_S = 2.0
-# An index that nobody needs any more is looked for this often.
+# Interval between two searches for indexes that nobody needs any more.
 FORGET_INTERVAL_S = 30.0
-# Another server may write rows of aggregates when this one has given no sign of life for a while.
+# Interval between two renewals of the right to write rows of aggregates; without them another server takes over.
 EMISSION_INTERVAL_S = 2.0
 KAFKA_TIMEOUT_S = 3.0
-# A log request during an outage of the broker is answered after this time at most.
+# Longest wait for Kafka to take a row: a log request during an outage of the broker is answered after this time at
+# most.
 DELIVERY_TIMEOUT_S = 8.0
-# A supervisor gives us 15 s to end.
+# Longest wait for each part to stop; a supervisor gives the server 15 s to end.
 STOP_S = 3.0
-# What isn't done by then is done again after the next start, or by another server.
+# Longest wait for background work to stop. Unfinished work is done again after the next start, or by another server.
 BACKGROUND_STOP_S = 1.0
 
 
@@ -91,16 +94,16 @@ class Deployment:
     """The parts behind the HTTP server."""
 
     def __init__(self, settings: Settings, *, shared: Path | None = None) -> None:
-        """Prepare; nothing runs yet.
+        """Build the parts; nothing runs before `start`.
 
         Args:
-            settings: Those of the server.
+            settings: The settings of the server.
             shared: The folder that this process shares with those that read its index (`caraway.server.workers`).
 
         Raises:
             ConfigurationError: Postgres or Kafka isn't named.
             UnavailableError: The folder of the index can't be used, or the address of the object store means nothing.
-            ConflictError: Another process has the index open.
+            ConflictError: Another process has the database of the index open.
         """
         if settings.postgres.url is None:
             raise ConfigurationError("postgres.url: the server needs to know the database (set CARAWAY_POSTGRES__URL)")
@@ -114,17 +117,18 @@ class Deployment:
         self._objects = ObjectFolder(settings.objects_url)
         snapshots = Snapshots(self._objects)
         divided = settings.index.shards is not None
-        # Of an index that is divided only those whose rows are written for jobs are here, which have no snapshots.
+        # If the index is divided, this store holds only the indexes whose rows are written for jobs, and these have no
+        # snapshots.
         self._store = IndexStore(
             _index_folder(settings), restore=None if divided else snapshots.restore, shared=shared is not None
         )
-        # Else its readers do, and it needs no processes for users' functions.
+        # With a shared folder the readers answer queries, and this process needs no processes for users' functions.
         self._answers_queries = shared is None
         self.figures = generate_latest if shared is None else partial(page, shared)
         seconds = settings.server.snapshot_seconds
         self._keeper = SnapshotKeeper(snapshots, self._store, seconds) if seconds and not divided else None
         self.keyring = open_keyring(settings.key_file)
-        # A key that is missing may be put into the file at any time.
+        # The key file is read again each time, because an operator may add a missing key to it at any time.
         self.erased = ErasedKeys(lambda: open_keyring(settings.key_file).mac_keys())
         self._engine = connect(self.postgres_url)
         member = f"{socket.gethostname()}:{settings.data_dir}"
@@ -151,7 +155,8 @@ class Deployment:
             started=partial(write_note, settings.data_dir),
         )
         self.writer = TopicWriter(self.bootstrap_servers, timeout_s=DELIVERY_TIMEOUT_S)
-        # Of its own: what is kept of queries must not stand in the way of rows that somebody waits for.
+        # This writer is separate from the one above: rows that are kept of queries must not delay rows that a log
+        # request waits for.
         self._served_writer = TopicWriter(self.bootstrap_servers)
         self.served = ServedLog(self._served_writer)
         erased_rows = ErasedRows(self.erased, lambda commit: decode_graph(self.state.graph(commit)))
@@ -214,7 +219,7 @@ class Deployment:
         )
 
     def start(self) -> None:
-        """Start everything in the background."""
+        """Start all parts in the background."""
         if self._answers_queries:
             self.functions.start()
         self.served.start()
@@ -232,7 +237,7 @@ class Deployment:
         self._listener.start()
 
     def stop(self) -> None:
-        """Stop everything; what is on its way to Kafka gets some time."""
+        """Stop all parts; records on their way to Kafka get some time to arrive."""
         parts = (self._listener, self._archive, self._expiry, self.eraser, self._keeper)
         background = [part for part in parts if part is not None]
         for part in background:
@@ -263,21 +268,21 @@ class Deployment:
 
     @property
     def needed(self) -> Needed | None:
-        """All that the branches need; None before the graph was read."""
+        """All assets that the branches need; None before the graph was read."""
         return self._needed
 
     @property
     def replays(self) -> Replays:
-        """What knows which dead letters were sent again."""
+        """The record of dead letters that were sent again."""
         return Replays(self._engine)
 
     @property
     def served_graph(self) -> ServedGraph | None:
-        """What main serves; None before the graph was read."""
+        """The graph that the main branch serves; None before the graph was read."""
         return self._served_graphs.get(MAIN)
 
     def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
-        """Return what a branch serves.
+        """Return the graph that a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
@@ -286,10 +291,10 @@ class Deployment:
         return served_graph_of(branch, self._served_graphs, self._watches["postgres"].problem)
 
     def problems(self) -> dict[str, str]:
-        """Return which parts don't work, and why; empty if all do."""
+        """Return the reason for each part that doesn't work, by part; empty if all work."""
         found = {name: problem for name, watch in self._watches.items() if (problem := watch.problem()) is not None}
         if found.keys() & {"postgres", "kafka"}:
-            # It works through both, and has no problem of its own then.
+            # The ledger works through Postgres and Kafka, so a failure of one of these isn't its own problem.
             found.pop("ledger", None)
         if (rebuilt := self._rebuilding.problem()) is not None:
             found["index"] = rebuilt
@@ -300,15 +305,15 @@ class Deployment:
         return found
 
     def index_status(self) -> dict[str, object]:
-        """Return the state of the index that is here, as plain values."""
+        """Return the state of this server's index, as plain values."""
         return self.index.status() if self._server_shards is None else self._server_shards.status()
 
     def index_positions(self) -> list[IndexStatus]:
-        """Return how far each index is that is here."""
+        """Return how far each index of this server is."""
         return self.index.positions() if self._server_shards is None else self._server_shards.positions()
 
     def reload(self) -> None:
-        """Serve what the branches serve now, if anything has changed.
+        """Serve what the branches serve now, if it has changed.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -317,13 +322,14 @@ class Deployment:
             if not self._migrated:
                 migrate(self.postgres_url)
                 self._migrated = True
-            # First what must not be shown any more.
+            # Erased keys are read first, so that a reload never shows rows of a key that was erased before.
             self.eraser.refresh()
             self.secrets.refresh()
             needed = self._plans.refresh()
             if needed is self._needed:
                 return
-            # First the index, so that no query reads one that isn't being filled.
+            # The index follows new plans before queries see them, so that no query reads an index that isn't being
+            # filled.
             self.index.set_plans(self._followed(needed))
             if self._server_shards is not None:
                 self._server_shards.set_plans(needed.indexes)
@@ -333,12 +339,12 @@ class Deployment:
             keep_what_is_here()
 
     def _newest_secret(self, name: str) -> str:
-        """Return the value of a secret of the platform's own store as it is now."""
+        """Return the current value of a secret of the platform's own store."""
         self.secrets.refresh()
         return self.secrets.get(name)
 
     def _look_at_once(self) -> None:
-        """Learn of what was committed, whoever did it."""
+        """Wake the watches that read commits; any server may have made one."""
         self._watches["postgres"].wake()
         self._watches["ledger"].wake()
         self.gate.wake()
@@ -347,7 +353,7 @@ class Deployment:
         return LEDGER_INTERVAL_S if self.control.reconciler.busy else IDLE_INTERVAL_S
 
     def _reconcile(self) -> None:
-        """Work off the ledger, and forget the indexes that are gone."""
+        """Do the next steps of the ledger, and forget the indexes that are gone."""
         if not self._migrated:
             raise UnavailableError("is waiting for the tables in Postgres")
         now = time.monotonic()
@@ -360,7 +366,7 @@ class Deployment:
             self._forget_indexes()
 
     def _renew_emission(self) -> None:
-        """Keep or take the right to write rows of aggregates, and follow their topics only while it is ours."""
+        """Renew or claim the right to write rows of aggregates; their topics are followed only with this right."""
         try:
             self._emission.claim_or_renew()
         finally:
@@ -372,14 +378,14 @@ class Deployment:
                         self.index.set_plans(self._followed(self._needed))
 
     def _followed(self, needed: Needed) -> list[IndexPlan]:
-        """Return the indexes that are whole here: those whose rows are written for jobs only if this server does it."""
+        """Return the indexes that this server follows as a whole; those that emit rows only while it has the right."""
         plans = (
             needed.indexes if self._server_shards is None else [plan for plan in needed.indexes if not is_divided(plan)]
         )
         return [plan for plan in plans if plan.emits is None or self._emitting]
 
     def _forget_indexes(self) -> None:
-        """Remove the entries of indexes that are gone; only those that have not been followed for a while."""
+        """Remove the entries of indexes that are gone, and of those that became divided, from the store."""
         gone = {bytes.fromhex(name.partition(EMITS)[0]) for name in self._ledger.gone(AssetKind.INDEX)}
         needed = self._needed
         followed = {index.asset for index in needed.indexes} if needed is not None else set()
@@ -389,12 +395,12 @@ class Deployment:
         if self._server_shards is not None:
             self._server_shards.forget(gone)
             if needed is not None:
-                # What was here before the index was divided.
+                # Entries of indexes that are divided now date from the time before the index was divided.
                 for asset in self._store.assets() - {plan.asset for plan in needed.indexes if not is_divided(plan)}:
                     self._store.drop(asset)
 
     def _index_lag(self, asset: str) -> str:
-        """Return what an index waits for, "" if it has caught up with its topic."""
+        """Return the reason why an index hasn't caught up with its topic, "" if it has."""
         name, emits, _ = asset.partition(EMITS)
         if self._server_shards is not None and not emits and self._server_shards.has(name):
             return self._server_shards.lag(name)

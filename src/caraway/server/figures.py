@@ -1,4 +1,4 @@
-"""What all processes of a server count: each reader writes its figures into a file, the writer's page has them all."""
+"""Metrics of a server with several processes: readers write theirs into files, and the writer's page shows all."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -10,12 +10,13 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
-# Which process a figure is of. What a process that was started again counted before is lost, as with any restart.
+# The label that names the process of a metric. As with any restart, the counts of a process are lost when it starts
+# again.
 LABEL = "worker"
 
 
 def write_figures(folder: Path, worker: int) -> None:
-    """Write what this process has counted into the file of the reader `worker`."""
+    """Write the metrics of this process into the file of the reader `worker`."""
     families = [
         {
             "name": family.name,
@@ -32,17 +33,17 @@ def write_figures(folder: Path, worker: int) -> None:
 
 
 class AllFigures(Collector):
-    """The figures of this process, and those in the files of readers."""
+    """The metrics of this process, and those in the files of readers."""
 
     def __init__(self, folder: Path) -> None:
         """Read the files in `folder`."""
         self._folder = folder
 
     def collect(self) -> Iterable[Metric]:
-        """Return all of them, labelled by process."""
+        """Return all metrics, labelled by process."""
         found = {family.name: _labelled(family, "writer") for family in REGISTRY.collect()}
         for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
-            # The process may be ending.
+            # A reader that is ending may have removed its file.
             with suppress(FileNotFoundError):
                 for told in orjson.loads(file.read_bytes()):
                     name = told["name"]
@@ -55,7 +56,7 @@ class AllFigures(Collector):
 
 
 def page(folder: Path) -> bytes:
-    """Return the figures of all processes as Prometheus reads them."""
+    """Return the metrics of all processes in Prometheus's text format."""
     registry = CollectorRegistry()
     registry.register(AllFigures(folder))
     return generate_latest(registry)

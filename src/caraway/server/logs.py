@@ -8,7 +8,7 @@ import structlog
 
 
 def configure_logging(level: str) -> None:
-    """Send everything of `level` and above to stderr as JSON; and, as text, what all threads did in a crash."""
+    """Write log lines of `level` and above to stderr as JSON and, after a crash, the stacks of all threads as text."""
     faulthandler.enable()
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,

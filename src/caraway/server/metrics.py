@@ -1,4 +1,4 @@
-"""What the server counts, under the names that the metrics have in the API."""
+"""The metrics of the server, under the names that they have in the API."""
 
 from collections import Counter as Counts
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from caraway.index.feeding.worker import IndexStatus
 from caraway.plan.model import GraphPlan
 from caraway.state.model import DesiredState, JobRecord, JobState
 
-# The moments at which each series came into being would double the page.
+# The series of creation times would double the page.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 REQUESTS = Counter("caraway_request_counter", "API calls.", ["target", "code"])
@@ -38,7 +38,7 @@ ARCHIVED_ROWS = Counter("caraway_archived_rows_counter", "Rows of served feature
 SOURCES = Gauge("caraway_source_dataset_metrics", "How sources are doing.", ["source_name", "dataset_name", "metric"])
 PIPELINES = Gauge("caraway_pipeline_metrics", "How pipelines are doing.", ["pipeline_name", "dataset_name", "metric"])
 JOBS = Gauge("caraway_job_metrics", "How streaming jobs are doing.", ["pipeline_name", "dataset_name", "job", "metric"])
-# What of a job's progress is a number that is worth a curve (docs/engine.md).
+# The numbers of a job's progress that get a metric (docs/engine.md).
 JOB_METRICS = frozenset(
     {
         "running",
@@ -54,25 +54,26 @@ JOB_METRICS = frozenset(
 )
 QUERY_TARGET = "extract_features"
 DEFAULT_WORKFLOW = "default"
-# Workflows come from clients: beyond this many the rest is counted as one.
+# Bound on the workflows that are counted apart. Clients choose the names; further ones are counted as "other".
 MAX_WORKFLOWS = 100
 OTHER_WORKFLOWS = "other"
-# Finding a series by its labels takes prometheus_client longer than counting.
+# These caches exist because prometheus_client takes longer to find a series by its labels than to count.
 REQUESTS_OF = lru_cache(maxsize=1_000)(REQUESTS.labels)
 LATENCY_OF = lru_cache(maxsize=100)(LATENCY.labels)
 EXTRACT_LATENCY_OF = lru_cache(maxsize=MAX_WORKFLOWS + 1)(EXTRACT_LATENCY.labels)
-# Combinations of outputs that are counted apart before they are added up by feature.
+# Bound on the combinations of outputs that are counted before they are added up by feature.
 MAX_COMBINATIONS = 1_000
 
 
 class FeatureCounts(Collector):
     """Counts extractions per feature.
 
-    Queries count per combination of outputs, which is one addition; the features are told apart when somebody looks.
+    A query costs one addition, to the count of its combination of outputs; the counts of the features are computed when
+    somebody reads the metrics.
     """
 
     def __init__(self) -> None:
-        """Start at zero."""
+        """Create counts of zero."""
         self._rows: Counts[tuple[tuple[str, ...], str]] = Counts()
         self._totals: Counts[tuple[str, str]] = Counts()
         self._workflows: set[str] = set()
@@ -119,7 +120,7 @@ class FeatureCounts(Collector):
 
 
 def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
-    """Set how many records of each dataset wait for their index, by the source or pipeline that they come from."""
+    """Set the number of records of each dataset that its index still has to process, by source or pipeline."""
     SOURCES.clear()
     PIPELINES.clear()
     lags = {position.dataset: position.lag for position in positions if position.lag is not None}
@@ -132,7 +133,7 @@ def set_backlogs(plan: GraphPlan, positions: Sequence[IndexStatus]) -> None:
 
 
 def set_jobs(jobs: Iterable[JobRecord]) -> None:
-    """Set how the jobs that must run are, as their engine last said."""
+    """Set the metrics of the jobs that must run, from the last reports of their engine."""
     JOBS.clear()
     for job in jobs:
         if job.desired is not DesiredState.RUNNING:

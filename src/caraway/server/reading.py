@@ -9,14 +9,14 @@ from caraway.query import Instants
 from caraway.topics.codec import RecordCodec
 from caraway.topics.keys import check_read
 
-# Below this many rows it costs more to look for equal keys than it saves.
+# Number of rows below which the search for equal keys costs more than it saves.
 MIN_ROWS_TO_SHARE = 8
 
 Rows = tuple[list[list[object]], list[bool]]
 
 
 class Index(Protocol):
-    """What holds the rows (`caraway.index.IndexReader`)."""
+    """A source of rows (`caraway.index.IndexReader`)."""
 
     def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]) -> Rows:
         """Read the rows of `keys` as of `at_us`: a list for each of `columns`, and whether each key was found."""
@@ -25,12 +25,12 @@ class Index(Protocol):
 
 @runtime_checkable
 class PartlyRemote(Index, Protocol):
-    """What holds some of the rows, and asks others for the rest (`caraway.server.partitions`)."""
+    """An index that has some of the rows here, and reads the rest from other servers (`caraway.server.partitions`)."""
 
     async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
-        """Read while the event loop goes on; see `read`."""
+        """Read without blocking the event loop; see `read`."""
         ...
 
 
@@ -53,7 +53,7 @@ class DatasetReader:
 
 
 class PartlyRemoteReader(DatasetReader):
-    """Reads the datasets of one graph from an index that is divided; a `AsyncReader` of `caraway.query`."""
+    """Reads the datasets of one graph from an index that is divided; an `AsyncReader` of `caraway.query`."""
 
     def __init__(self, index: PartlyRemote, plans: Iterable[IndexPlan]) -> None:
         """Read from `index` the datasets that `plans` are for."""
@@ -63,7 +63,7 @@ class PartlyRemoteReader(DatasetReader):
     async def read_async(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> Rows:
-        """Read while the event loop goes on; see `read`."""
+        """Read without blocking the event loop; see `read`."""
         plan, encode = self._datasets[dataset]
         encoded = [encode(key) for key in keys]
         distinct = _distinct(encoded, at_us)
@@ -73,7 +73,7 @@ class PartlyRemoteReader(DatasetReader):
 
 
 def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | None:
-    """Return the place of each key among those that differ; None if that saves nothing."""
+    """Return the position of each key among the distinct ones; None if sharing reads saves nothing."""
     if len(encoded) < MIN_ROWS_TO_SHARE or not isinstance(at_us, int):
         return None
     positions = {key: position for position, key in enumerate(dict.fromkeys(encoded))}
@@ -81,14 +81,14 @@ def _distinct(encoded: Sequence[bytes], at_us: Instants) -> dict[bytes, int] | N
 
 
 def _each(encoded: Sequence[bytes], positions: dict[bytes, int], read: Rows) -> Rows:
-    """Give each key what was read for it."""
+    """Copy the row of each distinct key to all positions of that key."""
     values, found = read
     order = [positions[key] for key in encoded]
     return [[column[position] for position in order] for column in values], [found[position] for position in order]
 
 
 def _encoder(plan: IndexPlan) -> Callable[[tuple[object, ...]], bytes]:
-    """Return what makes the bytes of a key.
+    """Return the function that encodes a key.
 
     Records of an aggregate have the keys in the order of its groupby, which need not be that of the dataset.
     """

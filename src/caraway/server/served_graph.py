@@ -1,4 +1,4 @@
-"""The graph that is served: loaded from Postgres, swapped as a whole when somebody commits."""
+"""The served graph: loaded from Postgres, and replaced as a whole after a commit."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,13 +12,13 @@ from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngi
 from caraway.server.reading import DatasetReader, Index, PartlyRemote, PartlyRemoteReader
 from caraway.state import MAIN, Needed, Planned
 
-# The version of a branch without any commit.
+# The version of a branch that has no commit.
 NO_COMMIT = ""
 EMPTY = Planned(graph=Graph(), plan=GraphPlan())
 
 
 class Indexer(Protocol):
-    """What tails topics into the index (`caraway.index.IndexWorker`)."""
+    """The part that indexes topics (`caraway.index.IndexWorker`)."""
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
         """Index these from now on, and no others."""
@@ -26,16 +26,16 @@ class Indexer(Protocol):
 
 
 class Queryable(Protocol):
-    """What answers queries: `caraway.query.QueryEngine`, or as much of it as a caller may see."""
+    """The part that answers queries: `caraway.query.QueryEngine`, or a view of it that is limited to a caller."""
 
     @property
     def catalog(self) -> Catalog:
-        """What there is to query."""
+        """The datasets and features that can be queried."""
         ...
 
     @property
     def asks_others(self) -> bool:
-        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
+        """True if other servers may have parts of the index, so that a lookup may take a while."""
         ...
 
     def plan(
@@ -62,14 +62,14 @@ class Queryable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedGraph:
-    """All that a request needs of one version of the graph. Frozen: a request sees one version from start to end.
+    """All that a request needs of one version of the graph. Frozen, so that a request sees one version throughout.
 
     Attributes:
         version: The served commit; empty before the first.
         graph: Its definitions.
         plan: Its topics, jobs and indexes.
-        endpoints: Where rows are logged, for all branches and their newest commits.
-        queries: Answers queries and lookups.
+        endpoints: The endpoints to which rows are logged, of all branches and their newest commits.
+        queries: The part that answers queries and lookups.
         rebuilding: The datasets to which the branch's newest commit, which isn't served yet, gives another topic.
     """
 
@@ -84,11 +84,11 @@ class ServedGraph:
 def served_graph_of(
     branch: str, served_graphs: Mapping[str, ServedGraph], problem: Callable[[], str | None]
 ) -> ServedGraph:
-    """Return what a branch serves.
+    """Return the graph that a branch serves.
 
     Args:
         branch: Its name.
-        served_graphs: What all branches serve; empty before the graph was read.
+        served_graphs: The served graphs of all branches; empty before the graph was read.
         problem: Returns why Postgres can't be read, if it can't; asked only when nothing is served.
 
     Raises:
@@ -105,17 +105,17 @@ def served_graph_of(
 
 
 class Serving(Protocol):
-    """What has a graph to serve (`caraway.server.deployment.Deployment`)."""
+    """The part that has the served graphs (`caraway.server.deployment.Deployment`)."""
 
     def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
-        """Return what a branch serves now."""
+        """Return the graph that a branch serves now."""
         ...
 
 
 def compile_served_graph(
     version: str, planned: Planned, endpoints: Endpoints, index: Index, functions: FunctionPool
 ) -> ServedGraph:
-    """Compile what a branch serves; `endpoints` are those of all branches, users' code runs in `functions`."""
+    """Compile a branch's graph; `endpoints` are those of all branches, users' code runs in `functions`."""
     plans = planned.plan.indexes
     reader = PartlyRemoteReader(index, plans) if isinstance(index, PartlyRemote) else DatasetReader(index, plans)
     queries = QueryEngine(Catalog(version, planned.graph), reader, functions.compile)
@@ -125,9 +125,9 @@ def compile_served_graph(
 def compile_served_graphs(
     needed: Needed, index: Index, functions: FunctionPool, known: Mapping[str, ServedGraph]
 ) -> Mapping[str, ServedGraph]:
-    """Compile what the branches serve, by name; what `known` has compiled of the same commit is taken over.
+    """Compile the graphs of all branches, by name; those that `known` has of the same commit are reused.
 
-    Rows that are logged go to all branches, whether they serve their head already or not.
+    The endpoints feed the datasets of all branches, even of a head that isn't served yet.
     """
     endpoints = Endpoints(GraphPlan(ingests=needed.ingests))
     compiled = {served.version: served for served in known.values()}
@@ -145,7 +145,7 @@ def compile_served_graphs(
 
 
 def _rebuilt(served: GraphPlan, head: GraphPlan) -> frozenset[str]:
-    """Return the served datasets of which a newer plan has another topic."""
+    """Return the served datasets that have another topic in a newer plan."""
     topics = {topic.name for topic in served.topics}
     rebuilt = {topic.dataset for topic in head.topics if topic.name not in topics}
     return frozenset(rebuilt & {topic.dataset for topic in served.topics})

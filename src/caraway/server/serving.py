@@ -17,29 +17,32 @@ from caraway.server.app import App
 
 LOG = structlog.get_logger(__name__)
 
-# Requests share the interpreter with the thread that indexes. With Python's 5 ms a request waits that long for it,
-# several times over: at 200 events/s the p99 of a log request fell from 196 to 12 ms.
+# Python's interval of switching threads. Requests share the interpreter with the thread that indexes. With the default
+# of 5 ms a request waits that long for it, several times over: at 200 events/s the p99 of a log request fell from 196
+# to 12 ms.
 SWITCH_INTERVAL_S = 0.0005
-# Requests under way get this long; with what comes after, it stays below the 15 s of a supervisor.
+# Seconds for requests under way to finish; together with the steps after them, the end takes less than the 15 s of a
+# supervisor.
 DRAIN_S = 6.0
-# A call that hangs must not keep the process: what is durable stays so, the rest is done again after the next start.
+# Seconds after which the process ends in any case, so that a call that hangs can't keep it alive. Unfinished work is
+# done again after the next start.
 END_S = 12.0
-# Connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
+# Bound on the connections that wait to be accepted; the system may allow fewer (net.core.somaxconn).
 BACKLOG = 1024
-# Open files that are asked for where the system sets no limit.
+# The limit of open files that is set if the system has none.
 MAX_FILES = 1_000_000
 # Files that a server needs besides connections: RocksDB keeps up to 512 open, the rest is for Kafka, Postgres, logs.
 OWN_FILES = 1024
-# A connection is closed if the head of its next request isn't complete after this time: so one that is idle, or sends
-# its headers byte by byte, gives its place back. Clients close idle connections sooner (httpx after 5 s, aiohttp after
+# A connection is closed if the head of its next request isn't complete after this time. This frees connections that are
+# idle, or that send their headers byte by byte. Clients close idle connections sooner (httpx after 5 s, aiohttp after
 # 15), so they seldom find one closed that they are about to use.
 IDLE_MS = 30_000
-# The head of a request with all its headers. Outputs of a query in Arrow stand in its query string.
+# Bound on the head of a request with all its headers. The outputs of a query in Arrow are in its query string.
 MAX_HEAD_BYTES = 64 * 1024
 
 
 def raise_file_limit() -> int:
-    """Let this process open as many files as the system allows it; return that number."""
+    """Raise the limit of open files of this process to the most that the system allows; return that number."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_FILES if hard == resource.RLIM_INFINITY else hard
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -47,17 +50,17 @@ def raise_file_limit() -> int:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (ValueError, OSError) as error:
-        # macOS refuses more than its kernel's own limit.
+        # macOS refuses limits above its kernel's own.
         LOG.warning("the limit of open files stays as it is", limit=soft, reason=str(error))
         return soft
     return wanted
 
 
 def http_server(app: App, host: str, port: int, *, connections: int, socket: Path | None = None) -> Server:
-    """Make what answers through `app` on a port, or on a Unix socket. Several processes may have one port (Linux).
+    """Build a server for `app` on a port, or on a Unix socket. Several processes may share one port (Linux).
 
     Args:
-        app: What answers.
+        app: The application that answers.
         host: The address to listen on.
         port: The port.
         connections: How many connections may be open at a time; fewer if the system allows too few open files. Further
@@ -77,7 +80,7 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
         http=HTTPModes.http1,
         websockets=False,
         backlog=BACKLOG,
-        # Connections, not requests: granian accepts no more than these.
+        # granian accepts no more connections than this number, so it bounds connections and not requests.
         backpressure=min(connections, possible),
         http1_settings=HTTP1Settings(header_read_timeout=IDLE_MS, max_buffer_size=MAX_HEAD_BYTES),
         log_enabled=False,
@@ -100,7 +103,7 @@ async def serve(server: Server, start: Callable[[], None], *, end_s: float = END
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         stopping.cancel()
-        # It ends by itself only when something is wrong.
+        # The HTTP server ends by itself only after a failure, which this raises.
         serving.result()
         raise RuntimeError("the HTTP server ended by itself")
     LOG.info("stopping")

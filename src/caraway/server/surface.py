@@ -1,4 +1,4 @@
-"""The REST surface: which handler answers which method and path."""
+"""The REST surface: the table of methods, paths and handlers."""
 
 from caraway.server.access.limits import AccessLimits
 from caraway.server.deployment import Deployment

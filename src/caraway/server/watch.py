@@ -1,4 +1,4 @@
-"""Watching what the server depends on: a check that runs again and again in a thread, and what it last said."""
+"""Watches over what the server depends on: each repeats a check in a thread, and keeps its last result."""
 
 import time
 from collections.abc import Callable
@@ -10,13 +10,13 @@ from caraway.recurring import Recurring
 
 LOG = structlog.get_logger(__name__)
 
-# A check may take its time once; a part that gave no sign of life for so long is away.
+# Time without a result after which a part counts as away; a single check may be slow.
 TIMEOUT_S = 5.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 2.0
 
 
 class Watch:
-    """Runs `check` every `interval_s`, sooner when it is woken; after a failure sooner, and ever more slowly."""
+    """Runs `check` every `interval_s`, or sooner when it is woken; after failures soon, and then ever more slowly."""
 
     def __init__(
         self,
@@ -26,7 +26,10 @@ class Watch:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; `check` raises when the part doesn't work. A function for an interval is asked after each check."""
+        """Prepare; `check` raises if the part doesn't work.
+
+        An interval that is a function is called after each check.
+        """
         self._clock = clock
         self._name = name
         self._check = check
@@ -37,19 +40,19 @@ class Watch:
         self._recurring = Recurring(f"watch-{name}", self._look, self._pause_s, at_once=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._recurring.start()
 
     def wake(self) -> None:
-        """Let it check now: something may have changed."""
+        """Run the check now, because something may have changed."""
         self._recurring.wake()
 
     def stop(self, timeout_s: float) -> None:
-        """End; wait for a check that is under way, but not longer than `timeout_s`."""
+        """Stop; wait at most `timeout_s` for a check that is under way."""
         self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
-        """Return what is wrong, None if nothing is."""
+        """Return the problem that the last check found, None if it found none."""
         if self._failure or self._succeeded_at is None:
             return self._failure
         silent_for = self._clock() - self._succeeded_at
@@ -59,7 +62,7 @@ class Watch:
         try:
             self._check()
         except Exception as error:  # noqa: BLE001 (whatever it is, the watch goes on)
-            # Once per outage, not at each attempt.
+            # A failure is logged once per outage, not at each attempt.
             if not self._failure or self._succeeded_at is None:
                 LOG.warning("a part doesn't answer", part=self._name, reason=str(error), error=type(error).__name__)
             self._failure = str(error) if isinstance(error, CarawayError) else f"{type(error).__name__}: {error}"

@@ -1,4 +1,4 @@
-"""An older name of `caraway.connectors`, with what it had then."""
+"""The former name of `caraway.connectors`, with the names that it had then."""
 
 from caraway.connectors import (
     CSV,

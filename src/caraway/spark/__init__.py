@@ -1,1 +1,1 @@
-"""Spark: sessions, and the compilation of expressions, steps and jobs to DataFrames."""
+"""Spark sessions, and the compilation of expressions, steps and jobs to DataFrames."""

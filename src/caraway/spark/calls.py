@@ -1,7 +1,7 @@
-"""Calls of users' functions with batches of Arrow columns, as the in-process engine makes them.
+"""Calls of users' functions with batches of Arrow columns, in the same way as the in-process engine calls them.
 
-A function fails for a batch as a whole. Then the batch is halved until the rows that are to blame stand alone. This
-runs in a process of its own (`caraway.spark.function_process`) and needs no PySpark.
+A call fails for its batch as a whole. The batch is halved then, until each failing row stands alone. This module runs
+in a process of its own (`caraway.spark.function_process`) and needs no PySpark.
 """
 
 import pickle
@@ -21,9 +21,9 @@ from caraway.graph.operators import AssignFunction, FilterFunction, Transform
 from caraway.graph.redaction import redacted
 from caraway.graph.schemas import Schema
 
-# Lines of a traceback that a dead letter has: the innermost frames and the error.
+# A dead letter keeps so many of a traceback's last lines: the innermost frames and the error.
 TRACEBACK_LINES = 12
-# How the functions of so many steps stay unpickled.
+# A process keeps the functions of so many steps unpickled, instead of unpickling them for each batch.
 _KEPT = 256
 
 UserStep = FilterFunction | AssignFunction | Transform
@@ -48,7 +48,7 @@ class UserCall:
 
     @property
     def title(self) -> str:
-        """What is called how, for messages."""
+        """Return the step and the name of its function, for messages."""
         match self.step:
             case AssignFunction(column=column):
                 step = f"assign: column {column}"
@@ -59,17 +59,17 @@ class UserCall:
         return f"{step}: its function {self.step.function.name}"
 
     def packed(self) -> bytes:
-        """Return it as bytes, by which a worker knows it again."""
+        """Return the call as bytes, by which a worker also finds it in its cache of unpickled calls."""
         return pickle.dumps(self)
 
 
 class ExhaustedError(Exception):
-    """There is no more memory: raised in a process that can't be trusted any more."""
+    """A user's function used up the memory of its process, which can't be trusted any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Why there is no value for a row."""
+    """The reason why there is no value for a row."""
 
     message: str
     traceback: str | None
@@ -77,7 +77,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class CallBatch:
-    """A request: the arguments of `run`, and whether the function may ask for secrets."""
+    """A request to a function process: the arguments of `run`, and whether the function may ask for secrets."""
 
     packed: bytes
     type_: pa.StructType
@@ -89,7 +89,7 @@ class CallBatch:
         """Return the rows from one position to another."""
         if high - low == len(self.called):
             return self
-        # A slice would travel with all that it was cut out of.
+        # A pickled slice would carry all rows of the array that it was cut out of.
         rows = pa.array(range(low, high), pa.int64())
         return replace(self, called=self.called.take(rows), columns=tuple(c.take(rows) for c in self.columns))
 
@@ -99,8 +99,8 @@ def run(packed: bytes, type_: pa.StructType, called: pa.Array, columns: Sequence
 
     Args:
         packed: The call.
-        type_: What comes out: the result's columns, `message` and `traceback` of a row that failed.
-        called: For which rows; the others are null.
+        type_: The type of the answer: the result's columns, `message` and `traceback` of a row that failed.
+        called: For each row, whether to call the function for it; the values of other rows are null.
         columns: The columns of the schema.
     """
     user = _unpacked(packed)
@@ -127,17 +127,17 @@ def unpacked_call(packed: bytes) -> UserCall:
 
 
 def struct_array(rows: Sequence[Mapping[str, object]], type_: pa.StructType) -> pa.StructArray:
-    """Return rows as an array of structs."""
+    """Return `rows` as an array of structs."""
     array = pa.array(rows, type=type_)
     assert isinstance(array, pa.StructArray)  # noqa: S101 (that is what the type says)
     return array
 
 
 def results(call: _Call, columns: _Columns, rows: int) -> list[tuple[object, ...] | Failed]:
-    """Return of each row its values, or why it has none.
+    """Return for each row its values, or the reason why it has none.
 
     Raises:
-        ExhaustedError: The function has used up the memory; what it holds of it may still be held.
+        ExhaustedError: The function has used up the memory, which it may still hold.
     """
     if not rows:
         return []
@@ -166,7 +166,7 @@ class _Unpacked:
 @lru_cache(maxsize=_KEPT)
 def _unpacked(packed: bytes) -> _Unpacked:
     user = unpacked_call(packed)
-    # A function that can't be unpickled here is no row's fault: the job fails and says so.
+    # The function is unpickled once here, so that one that can't be unpickled fails the job and not each row.
     cloudpickle.loads(user.step.function.pickled)
     return _Unpacked(
         _compiled(user),
@@ -195,7 +195,7 @@ def _selected(call: _Call, names: Sequence[str], columns: _Columns, rows: int) -
 
 
 def _last_lines(error: BaseException) -> str | None:
-    """Return the end of the traceback of what the user's function raised, None if it has only returned wrongly."""
+    """Return the end of the traceback of an error of the user's function; None if its result was invalid."""
     cause = error.__cause__
     if cause is None or isinstance(cause, InvalidInputError):
         return None
@@ -208,7 +208,7 @@ def _nullable(convert: _Convert) -> _Convert:
 
 
 def _from_arrow(dtype: DataType) -> _Convert:
-    """Compile the way from what Arrow gives of Spark's values (`caraway.spark.types`) to the stored form."""
+    """Return the conversion of Spark's values (`caraway.spark.types`), as read from Arrow, to the stored form."""
     match base_type(dtype):
         case ListType(of):
             item = _nullable(_from_arrow(of))

@@ -1,4 +1,4 @@
-"""What the checkpoint of a job tells of its position; Spark writes it, nobody else may."""
+"""The position of a job, read from its checkpoint, which only Spark writes."""
 
 import json
 import shutil
@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-# Of each topic the offset of each partition.
+# The offset of each partition, by topic.
 Offsets = Mapping[str, Mapping[int, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where a job is.
+    """The position of a job in its input topics.
 
     Attributes:
-        offsets: The offsets up to which all is done and committed; empty before the first commit.
-        unfinished: Whether a batch was begun whose end is settled already, so that it has to be done in one piece.
-        tasks: How many tasks a step has that keeps rows: Spark goes on with as many as there were in the first batch.
-            None before the first commit.
+        offsets: The offsets up to which all records are processed and committed; empty before the first commit.
+        unfinished: True if a batch was begun and not committed. Spark has written its end offsets, so that it must
+            process that batch in one piece.
+        tasks: The number of tasks of a stateful step, which stays what it was in the first batch. None before the first
+            commit.
     """
 
     offsets: Offsets
@@ -54,7 +55,7 @@ def offsets_in(text: str) -> Offsets:
 
 
 def tasks_in(text: str) -> int | None:
-    """Return the number of tasks that a file of Spark's offset log names; None if it names none."""
+    """Return the number of tasks that a file of Spark's offset log states; None if it states none."""
     _, metadata, *_ = text.splitlines()
     told = json.loads(metadata).get("conf", {}).get("spark.sql.shuffle.partitions")
     return None if told is None else int(told)
@@ -63,8 +64,9 @@ def tasks_in(text: str) -> int | None:
 def forget_unfinished(checkpoint: Path) -> None:
     """Remove a checkpoint in which no batch was ever committed.
 
-    A kill in the middle of the first commit leaves a temporary file, on which Spark refuses to start ever again
-    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). Nothing is lost: the job begins at the beginning, as it did then.
+    A kill in the middle of the first commit leaves a temporary file, because of which Spark refuses every later start
+    (STATE_STORE_CHECKPOINT_LOCATION_NOT_EMPTY). Nothing is lost: the job reads its topics from the beginning, as it did
+    in the first attempt.
     """
     if checkpoint.exists() and not _batches(checkpoint / "commits"):
         shutil.rmtree(checkpoint)

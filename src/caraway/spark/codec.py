@@ -10,15 +10,16 @@ from caraway.plan.model import RecordSchema
 from caraway.spark.java import call_java, jvm_of
 from caraway.spark.types import row_type
 
-# What a record carries beside its row. No Python identifier has a "$", so no user's column has one of these names.
+# The meta columns, which a record has beside its row. No Python identifier has a "$", so no user's column has one of
+# these names.
 OP, TIME, INGESTED, ID, REV, OFFSET = "$op", "$time", "$ingested", "$id", "$rev", "$offset"
 META = (OP, TIME, INGESTED, ID, REV, OFFSET)
 
-# What a pass-through row has beside that (`caraway.spark.inputs`): whose it is, its key, its encoded row.
+# The further columns of a pass-through row (`caraway.spark.inputs`): its side, its key, its encoded row.
 SIDE, KEY, PACKED = "$side", "$key", "$packed"
 PASS_THROUGH = (SIDE, KEY, PACKED)
 
-# Sides: rows that the steps are about, and rows at which a step failed (`caraway.spark.letters`), on their way out.
+# The sides of rows that the steps process, and of dead letters (`caraway.spark.letters`), which steps let pass.
 OWN, DEAD = 0, -1
 # The side of markers (`caraway.topics.markers`). Sides of unions (`caraway.spark.inputs`) count down from -3.
 MARKER = -(2**31)
@@ -27,7 +28,7 @@ PUT, RETRACT, DELETE = 1, 0, -1
 
 
 def name(column: str) -> Column:
-    """Return the column with exactly this name: Spark would read a dot or a dollar sign in it otherwise."""
+    """Return the column with exactly this name; without quotes, Spark would interpret a dot or a dollar sign in it."""
     return F.col(f"`{column}`")
 
 

@@ -1,6 +1,6 @@
-"""The process that forks Spark's Python workers: PySpark's own, beside one that forks processes for users' functions.
+"""The process that forks Spark's Python workers; it also starts the one that forks processes for users' functions.
 
-All workers of an executor share the latter, which is started here so that it loads its modules while they load theirs.
+All workers of an executor share the latter. It is started here, so that it loads its modules while workers load theirs.
 """
 
 from pyspark.daemon import manager

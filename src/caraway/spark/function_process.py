@@ -1,4 +1,4 @@
-"""What a process for the functions of pipelines does: it calls them for batches until the worker goes away."""
+"""The program of a function process: it calls the functions of pipelines for batches until its worker goes away."""
 
 import pickle
 import traceback
@@ -17,7 +17,7 @@ from caraway.spark.calls import CallBatch, ExhaustedError, run
 
 
 def serve(channel: Channel) -> None:
-    """Answer requests until the other end is closed, or memory is short."""
+    """Answer requests until the other end is closed, or the memory is used up."""
     redact_output()
     provider = remembered(_secrets_through(channel))
     while True:
@@ -35,7 +35,7 @@ def serve(channel: Channel) -> None:
 
 
 def warm_up() -> None:
-    """Do once what pandas and Arrow are slow at the first time."""
+    """Run once the parts of pandas and Arrow that are slow at their first call."""
     frame = pd.DataFrame({"number": pd.array([1, None], dtype="Int64"), "text": pd.array(["a", None], dtype="string")})
     series = (frame["number"] + 1).rename("made")
     pa.array([{"made": None if value is pd.NA else value} for value in series.tolist()])
@@ -43,7 +43,7 @@ def warm_up() -> None:
 
 
 def _received(channel: Channel) -> object:
-    # Spark's worker sends it, which can do what it likes here anyway.
+    # Unpickling is safe: only Spark's worker sends to this process, and the worker has more rights than this process.
     return pickle.loads(channel.receive())  # noqa: S301
 
 

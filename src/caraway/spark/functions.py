@@ -1,6 +1,6 @@
 """Steps by users' Python functions: only in micro-batch mode, through Arrow (`caraway.spark.workers` calls them).
 
-Only the row's columns travel to the worker and only the result comes back; meta columns stay where they are.
+Only the row's columns travel to the worker, and only the result comes back; meta columns stay in the JVM.
 """
 
 from collections.abc import Mapping
@@ -48,10 +48,10 @@ def transformed(step: Transform, before: Stream, plan: JobPlan, columns: Mapping
 
 
 def _has_row(before: Stream) -> Column:
-    """Tell whether there is a row to compute from: of a retraction or delete it may be missing, its keys aside.
+    """Return whether a row is there to compute from; a retraction or delete may have only the keys of its row.
 
-    The rows of retractions and deletes are needed further on: an aggregate finds the group by them, explode the
-    elements.
+    The function is called for retractions and deletes that have a row, too, because later steps need its columns: an
+    aggregate finds the group by them, `explode` the elements.
     """
     required = [
         name(column).isNotNull()
@@ -62,7 +62,7 @@ def _has_row(before: Stream) -> Column:
 
 
 def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], called: Column) -> Stream:
-    """Add a struct of what the function gives, and of why it gives nothing."""
+    """Add a struct column of the function's results and, for a row that has none, the message and traceback."""
     schema = before.schema
     fields = [spark.StructField(column, spark_type(dtype)) for column, dtype in result.items()]
     reasons = [spark.StructField(field, spark.StringType()) for field in ("message", "traceback")]
@@ -70,12 +70,12 @@ def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], call
     packed = UserCall(replace(step, of=Input(dataset="")), schema, tuple(result.items())).packed()
     arrow, limits, address = to_arrow_type(dtype), limits_of(before.frame.sparkSession), secret_address()
 
-    # PySpark takes the kind of a function from its signature.
+    # PySpark takes the kind of a function from the annotations of its signature.
     def call(*columns: pa.Array) -> pa.Array:
         return run_apart(packed, arrow, columns[0], columns[1:], limits, address=address)
 
     inputs = [name(TIME if column == before.timestamp else column) for column in schema.columns]
-    # Else Spark would call it once for each column that is taken out of its result.
+    # Spark would call a deterministic function once for each column that is taken out of its result.
     function = arrow_udf(call, dtype).asNondeterministic()  # type: ignore[call-overload]
     return replace(before, frame=before.frame.select("*", function(called, *inputs).alias(_OUT)))
 

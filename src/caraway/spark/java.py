@@ -1,4 +1,4 @@
-"""The way from PySpark to our Java classes: the only place that touches PySpark's private names."""
+"""Access from PySpark to Java classes. Only this module uses PySpark's private names."""
 
 from collections.abc import Sequence
 from subprocess import Popen
@@ -14,10 +14,10 @@ def jvm_of(session: SparkSession) -> Any:  # noqa: ANN401 (py4j has no types)
 
 
 def active_jvm() -> Any:  # noqa: ANN401 (py4j has no types)
-    """Return the JVM of this process. An active session is bound to a thread, and jobs are started from several.
+    """Return the JVM of this process, from any thread; PySpark's active session is bound to one thread.
 
     Raises:
-        RuntimeError: No session was opened yet.
+        RuntimeError: No session has been opened in this process.
     """
     context = SparkContext._active_spark_context  # noqa: SLF001
     if context is None:
@@ -26,7 +26,7 @@ def active_jvm() -> Any:  # noqa: ANN401 (py4j has no types)
 
 
 def has_jvm() -> bool:
-    """Return whether this process has started a JVM already. It stays when a session is stopped."""
+    """Return whether this process has started a JVM, which stays when a session is stopped."""
     return SparkContext._gateway is not None  # noqa: SLF001
 
 
@@ -37,7 +37,7 @@ def jvm_process(session: SparkSession) -> Popen[bytes]:
 
 
 def causes_of(error: BaseException) -> Sequence[str]:
-    """Return what an error of the JVM's was caused by, the root last; Spark's own text often leaves that out."""
+    """Return the causes of an error of the JVM, the root last; Spark's own message often leaves them out."""
     trace = getattr(getattr(error, "_cause", None), "_stackTrace", None) or ""
     first, *others = trace.splitlines() or [""]
     mark = "Caused by: "

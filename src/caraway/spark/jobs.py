@@ -1,4 +1,4 @@
-"""A job's plan to a running query."""
+"""The compilation of a job's plan, and its start as a streaming query."""
 
 import time
 from collections.abc import Sequence
@@ -22,23 +22,24 @@ from caraway.topics import ARRIVAL_KEY, DEAD_LETTERS, ERASURE_KEY, MARKER_KEY
 from caraway.topics.credentials import spark_options
 from caraway.topics.positions import TopicEnds
 
-# Rows of a micro-batch: a backlog is worked off in pieces that fit into memory.
+# The most rows of a micro-batch, so that a backlog is processed in pieces that fit into memory.
 MICRO_BATCH_ROWS = 500_000
-# What was ingested before a restart is told by the clock of another machine.
+# The ingestion time of records is taken from the clock of another machine, which may be ahead by so much. Records up to
+# this long after a restart are therefore treated as if a failed attempt may have read them.
 _CLOCKS_DIFFER_SECONDS = 10.0
 
 
 class Trigger(StrEnum):
-    """How a job is driven. All of them work on the same checkpoint."""
+    """The ways to drive a job. All of them work on the same checkpoint."""
 
     REAL_TIME = "real-time"
     MICRO_BATCH = "micro-batch"
-    # Micro-batches up to what is there now, and the query ends.
+    # The query ends when its micro-batches have processed all that the topics held at its start.
     BACKLOG = "backlog"
 
 
 def trigger_of(mode: JobMode) -> Trigger:
-    """Return how a job of this mode is driven for good."""
+    """Return the trigger of a job of this mode once it is caught up."""
     return Trigger.REAL_TIME if mode is JobMode.REAL_TIME else Trigger.MICRO_BATCH
 
 
@@ -54,7 +55,7 @@ def compile_job(
 ) -> DataFrame:
     """Compile a job to the DataFrame of Kafka records (`topic`, `key`, `value`, `partition`) that it writes.
 
-    `partitions` is how many the output topic has.
+    `partitions` is the number of partitions of the output topic.
     """
     trigger = trigger or trigger_of(plan.mode)
     kafka = _read(session, [topic.name for topic in plan.inputs], trigger, bootstrap_servers)
@@ -85,23 +86,23 @@ def start_job(
     trigger: Trigger | None = None,
     tasks: int | None = None,
 ) -> StreamingQuery:
-    """Start a job where its checkpoint left it, or at the beginning of its topics if there is none.
+    """Start a job at the position of its checkpoint, or at the beginning of its topics if there is none.
 
     Args:
-        session: Session as `caraway.spark.session` makes it.
+        session: A session of `caraway.spark.session`.
         plan: The job; its topics must exist.
         bootstrap_servers: Kafka brokers, `host:port,host:port`.
-        checkpoint: Folder that belongs to this job alone.
-        checkpoint_interval_seconds: How often a job in real-time mode writes a checkpoint; at least 5.
+        checkpoint: A folder that belongs to this job alone.
+        checkpoint_interval_seconds: The time between the checkpoints of a job in real-time mode; at least 5.
         letters: Counts the rows that became dead letters (`caraway.topics.DEAD_LETTERS`, which must exist).
-        trigger: How to drive it; by its mode if that isn't said.
-        tasks: How many tasks a step has that keeps rows; the session's number if that isn't said. A job that has a
-            checkpoint keeps those that it began with.
+        trigger: How to drive the job; None means by its mode.
+        tasks: The number of tasks of a stateful step; None means the session's number. A job with a checkpoint keeps
+            the number that it began with.
 
     Raises:
         pyspark.errors.PySparkException: Spark refuses the query.
     """
-    # A checkpoint that was put aside, or is forgotten now, counts too: what its run has sent is on the topic.
+    # A checkpoint that was renamed, or that is removed below, shows as well that an attempt may have sent records.
     restarted = any(checkpoint.parent.glob(f"{checkpoint.name}*"))
     forget_unfinished(checkpoint)
     before_us = round((time.time() + _CLOCKS_DIFFER_SECONDS) * 1_000_000)
@@ -115,7 +116,7 @@ def start_job(
         .writeStream.queryName(plan.job_id)
         .format("kafka")
         .options(**spark_options(bootstrap_servers))
-        # A record counts as written when all replicas in sync have it, and no retry of the producer doubles it.
+        # A record counts as written when all replicas in sync have it, and retries of the producer don't duplicate it.
         .option("kafka.acks", "all")
         .option("kafka.linger.ms", "0")
         .option("checkpointLocation", str(checkpoint))
@@ -123,7 +124,7 @@ def start_job(
     )
     match trigger:
         case Trigger.REAL_TIME:
-            # PySpark's own overloads don't know this argument yet.
+            # The type hints of PySpark lack this argument.
             return writer.trigger(realTime=f"{checkpoint_interval_seconds:.3f} seconds").start()  # type: ignore[call-overload,no-any-return]
         case Trigger.MICRO_BATCH:
             return writer.trigger(processingTime="0 seconds").start()
@@ -133,9 +134,9 @@ def start_job(
 
 @lru_cache(maxsize=16)
 def _dividing(session: SparkSession, tasks: int) -> SparkSession:
-    """Return a session of the same Spark in which steps that keep rows have so many tasks.
+    """Return a session on the same Spark context in which stateful steps have so many tasks.
 
-    Always the same one: Spark's bus of events keeps what listens for a session's queries for good.
+    The session is cached for each number of tasks, because Spark never removes a session's listener from its event bus.
     """
     own = session.newSession()
     own.conf.set("spark.sql.shuffle.partitions", str(tasks))
@@ -148,13 +149,13 @@ def _read(session: SparkSession, topics: Sequence[str], trigger: Trigger, bootst
         .options(**spark_options(bootstrap_servers))
         .option("subscribe", ",".join(topics))
         .option("startingOffsets", "earliest")
-        # Kafka has dropped what a job has not read yet: going on would be a silent gap.
+        # A job fails if Kafka has dropped records that it hasn't read, since going on would leave a silent gap.
         .option("failOnDataLoss", "true")
     )
     if trigger is not Trigger.REAL_TIME:
         reader = reader.option("maxOffsetsPerTrigger", str(MICRO_BATCH_ROWS))
     frame = reader.load()
-    # That a key was erased concerns indexes; what jobs have made of its rows, and make of those before, stays. Markers
-    # could overtake rows in a micro-batch, and arrivals are for those who wait for the job that wrote them.
+    # Jobs skip erasures, which only indexes apply, and arrivals, which are for processes that wait for the job that
+    # wrote them. Jobs in micro-batches also skip markers, which could overtake rows in a batch.
     passed_over = [ERASURE_KEY, ARRIVAL_KEY] if trigger is Trigger.REAL_TIME else [ERASURE_KEY, ARRIVAL_KEY, MARKER_KEY]
     return frame.where(F.col("key").isNull() | ~F.col("key").isin(*(F.lit(key) for key in passed_over)))

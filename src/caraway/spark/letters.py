@@ -1,8 +1,8 @@
-"""Rows at which a step fails: dead letters, and a job that goes on.
+"""Rows at which a step fails become dead letters, and the job goes on.
 
-A query has one sink, but Kafka's takes the topic of each row. So such a row becomes a pass-through row of the side
-`DEAD` (`caraway.spark.inputs`), whose payload is the letter, and leaves the job beside its records. For the steps
-behind it is as if the record had never come: where an earlier revision may have gone out, it becomes retracted.
+A query has only one sink, but the Kafka sink takes the topic from each row. So a failing row becomes a pass-through row
+of the side `DEAD` (`caraway.spark.inputs`), whose payload is the dead letter, and leaves the job beside its records.
+The following steps don't see the row. If they may have seen an earlier revision of it, they get a retraction.
 """
 
 import json
@@ -26,12 +26,12 @@ _LETTER, _AS = "$letter", "$as"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """A way in which a step fails.
+    """A way in which a step fails for a row.
 
     Attributes:
-        failed: Whether a row does.
-        field: The column that isn't to be had, if it is about one.
-        message: What is wrong with it.
+        failed: True where the step fails for the row.
+        field: The name of the column that can't be computed, if the failure is about one.
+        message: The description of the failure.
         traceback: The last lines of a Python traceback, if there is one.
     """
 
@@ -42,10 +42,10 @@ class Reason:
 
 
 class LetterCount:
-    """How many dead letters a job has written since it was started; rows that are done again count again."""
+    """The dead letters that a job has written since it was started; rows that it processes again count again."""
 
     def __init__(self, session: SparkSession, job_id: str) -> None:
-        """Begin at zero, in the session that the job will run in."""
+        """Start at zero, in the session in which the job will run."""
         jvm = jvm_of(session)
         self._accumulator: Any = jvm.org.apache.spark.SparkContext.getOrCreate().longAccumulator(
             f"{job_id} dead letters"
@@ -53,25 +53,25 @@ class LetterCount:
         self._counted = jvm.io.caraway.Letters.counted(self._accumulator)
 
     def counted(self, letter: Column) -> Column:
-        """Return the letter, which is counted as it passes."""
+        """Return the column of dead letters, wrapped so that each one is counted when it is evaluated."""
         return call_java(self._counted, letter)
 
     @property
     def value(self) -> int:
-        """The number; in real-time mode as of the last checkpoint."""
+        """Return the number; in real-time mode as of the last checkpoint."""
         return int(self._accumulator.value())
 
 
 def evaluate(
     before: Stream, computed: Mapping[str, Column], reasons: Sequence[Reason], operator: str, plan: JobPlan
 ) -> Stream:
-    """Compute columns for the rows of a stream, and take out those at which that fails.
+    """Compute columns for the rows of a stream, and turn rows for which that fails into dead letters.
 
     Args:
         before: The stream.
-        computed: The columns by the names that they get, beside those of the stream.
-        reasons: The ways in which they fail.
-        operator: How the step is called in a letter.
+        computed: The new columns by name, beside those of the stream.
+        reasons: The ways in which the computation can fail.
+        operator: The name of the step in dead letters.
         plan: The job.
     """
     new = [column.alias(column_name) for column_name, column in computed.items()]
@@ -83,7 +83,7 @@ def evaluate(
     frame = before.frame.select("*", *new, letter.alias(_LETTER))
     dead, side, op = name(_LETTER).isNotNull(), name(SIDE), name(OP)
     if before.revised:
-        # Two rows: the letter, and the retraction of what an earlier revision may have been.
+        # A failing row becomes two: the dead letter, and the retraction of an earlier revision, if there was one.
         sides = F.when(dead, F.array(F.lit(OWN), F.lit(DEAD))).otherwise(F.array(side))
         frame = frame.select("*", F.explode(sides).alias(_AS))
         side, op = name(_AS), F.when(dead, F.lit(RETRACT)).otherwise(op)
@@ -120,7 +120,7 @@ def _letter(before: Stream, reasons: Sequence[Reason], operator: str, plan: JobP
     )
     columns = [name(TIME if c == before.timestamp else c).alias(c) for c in before.types]
     row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
-    # As `caraway.ingest` has it: a row that is too large is the head of its text.
+    # A row that is too large is cut to the head of its text, as in the dead letters of `caraway.ingest`.
     shown = F.when(F.length(row) <= MAX_PAYLOAD, row).otherwise(_quoted(F.substring(row, 1, MAX_PAYLOAD)))
     now_us = F.reflect(F.lit("java.lang.System"), F.lit("currentTimeMillis")).cast("long") * 1000
     tail = F.to_json(

@@ -1,10 +1,10 @@
-"""What running queries have read since their last checkpoint.
+"""The number of rows that running queries have read since their last checkpoint.
 
-In real-time mode Spark tells of a query's progress at its checkpoints, minutes apart. What its tasks have read comes
-with the executors' heartbeats, on a cluster too, as a metric of the plan's scan.
+In real-time mode Spark reports a query's progress at its checkpoints only, which are minutes apart. The number of rows
+that its tasks have read comes with the executors' heartbeats, as a metric of the plan's scan; on a cluster, too.
 
-Not as the tasks' own counters of input: in local mode heartbeats aren't serialized, and it is by serialization that
-those counters get the names by which the driver knows them. There they stay at 0. Metrics of plans go by number.
+The tasks' own input counters don't work: the driver knows these by names that they get when heartbeats are serialized,
+and in local mode heartbeats aren't, so that the counters stay at 0. Metrics of plans are known by number.
 """
 
 import re
@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from caraway.spark.java import java_session
 
-# A query reads all of its topics by one scan.
+# A query reads all of its topics by one scan, whose name in the plan begins so.
 _SCAN = "RealTimeStreamScan"
 _ROWS = "number of output rows"
 _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")
@@ -24,11 +24,11 @@ _WHOSE = re.compile(r"runId = (?P<run>[0-9a-f-]+)\nbatch = (?P<batch>\d+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RealTimeRows:
-    """What a query has read.
+    """The number of rows that a query has read in its current batch.
 
     Attributes:
-        batch: The number of the batch that it is in; at each checkpoint another one begins.
-        rows: Rows of that batch.
+        batch: The number of the current batch; each checkpoint ends a batch.
+        rows: The rows read in that batch.
     """
 
     batch: int
@@ -43,20 +43,21 @@ class _Scan:
 
 
 class LiveRows:
-    """Counts rows by the id of a query's run."""
+    """Reads the numbers of rows, by the id of a query's run."""
 
     def __init__(self, session: SparkSession) -> None:
-        """Ask this session."""
+        """Read from the status store of `session`."""
         self._session = session
-        # Of each batch that runs, by the number of its execution; None if it isn't one of real-time mode.
+        # The scan of each running batch, by the number of its execution; None if the batch isn't in real-time mode.
         self._scans: dict[int, _Scan | None] = {}
 
     def look(self) -> Mapping[str, RealTimeRows]:
-        """Look once."""
+        """Return the rows of each running query, read once."""
         store = java_session(self._session).sharedState().statusStore()
         executions = store.executionsList()
         every = (executions.apply(i) for i in range(executions.size()))
-        # A batch is an execution within another one, which has the same plan and no jobs.
+        # Each batch appears as two executions with the same plan, one inside the other. The outer one has no jobs and
+        # is left out.
         running = {e.executionId(): e for e in every if e.completionTime().isEmpty() and not e.jobs().isEmpty()}
         known = self._scans
         self._scans = {number: known[number] if number in known else _scan(store, e) for number, e in running.items()}
@@ -82,6 +83,6 @@ def _scan(store: Any, execution: Any) -> _Scan | None:  # noqa: ANN401 (py4j has
 
 
 def _rows(store: Any, execution: int, scan: _Scan) -> int:  # noqa: ANN401 (py4j has no types)
-    # Spark has it as text, as its pages show it: "2,700". None before the first heartbeat.
+    # Spark keeps the metric as the text of its web pages, such as "2,700". There is none before the first heartbeat.
     told = store.executionMetrics(execution).get(scan.metric)
     return 0 if told.isEmpty() else int(told.get().replace(",", ""))

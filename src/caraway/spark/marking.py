@@ -1,11 +1,11 @@
-"""Markers on their way through a job (`caraway.topics.markers`).
+"""The way of markers (`caraway.topics.markers`) through a job.
 
-A marker is a pass-through row (`caraway.spark.inputs`), which every step lets pass. A step that keeps rows is several
-tasks; each task before it sends a copy of the marker to each of them, behind the rows that it has sent there. So when
-all copies have come out at the end, all rows before the marker have.
+A marker is a pass-through row (`caraway.spark.inputs`), which every step lets pass. A stateful step has several tasks;
+each task before it sends a copy of the marker to each of them, after the rows that it has sent there. So when all
+copies have reached the output, all rows before the marker have reached it, too.
 
-Only jobs in real-time mode take markers along: their rows go from task to task one by one and in order. A micro-batch
-is sorted by key on the way, and a marker could overtake rows.
+Only jobs in real-time mode pass markers on, since their rows go from task to task one by one and in order. A
+micro-batch is sorted by key between tasks, so that a marker could overtake rows.
 """
 
 from dataclasses import replace
@@ -18,22 +18,22 @@ from caraway.spark.java import jvm_of
 from caraway.spark.stream import Stream
 from caraway.topics.markers import COPIES_BYTES, MARKER_KEY, MAX_COPIES, STEP_BYTES, job_tag
 
-# A column for a moment; no user's column has such a name.
+# A temporary column, with a name that no user's column has.
 _COPY = "$copy"
 
 
 def is_marker() -> Column:
-    """Return whether one of Kafka's records is a marker."""
+    """Return the condition that a record from Kafka is a marker."""
     return F.col("key") == F.lit(MARKER_KEY)
 
 
 def read_marker() -> Column:
-    """Return what a marker carries: its token and the partition that it was read from; null for rows."""
+    """Return the payload of a marker: its token and the partition from which it was read; null for rows."""
     return F.when(name(SIDE) == MARKER, F.concat(F.col("value"), F.col("partition").cast("binary")))
 
 
 def scattered(stream: Stream, session: SparkSession) -> Stream:
-    """Return a stream in which there is a copy of each marker for each task of the step that comes next."""
+    """Return a stream with a copy of each marker for each task of the next stateful step."""
     tasks = int(session.conf.get("spark.sql.shuffle.partitions") or 1)
     if not stream.copies or tasks == 1:
         return stream
@@ -57,12 +57,12 @@ def scattered(stream: Stream, session: SparkSession) -> Stream:
 
 
 def arrival(stream: Stream, job_id: str) -> Column:
-    """Return the value of the arrivals of a job (`caraway.topics.markers.Arrival`)."""
+    """Return the value of the arrival records of a job (`caraway.topics.markers.Arrival`)."""
     head = stream.copies.to_bytes(COPIES_BYTES, "big") + job_tag(job_id)
     return F.concat(F.lit(head), name(PACKED))
 
 
 def partitions_of(partitions: int) -> Column:
-    """Return the partitions that a record goes to: all for an arrival; null for a row, whose key tells."""
+    """Return the partitions for a record: all for an arrival; null for a row, which Kafka assigns by its key."""
     each = F.array(*(F.lit(partition) for partition in range(partitions)))
     return F.explode(F.when(name(SIDE) == MARKER, each).otherwise(F.array(F.lit(None).cast("int"))))

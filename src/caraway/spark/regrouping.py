@@ -1,6 +1,8 @@
-"""Which joins tell where a row belongs: what they say in the first batch after a restart must be heard there.
+"""The joins of a job whose columns decide to which group, or to which key of the output, a row goes.
 
-In a run that a crash ended a row may have been joined with something else, and stood where that had put it.
+A failed attempt may have joined a row with another match, and so sent it to another group. In the first batch after a
+restart such a join therefore retracts the row with each match that it may have had (docs/revisions.md, "After a
+restart").
 """
 
 from collections.abc import Iterator
@@ -22,16 +24,17 @@ from caraway.graph.operators import (
 from caraway.graph.trees import parents
 from caraway.plan.model import JobPlan, TopicKind
 
-# The columns of a step's rows that tell further on to which group, join key or key of the output a row belongs; None:
-# any of them may.
+# The columns of a step's rows from which later steps take a group, a join key or a key of the output; None if any
+# column may be among them.
 _Names = frozenset[str] | None
 
 
 def regrouping_joins(plan: JobPlan) -> frozenset[Join]:
-    """Return the joins whose columns may name a group of rows that are looked at together, or a key of the output.
+    """Return the joins whose columns may name a group of rows of a later step, or a key of the output.
 
-    Of aggregate inputs only indexes are readers. One that is divided hears of some keys only, so it can't find a row by
-    its identity wherever a join has put it.
+    Aggregate inputs have only indexes as readers. There the keys of the aggregate matter: a shard of a divided index
+    reads the records of some keys only, so it can't find a row by its identity after a join has moved it to a key of
+    another shard.
     """
     keyed = {topic.dataset for topic in plan.inputs if topic.schema.keys}
     step = plan.operator
@@ -43,7 +46,8 @@ def regrouping_joins(plan: JobPlan) -> frozenset[Join]:
 def _joins(step: Operator, keyed: set[str], names: _Names) -> Iterator[Join]:
     match step:
         case Join() if _is_keyed(step.left, keyed):
-            # Where the right side changes, the row of the left one may be another, too.
+            # This join also makes records where its right side changes, and a failed attempt may have made these of
+            # another left row, so all of its columns may differ.
             if names != frozenset():
                 yield step
             before: _Names = None
@@ -59,10 +63,10 @@ def _joins(step: Operator, keyed: set[str], names: _Names) -> Iterator[Join]:
 
 
 def _before(step: Operator, names: _Names) -> _Names:
-    """Return the columns behind a step's input that `names` are made of."""
+    """Return the columns of a step's input from which it computes the columns `names`."""
     match step:
         case Assign() | AssignFunction() | Transform() if names is not None and names & _computed(step, names):
-            # Of whatever the expression reads.
+            # The expression may read any column.
             return None
         case Rename() if names is not None:
             for old, new in reversed(step.pairs):

@@ -1,8 +1,8 @@
-"""How Spark's workers get the secrets that users' functions ask them for: from the engine, which runs the driver.
+"""The port at which Spark's workers get secrets for users' functions from the engine, which runs the driver.
 
-A value is never in a plan, a checkpoint or Spark's settings (these stand on command lines): what travels with a
-function is the address of a port, and the password of it, which is another one after each start of the engine. Both
-sides prove that they know the password; on a cluster the values themselves go over the network as Spark's own data do.
+No secret is in a plan, a checkpoint or Spark's settings (which stand on command lines). A function carries only the
+address of a port and its password, which is new at each start of the engine. Both sides prove that they know the
+password. On a cluster the secrets themselves go over the network in the same way as Spark's own data.
 """
 
 import secrets
@@ -18,16 +18,16 @@ from multiprocessing.connection import Client, Connection, Listener
 from caraway.errors import CarawayError, UnavailableError, UnknownEntityError
 from caraway.graph.runtime import SecretProvider
 
-# A changed secret is seen by running functions after this time.
+# A worker keeps a secret for this time, after which running functions see a changed one.
 KEPT_S = 10.0
 PASSWORD_BYTES = 32
-# What an answer is: the value, or why there is none.
+# The kinds of answers: the value, no such secret, and no secret at the moment; the latter two with a reason.
 _FOUND, _MISSING, _AWAY = "found", "missing", "away"
 
 
 @dataclass(frozen=True, slots=True)
 class SecretAddress:
-    """Where a function asks for secrets."""
+    """The address of a `SecretPort`."""
 
     host: str
     port: int
@@ -35,10 +35,10 @@ class SecretAddress:
 
 
 class SecretPort:
-    """Answers functions, in threads: one that accepts, and one for each worker that asks."""
+    """Sends secrets to workers, in threads: one that accepts connections, and one for each connection."""
 
     def __init__(self, get: SecretProvider, host: str = "127.0.0.1") -> None:
-        """Answer what `get` knows, on a free port of `host`."""
+        """Serve the secrets of `get` on a free port of `host`."""
         self._get = get
         password = secrets.token_bytes(PASSWORD_BYTES)
         self._listener = Listener((host, 0), family="AF_INET", authkey=password)
@@ -47,7 +47,7 @@ class SecretPort:
         threading.Thread(target=self._accept, name="secret-port", daemon=True).start()
 
     def close(self) -> None:
-        """Accept nobody any more."""
+        """Accept no more connections."""
         self._closing.set()
         with suppress(OSError):
             self._listener.close()
@@ -57,7 +57,7 @@ class SecretPort:
             try:
                 caller = self._listener.accept()
             except (OSError, EOFError, AuthenticationError):
-                # Whoever it was didn't know the password, or went away.
+                # The other side didn't know the password, or closed the connection.
                 continue
             threading.Thread(target=self._answer, args=(caller,), name="secret-port", daemon=True).start()
 
@@ -73,29 +73,29 @@ class SecretPort:
                     caller.send((_MISSING, str(error)))
 
 
-# The port of this process, the driver's.
+# The port that this process, the driver, has opened; at most one.
 _ports: list[SecretPort] = []
 
 
 def open_port(get: SecretProvider, host: str = "127.0.0.1") -> SecretPort:
-    """Let the functions of jobs that are started from now on get secrets of `get`."""
+    """Open the port at which functions of jobs that are started from now on get the secrets of `get`."""
     _ports[:] = [SecretPort(get, host)]
     return _ports[0]
 
 
 def secret_address() -> SecretAddress | None:
-    """Return what is to travel with functions; None if this process has no secrets for them."""
+    """Return the address that functions carry; None if this process serves no secrets."""
     return _ports[0].address if _ports else None
 
 
 @lru_cache(maxsize=8)
 def provider_of(address: SecretAddress) -> SecretProvider:
-    """Return what asks for secrets at an address."""
+    """Return a provider that gets secrets from the port at `address`."""
     return _Asking(address, time.monotonic).get
 
 
 class _Asking:
-    """Asks for secrets, and keeps them for a while."""
+    """A client of a `SecretPort`, which keeps secrets for `KEPT_S`."""
 
     def __init__(self, address: SecretAddress, clock: Callable[[], float]) -> None:
         self._address = address
@@ -107,7 +107,7 @@ class _Asking:
         """Return a secret.
 
         Raises:
-            UnknownEntityError: There is none of this name.
+            UnknownEntityError: There is no secret of this name.
             UnavailableError: The engine doesn't answer.
         """
         known = self._known.get(name)

@@ -1,4 +1,4 @@
-"""The Spark session of an engine: settings that were measured (docs/spark.md), and a JVM that stays small."""
+"""The Spark session of an engine, with settings that were measured (docs/spark.md) and a small JVM."""
 
 import os
 import sys
@@ -15,31 +15,31 @@ from caraway.spark.gateway import start_gateway
 from caraway.spark.isolation import Limits, limits_conf
 from caraway.spark.java import has_jvm
 
-# What the JVM may take beside its heap. Java's own bounds are for big servers: 240 MB of code cache, no limit for the
+# The bounds of the JVM's memory beside its heap. Java's own are for big servers: 240 MB of code cache, no limit for the
 # rest.
 _CODE_CACHE = "96m"
 _METASPACE = "320m"
 _DIRECT_MEMORY = "128m"
 _ROCKSDB_MB = "160"
-# How long a job in micro-batches waits before it asks Kafka again, if there was nothing new. With Spark's own 10 ms an
-# idle job takes 12% of a core (with what the broker does for it); so it takes 2.6%, and rows that come after a pause
-# are taken up 0.1 s later at most (docs/streaming.md). Jobs in real-time mode don't ask this way.
+# The time that a job in micro-batches waits before it polls Kafka again after it found no new records. With Spark's own
+# 10 ms an idle job and its broker take 12% of a core; with this value they take 2.6%, and rows after a pause are read
+# at most 0.1 s later (docs/streaming.md). Jobs in real-time mode don't poll in this way.
 _POLLING_DELAY = "100ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """What a session needs to know.
+    """The settings of a session.
 
     Attributes:
-        master: Spark master; in local mode with a slot for every task of every job at once.
-        driver_memory: Java heap of the driver, such as `1g`.
-        jars: All jars beside Spark's own: the Kafka connector, Caraway's.
-        scratch: Folder for files that die with the session.
-        shuffle_partitions: Tasks of a stateful operator; a checkpoint can't be read with another number.
-        functions: What a user's function may take.
+        master: The Spark master; in local mode with a slot for every task of every job at once.
+        driver_memory: The Java heap of the driver, such as `1g`.
+        jars: All jars beside Spark's own: those of the Kafka connector, and Caraway's.
+        scratch: The folder for files that the session needs only while it runs.
+        shuffle_partitions: The number of tasks of a stateful operator; a checkpoint can't be read with another number.
+        functions: The limits of users' functions.
         java_options: More options of the driver's JVM.
-        conf: More of Spark's settings, which go before ours.
+        conf: More of Spark's settings, which override Caraway's.
     """
 
     master: str
@@ -53,7 +53,7 @@ class SessionSettings:
 
     @property
     def local(self) -> bool:
-        """Whether Spark runs inside the driver's process."""
+        """Return whether Spark runs inside the driver's process."""
         return self.master.startswith("local")
 
 
@@ -61,7 +61,7 @@ def caraway_jar() -> Path:
     """Return the jar of `jvm/`, which the package build compiles.
 
     Raises:
-        FileNotFoundError: The package was not built: reinstall it.
+        FileNotFoundError: The package was not built, and must be installed again.
     """
     jar = Path(str(files("caraway").joinpath("_jars/caraway-jvm.jar")))
     if not jar.is_file():
@@ -70,28 +70,28 @@ def caraway_jar() -> Path:
 
 
 def spark_classes(cache_dir: Path, jars: Sequence[Path]) -> ClassArchive:
-    """Name the archive of the classes of a driver with these jars."""
+    """Return the class archive of a driver with these jars."""
     return ClassArchive.of(cache_dir, "spark", jars)
 
 
 def open_session(settings: SessionSettings) -> SparkSession:
-    """Start a JVM, or take the one that this process has, and a session in it; takes some seconds.
+    """Start a session, in a new JVM if this process has none; this takes some seconds.
 
     Raises:
         JavaMissingError: There is no Java that Spark runs on.
         UnavailableError: The JVM ended, or took too long.
     """
     settings.scratch.mkdir(parents=True, exist_ok=True)
-    # Workers must run this very interpreter; glibc would give each of the many threads an arena of its own.
+    # Workers must run this same interpreter. Without a limit glibc would make an arena for each of the many threads.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("MALLOC_ARENA_MAX", "2")
     if settings.local:
-        # Spark would look up the machine's name otherwise, and listen on all addresses.
+        # Without this Spark would look up the machine's name, and listen on all addresses.
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     conf = {"spark.app.name": "caraway", "spark.master": settings.master, **spark_conf(settings)}
     if not has_jvm():
         gateway = start_gateway(conf, settings.scratch)
-        # Spark takes the settings that it has from this context.
+        # The session takes over the settings of this context.
         SparkContext(conf=SparkConf(loadDefaults=False).setAll(list(conf.items())), gateway=gateway)
     return SparkSession.builder.config(map=dict(conf)).getOrCreate()
 
@@ -101,10 +101,10 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
     jars = [str(jar) for jar in settings.jars]
     class_path = ":".join(jars)
     return {
-        # On spark.jars they are sent to executors, on the class paths they are there before a class is loaded.
+        # Jars in spark.jars are sent to executors; those on the class paths are there before any class is loaded.
         "spark.jars": ",".join(jars),
         "spark.driver.extraClassPath": class_path,
-        # In local mode Spark makes a secret of its own, which its ports on this machine ask for.
+        # In local mode Spark makes a secret itself, which its ports on this machine require.
         **({"spark.authenticate": "true"} if settings.local else {"spark.executor.extraClassPath": class_path}),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": " ".join(_java_options(settings)),
@@ -115,37 +115,39 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.caseSensitive": "true",
-        # What a single value can do wrong is the expression compiler's affair; a job must not fail for a zero divisor.
+        # A job must not fail for a single value, such as a zero divisor; the expression compiler handles these.
         "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        # By default as many as there are slots, which in local mode are many more than cores.
+        # The default is the number of slots, which in local mode is much greater than that of cores.
         "spark.default.parallelism": str(settings.shuffle_partitions),
-        # The streaming shuffle holds its buffers for 50 ms by default; this is what makes stateful jobs fast.
+        # The streaming shuffle holds its buffers for 50 ms by default, which each stateful step would add to a row's
+        # way.
         "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1",
         "spark.sql.streaming.pollingDelay": _POLLING_DELAY,
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # All stateful operators of a JVM share these caches and buffers; each would take 100 MB for itself.
+        # All stateful operators of a JVM share these caches and buffers; otherwise each would take 100 MB for itself.
         "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
         "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": _ROCKSDB_MB,
-        # One checkpoint serves both modes only with this format, and only if it has been so from the first batch on.
+        # Both modes can use one checkpoint only in this format, and only if it has this format from the first batch on.
         "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         # Hadoop would start a process for each file of a checkpoint, while the job stands still (decision 10). Spark's
-        # other kind of manager starts one to look for links besides.
+        # other checkpoint file manager would start one more to look for links.
         "spark.hadoop.fs.file.impl": "io.caraway.files.LocalFiles",
-        # Hadoop sets modes itself; checkpoints hold rows, which are for this user alone.
+        # Hadoop sets the modes of files itself. Checkpoints contain rows, which only this user may read.
         "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Progress of the last batches is kept for each query; two are looked at.
+        # Spark keeps the progress of so many batches for each query; Caraway reads two.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
-        # What tasks have read comes with these (`caraway.spark.live`); by default they are 10 s apart.
+        # Heartbeats carry the number of rows that tasks have read (`caraway.spark.live`); by default they are 10 s
+        # apart.
         "spark.executor.heartbeatInterval": "2s",
-        # Kept for Spark's own pages, which nobody looks at; by default up to 100,000 tasks.
+        # Spark keeps these for its web pages, which are switched off; by default up to 100,000 tasks.
         "spark.ui.retainedJobs": "200",
         "spark.ui.retainedStages": "400",
         "spark.ui.retainedTasks": "2000",
@@ -158,7 +160,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
 
 
 def _java_options(settings: SessionSettings) -> list[str]:
-    # The serial collector takes the least memory, and on a heap of this size it pauses no longer than the others.
+    # The serial collector takes the least memory, and on so small a heap its pauses are no longer than those of others.
     return [
         "-XX:+UseSerialGC",
         f"-XX:ReservedCodeCacheSize={_CODE_CACHE}",
@@ -167,7 +169,8 @@ def _java_options(settings: SessionSettings) -> list[str]:
         "-Xss512k",
         "-XX:+ExitOnOutOfMemoryError",
         f"-Dlog4j2.configurationFile={files('caraway.spark').joinpath('log4j2.properties')}",
-        # RocksDB's and Snappy's native libraries are unpacked here, and stay behind when the JVM is killed.
+        # The native libraries of RocksDB and Snappy are unpacked into this folder, and stay there when the JVM is
+        # killed.
         f"-Djava.io.tmpdir={settings.scratch}",
         *settings.java_options,
     ]

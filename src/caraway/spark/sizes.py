@@ -1,4 +1,4 @@
-"""Rows whose key or value is longer than the topic or the index takes: dead letters, as other rows that fail."""
+"""Rows whose key or value is longer than the topic or the index allows become dead letters."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -29,8 +29,8 @@ from caraway.spark.stream import Stream
 from caraway.topics.codec import MAX_RECORD_BYTES
 from caraway.topics.keys import MAX_KEY_BYTES, MOST
 
-# Below this share of the bound, the lengths of texts alone tell that a row isn't too long: all the rest of it, some ten
-# bytes a column, fits into what is left. So nearly no row is encoded twice.
+# If the texts of a row take less than this share of the bound, the row isn't too long: its other columns take some ten
+# bytes each, and fit into the rest. So hardly any row is encoded once more only to measure it.
 SHARE = 0.5
 
 
@@ -53,7 +53,7 @@ def within_bounds(stream: Stream, codec: Codec, plan: JobPlan) -> Stream:
 
 
 def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Column | None:
-    """Return whether the encoding of columns is longer than a bound; None if it can't be."""
+    """Return the condition that the encoding of columns is longer than `most`; None if it can't be."""
     sizes: list[Column] = []
     nested = False
     for column in columns:

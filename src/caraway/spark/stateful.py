@@ -1,6 +1,6 @@
-"""The stateful steps, done by Java operators over bytes: an as-of join, and what looks at a row and the one beside it.
+"""The stateful steps, run by Java operators over bytes: the as-of join, and steps that depend on an adjacent row.
 
-An operator sees key, meta columns and the encoded row; what is in a row is known only here.
+An operator sees the key, the meta columns and the encoded row; only this module knows the columns of the row.
 """
 
 import math
@@ -23,26 +23,27 @@ from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
 _FOREVER = -1
-# Which record of those that are made of one version: that of its begin, and what join keys are to know of it.
+# Values of the operator's column `which`: the record at the begin of a version, and a version as sent to join keys.
 _BEGIN, _FAN_OUT = 0, 2
-# Columns for a moment; no user's column has such a name.
+# Temporary columns, with names that no user's column has.
 _TO, _IS_FAN_OUT = "$to", "$fan_out"
 
 
 def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream:
     """Join each row of `left` with the version of `right` that holds at its time, and correct it when that changes.
 
-    If `left` is keyed, it is joined at every time.
+    A keyed `left` is joined at every time, so the output also changes at the times of right versions.
 
     Args:
-        left: Stream with the versions of `right` as pass-through rows. They come straight from their topic, where all
-            versions of a key are in one partition.
+        left: The left rows, with the versions of `right` as pass-through rows. These come straight from their topic,
+            where all versions of a key are in one partition.
         right: The topic of the right-hand dataset.
-        join: What to join on, how, and which columns of the right side to add.
+        join: The step, with its keys, its kind and the columns of the right side to add.
         inputs: The job's inputs.
     """
     codec = Codec(inputs.session)
-    # Of an end the time stamp isn't that of the version which ends.
+    # Join keys of revised versions need the versions themselves, not begins and ends. So do join keys that contain the
+    # time stamp: an end has the time of the next version, and its join key would differ from that of its begin.
     followed = bool(left.keys) and (left.revised or left.timestamp in join.left_on)
     rows = _events(left, _join_key(codec, left, right, join) if followed else None, inputs) if left.keys else left
     added = added_columns(join, right)
@@ -59,7 +60,7 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
         F.when(own, _row(codec, rows, left_row)).otherwise(name(PACKED)),
         *([F.when(own, _group_key(codec, rows, rows.keys)).alias("table"), name(_IS_FAN_OUT)] if rows.keys else []),
     )
-    # A table is joined as of its own time, whatever the window.
+    # The join's window doesn't apply to a table, which is joined as of its own time.
     low_us = _FOREVER if join.within_low_us is None or rows.keys else join.within_low_us
     failed = inputs.failed_before(join)
     java = jvm_of(inputs.session).io.caraway.AsOfJoin.apply(
@@ -101,23 +102,23 @@ def joined(left: Stream, right: TopicPlan, join: Join, inputs: Inputs) -> Stream
 
 
 def _join_key(codec: Codec, rows: Stream, right: TopicPlan, join: Join) -> Column:
-    """Return the key that the right-hand records of left rows have on Kafka."""
+    """Return for each left row the Kafka key of the right records that it may match."""
     left_of = dict(zip(join.right_on, join.left_on, strict=True))
     key_row = row_type((key.name, key.dtype) for key in right.schema.keys)
-    # A left row may be joined by its time stamp, which stands in no column of its own.
+    # The scope includes the time stamp, which is in the meta column only and may be joined on.
     at = rows.scope().columns
     return codec.encode_row(key_row, [at[left_of[column.name]] for column in right.schema.keys])
 
 
 def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into a record where each begins and a delete where it ends.
+    """Turn each version of a keyed stream into a record at its begin and a delete at its end.
 
-    Each stands on its own then, so that it can go to its own join key: versions of a key may have different ones.
+    Each record can then go to the join key of its own version; versions of one key may have different join keys.
 
     Args:
         keyed: The versions.
-        joined_at: Their join key, if each join key is to hear of all versions of a key that ever stood under it,
-            instead of ends.
+        joined_at: The join key of each version, if ends are not enough: each join key then gets all versions of each
+            key that ever had a version under it.
         inputs: The job's inputs.
     """
     changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "TABLE", 0, inputs, joined_at=joined_at)
@@ -127,14 +128,14 @@ def _events(keyed: Stream, joined_at: Column | None, inputs: Inputs) -> Stream:
 
 
 def aggregate_inputs(keyed: Stream, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into aggregate inputs: each counts from its time until the next version's."""
+    """Turn the versions of a keyed stream into aggregate inputs; each counts until the time of the next version."""
     changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "AGGREGATE_INPUTS", 0, inputs)
     frame = changed.select(*_own_meta(), *columns)
     return replace(keyed, frame=frame, keys=(), revised=True, passes_through=True, copies=copies)
 
 
 def changelog(keyed: Stream, step: Changelog, inputs: Inputs) -> Stream:
-    """Turn the versions of a keyed stream into events: one where a version begins, another one where it ends."""
+    """Turn each version of a keyed stream into an event at its begin and another one at its end."""
     changed, columns, copies = _with_adjacent_rows(keyed, keyed.keys, "CHANGES", 0, inputs)
     begins = F.col("which") == _BEGIN
     flag = (begins if step.marks_inserts else ~begins).alias(step.column)
@@ -173,10 +174,10 @@ def deduplicated(rows: Stream, step: Dedup, inputs: Inputs) -> Stream:
 def _with_adjacent_rows(
     rows: Stream, by: Sequence[str], kind: str, window_us: int, inputs: Inputs, *, joined_at: Column | None = None
 ) -> tuple[DataFrame, list[Column], int]:
-    """Run the operator that looks at each row of a group together with the one beside it (`io.caraway.AdjacentRows`).
+    """Run `io.caraway.AdjacentRows`, whose output for a row of a group depends on the adjacent row of the group.
 
-    Returns its output, with the row decoded and the columns of pass-through rows, the columns of the row in it, and how
-    many copies of each marker there are.
+    Returns the operator's output with the row decoded, the columns of that row, and the number of copies of each
+    marker.
     """
     codec = Codec(inputs.session)
     rows = scattered(rows.with_pass_through(), inputs.session)
@@ -211,7 +212,7 @@ def _with_adjacent_rows(
 
 
 def _group_key(codec: Codec, rows: Stream, by: Sequence[str]) -> Column:
-    """Return what tells groups apart: rows of one must have equal bytes here, as they are equal values."""
+    """Return the encoded key of each row's group; equal values get equal bytes."""
     key_row = row_type((column, rows.types[column]) for column in by)
     return codec.encode_row(key_row, [_as_key(rows.scope().columns[column], rows.types[column]) for column in by])
 
@@ -221,7 +222,7 @@ def _own_meta() -> list[Column]:
 
 
 def _as_key(column: Column, dtype: DataType) -> Column:
-    """Return a column with one spelling of each value: zeros have a sign, and NaN come in many bits."""
+    """Return a column with one bit pattern for equal values: 0.0 for -0.0, and one of the many NaNs."""
     match base_type(dtype):
         case FloatType():
             return F.when(F.isnan(column), F.lit(math.nan)).otherwise(column + F.lit(0.0))
@@ -232,7 +233,7 @@ def _as_key(column: Column, dtype: DataType) -> Column:
 
 
 def _pass_through(own: Column) -> list[Column]:
-    """Return the pass-through columns out of what an operator gave: the row of a pass-through row is its packed one."""
+    """Return the pass-through columns of an operator's output, where column `row` has the packed row unless `own`."""
     return [name(SIDE), name(KEY), F.when(~own, F.col("row")).alias(PACKED)]
 
 
@@ -241,6 +242,6 @@ def _row(codec: Codec, stream: Stream, row: spark.StructType) -> Column:
 
 
 def _packed(frame: DataFrame, side: Column, key: Column, row: Column, *further: Column) -> DataFrame:
-    """Give a frame the columns that the operators read, in their order."""
+    """Return a frame with the columns that the operators read, in their order."""
     meta = [name(column) for column in META]
     return frame.select(side.alias("side"), key.alias("key"), *meta, row.alias("row"), *further)

@@ -1,4 +1,4 @@
-"""Operator trees to streams (docs/revisions.md says what each step does with op, id and rev)."""
+"""The compilation of operator trees to streams; docs/revisions.md says how each step treats op, id and rev."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ from caraway.spark.stateful import aggregate_inputs, changelog, deduplicated, fi
 from caraway.spark.stream import JobRows, Stream
 from caraway.spark.types import spark_type
 
-# Columns for a moment; no user's column has such a name.
+# Temporary columns, with names that no user's column has.
 _PASSES, _NUMBER, _ELEMENT = "$passes", "$number", "$element"
 
 
@@ -53,7 +53,7 @@ def compile_step(step: object, inputs: Inputs, job_rows: JobRows) -> Stream:  # 
     Args:
         step: The tree.
         inputs: The inputs of the job.
-        job_rows: All rows of the job, before the first input of this tree is taken in.
+        job_rows: All rows of the job, before the first input of this tree is read from them.
     """
     raise TypeError(f"no Spark step for {type(step).__name__} of job {inputs.plan.job_id}")
 
@@ -90,7 +90,7 @@ def _(step: DropNull, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 def _filtered(before: Stream) -> Stream:
-    """Let the rows pass for which column `$passes` is true; those of retractions and deletes may be null, and pass."""
+    """Return the rows whose column `$passes` is true, and all retractions and deletes, whose column may be null."""
     passes = F.coalesce(name(_PASSES), F.lit(False))  # noqa: FBT003 (a value)
     columns = [name(column) for column in before.columns]
     if not before.keys and not before.revised:
@@ -136,7 +136,7 @@ def _(step: Transform, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 def _expression(column: AssignedColumn, before: Stream) -> tuple[Column, list[Reason]]:
-    """Return the value of an expression, and how it fails."""
+    """Return the value of an expression, and the ways in which it can fail."""
     scope = before.scope()
     if not can_fail(column.expr, column.dtype, before.types):
         return compile_as(column.expr, column.dtype, scope), []
@@ -155,7 +155,7 @@ def _complaint(column: AssignedColumn) -> str:
 
 
 def _replaced(computed: Stream, types: Mapping[str, DataType]) -> Stream:
-    """Put columns whose names begin with `$` in the place of those without, or behind all."""
+    """Replace columns by those of the same name after a `$`; new columns come last."""
     columns = {**computed.columns, **types}
     rows = [name(f"${column}").alias(column) if column in types else name(column) for column in columns]
     return replace(computed, frame=computed.frame.select(*computed.meta(), *rows), columns=columns)
@@ -176,7 +176,7 @@ def _(step: Explode, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 def _exploded(before: Stream, columns: Sequence[str]) -> Stream:
-    """Make a row of each element, whose id ends in the element's number; a retraction retracts all elements."""
+    """Make a row for each element, with its number at the end of the id; a retraction retracts all of them."""
     types = {column: _element_type(before.columns[column]) for column in columns}
     element = spark.StructType([spark.StructField(column, spark_type(dtype)) for column, dtype in types.items()])
     elements = F.arrays_zip(*(name(column) for column in columns)).cast(spark.ArrayType(element))
@@ -221,7 +221,7 @@ def _(step: Rename, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     new = {column: column for column in (*before.columns, before.timestamp)}
     for old, renamed in step.pairs:
-        # Pairs hold one after the other, so a later one sees the names that an earlier one gave.
+        # Pairs apply one after the other, so a later pair sees the new names of an earlier one.
         new = {column: renamed if current == old else current for column, current in new.items()}
     renamed_columns = [name(column).alias(new[column]) for column in before.columns]
     return replace(
@@ -256,7 +256,7 @@ def _(step: First, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 @compile_step.register
 def _(step: Latest, inputs: Inputs, job_rows: JobRows) -> Stream:
-    # Each row is a version of its group from its time on, and the newest version of a key is what a reader finds.
+    # Rows need no change: each one is a version of its group, and readers see the newest version of a key.
     return replace(compile_step(step.of, inputs, job_rows), keys=step.keys)
 
 
@@ -273,7 +273,7 @@ def _(step: Aggregate, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 
 def _placed(before: Stream, along: str) -> Stream:
-    """Place rows on the axis of time by a column; the time stamp becomes a column, which ranks rows of equal times."""
+    """Set the event time of rows from a column; the old time becomes a column, which orders rows of equal times."""
     time = F.when(before.puts(), name(along)).otherwise(name(TIME))
     frame = before.frame.withColumn(before.timestamp, name(TIME)).withColumn(TIME, time)
     return replace(before, frame=frame, columns={**before.columns, before.timestamp: DATETIME})

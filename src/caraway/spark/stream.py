@@ -14,11 +14,11 @@ from caraway.spark.expressions import SparkScope
 
 @dataclass(frozen=True, slots=True)
 class JobRows:
-    """All rows of a job before an input is taken in: meta columns and those of pass-through rows.
+    """All rows of a job before the next input is read from them, with meta columns and columns of pass-through rows.
 
     Attributes:
         frame: The rows.
-        leaf: Number of the input that is next (`caraway.spark.inputs`).
+        leaf: The number of the next input (`caraway.spark.inputs`).
         copies: As in `Stream`.
     """
 
@@ -29,18 +29,18 @@ class JobRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A DataFrame of meta columns (`caraway.spark.codec.META`) and rows, with what Spark doesn't know of it.
+    """A DataFrame of meta columns (`caraway.spark.codec.META`) and rows, with facts that Spark doesn't know.
 
     Attributes:
-        frame: The rows. The event time is only in the meta column, under no name of its own.
-        keys: Names of the key columns; empty for a keyless stream.
-        columns: Names and types of all columns but the time stamp.
-        timestamp: Name of the time stamp column.
-        revised: Whether a record may be taken back or replaced: a row that fails a filter must then be said to be
-            retracted.
-        passes_through: Whether rows of other sides may come along: inputs that are taken in further on, dead letters.
-        leaves: How many inputs have been taken in.
-        copies: How many copies there are of each marker (`caraway.spark.marking`); 0 if there are no markers.
+        frame: The rows. The event time is only in its meta column, not in a column of the row.
+        keys: The names of the key columns; empty for a keyless stream.
+        columns: The names and types of all columns but the time stamp.
+        timestamp: The name of the time stamp column.
+        revised: True if records may be retracted or replaced. A filter then sends a retraction for a row that it drops.
+        passes_through: True if there may be pass-through rows, which are those of later inputs, dead letters and
+            markers.
+        leaves: The number of inputs that have been read.
+        copies: The number of copies of each marker (`caraway.spark.marking`); 0 if there are no markers.
     """
 
     frame: DataFrame
@@ -54,12 +54,12 @@ class Stream:
 
     @property
     def types(self) -> Mapping[str, DataType]:
-        """Names and types of all columns, the time stamp last."""
+        """Return the names and types of all columns, the time stamp last."""
         return {**self.columns, self.timestamp: DATETIME}
 
     @property
     def schema(self) -> Schema:
-        """The schema of the rows, as the steps' own rules have it."""
+        """Return the schema of the rows."""
         return Schema(
             keys={column: self.columns[column] for column in self.keys},
             values={column: dtype for column, dtype in self.columns.items() if column not in self.keys},
@@ -67,27 +67,27 @@ class Stream:
         )
 
     def scope(self) -> SparkScope:
-        """Return what expressions over this stream can see."""
+        """Return the scope of expressions over this stream."""
         return SparkScope(
             types=self.types,
             columns={**{column: name(column) for column in self.columns}, self.timestamp: name(TIME)},
         )
 
     def meta(self) -> list[Column]:
-        """Return the meta columns, and those of pass-through rows, to be selected along."""
+        """Return the meta columns and those of pass-through rows, which every selection keeps."""
         return [name(column) for column in (*META, *self.pass_through)]
 
     @property
     def pass_through(self) -> tuple[str, ...]:
-        """The columns of pass-through rows; none if there can be no such rows."""
+        """Return the names of the columns of pass-through rows; none if there can be no such rows."""
         return PASS_THROUGH if self.passes_through else ()
 
     def own(self) -> Column:
-        """Tell of a row whether the steps are about it."""
+        """Return the condition that a row isn't a pass-through row."""
         return name(SIDE) == OWN if self.passes_through else F.lit(True)  # noqa: FBT003 (a value)
 
     def puts(self) -> Column:
-        """Tell of a row whether the steps are about it, and it holds."""
+        """Return the condition that a row is a put, and not a pass-through row."""
         return self.own() & (name(OP) == PUT)
 
     def with_pass_through(self) -> "Stream":

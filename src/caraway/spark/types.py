@@ -1,7 +1,7 @@
-"""Data types as Spark stores them.
+"""The Spark types that hold Caraway's data types.
 
-Instants stay int64 microseconds and days stay integers, as in records (docs/records.md): nothing is converted on the
-way through a job, and only calendar functions make a Spark timestamp, for a moment. Decimals travel as text.
+Instants stay int64 microseconds and days stay integers, as in records (docs/records.md), so that a job converts
+nothing; only calendar functions make a Spark timestamp in between. Decimals are text.
 """
 
 from collections.abc import Iterable

@@ -1,7 +1,7 @@
-"""Users' functions beside Spark's Python workers: what a worker does with a batch of Arrow columns.
+"""The part of a Spark Python worker in calls of users' functions with batches of Arrow columns.
 
-A function may loop for ever, take all memory, or end its process. So it runs in one of its own, which the worker can do
-without (`caraway.spark.isolation`), and which has no rights but to compute (`caraway.confinement`).
+A function may loop for ever, take all memory, or end its process. So it runs in a process of its own, which the worker
+can replace (`caraway.spark.isolation`), and which may only compute (`caraway.confinement`).
 """
 
 import atexit
@@ -23,12 +23,12 @@ def run_apart(
     *,
     address: SecretAddress | None = None,
 ) -> pa.StructArray:
-    """Do what `caraway.spark.calls.run` does in a process of its own, whatever the function does to that.
+    """Run `caraway.spark.calls.run` in a process of its own, and survive whatever the function does to that process.
 
-    The function gets secrets of `address` through this process.
+    The function gets the secrets of `address` through this process.
 
     Raises:
-        RuntimeError: The function can't be run at all, or ends the process for too many rows.
+        RuntimeError: The function can't be run at all, or hangs or exits for too many rows.
     """
     child = _child(limits)
     batch = CallBatch(packed, type_, called, tuple(columns), has_secrets=address is not None)
@@ -59,7 +59,7 @@ _children: dict[Limits, FunctionChild] = {}
 
 
 def _child(limits: Limits) -> FunctionChild:
-    """Return the child of this worker, which runs one task at a time."""
+    """Return the child process of this worker; one is enough, because a worker runs one task at a time."""
     if limits not in _children:
         _end_children()
         _children[limits] = FunctionChild(limits.memory_mb, limits.confinement)

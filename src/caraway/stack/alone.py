@@ -1,4 +1,4 @@
-"""Run one part by itself, without supervision: for tests and tools that need a broker or a database."""
+"""Running one part by itself, without supervision: for tests and tools that need a broker or a database."""
 
 import time
 from collections.abc import Iterator
@@ -10,20 +10,20 @@ from caraway.stack.logs import quote
 from caraway.stack.part import Part
 from caraway.stack.process import start, stop
 
-# How soon a part that has become ready is noticed.
+# A part that has become ready is noticed within this time.
 POLL_SECONDS = 0.05
 
 
 @contextmanager
 def running(part: Part, log: Path) -> Iterator[int]:
-    """Run a part until the block ends; give its pid once it is ready.
+    """Run a part until the block ends; yield its pid once it is ready.
 
     Args:
-        part: Which; nothing that it comes `after` is started.
-        log: Where its output goes.
+        part: The part; those that it comes `after` aren't started.
+        log: The file to which its output is appended.
 
     Raises:
-        PartFailedError: It ended or stayed silent for too long; the text quotes its log.
+        PartFailedError: The part ended, or wasn't ready in time; the text quotes its log.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     part.prepare()

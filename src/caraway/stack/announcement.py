@@ -1,6 +1,6 @@
 """The list of this user's running stacks, by which clients in any folder find them (`caraway.client.discovery`).
 
-Each stack has a file of its own there, so that two stacks never write the same one.
+Each stack has a file of its own in the list, so that two stacks never write the same file.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ def announce(data_dir: Path, url: str) -> None:
 
 
 def withdraw(data_dir: Path) -> None:
-    """Remove a stack from the list. An entry that can't be removed does no harm: its stack doesn't run."""
+    """Remove a stack from the list. An entry that can't be removed does no harm, since its stack doesn't run."""
     folder = stacks_folder()
     if folder is None or not folder.is_dir():
         return
@@ -52,7 +52,7 @@ def _clean(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Keep other stacks from changing the list: one that starts must not lose its entry to another's cleaning."""
+    """Keep other stacks from changing the list, so that the cleaning by one can't remove the new entry of another."""
     with (folder / "lock").open("a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

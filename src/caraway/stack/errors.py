@@ -1,14 +1,14 @@
-"""What can go wrong when a stack starts or runs.
+"""The errors when a stack starts or runs.
 
     ConflictError
-    ├── AlreadyRunningError          somebody else holds the data folder
+    ├── AlreadyRunningError          another process holds the data folder
     └── PortInUseError               another program listens on a port that was asked for
     UnavailableError
     ├── DataFolderError              the data folder can't be written, or its disk is full
     ├── PartFailedError              a part didn't become ready
     └── NotRunningError              nothing runs in the data folder
 
-Every text says what to do. What can go wrong with Java stands in `caraway.java.errors`.
+Every text says how to remedy the error. Errors about Java are in `caraway.java.errors`.
 """
 
 from caraway.errors import ConflictError, UnavailableError

@@ -1,4 +1,4 @@
-"""Watch a service that somebody else runs: your Kafka cluster, your Postgres."""
+"""The watch over a service that runs outside of the stack: your Kafka cluster, your Postgres."""
 
 import threading
 from collections.abc import Callable
@@ -13,8 +13,8 @@ class ExternalService:
     """Checks a service from a thread of its own.
 
     Attributes:
-        status: How it is.
-        has_been_ready: Whether it ever answered.
+        status: The newest state of the service.
+        has_been_ready: True if the service ever answered.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class ExternalService:
         self._thread = threading.Thread(target=self._run, name=f"caraway-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the watch; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The data folder: where things lie in it, that it can be used, and that only one stack uses it."""
+"""The data folder: its files, the check that it can be used, and the lock by which only one stack uses it."""
 
 import errno
 import fcntl
@@ -12,9 +12,9 @@ from caraway.client.discovery import LOCK, RECORD, TOKEN, is_running
 from caraway.stack.errors import AlreadyRunningError, DataFolderError
 from caraway.stack.private import make_folder, make_private, opener
 
-# Below this Postgres and Kafka can't even start: their first files take some 60 MB.
+# With less free space Postgres and Kafka can't even start: their first files take some 60 MB.
 LEAST_FREE_BYTES = 256 * 1024 * 1024
-# A client that looks whether a stack runs holds the lock for some microseconds.
+# The attempts last longer than the few microseconds for which a client holds the lock to see if a stack runs.
 LOCK_ATTEMPTS, LOCK_PAUSE_SECONDS = 5, 0.02
 
 
@@ -23,11 +23,11 @@ class DataFolder:
 
     Attributes:
         path: The folder itself.
-        run: What is known about a running stack: its record, its lock, the engine's heartbeat.
+        run: The state of a running stack: its record, its lock, the engine's heartbeat.
         logs: One log a part.
         record: The stack's record, `stack.json`.
-        heartbeat: What the engine writes every second.
-        token: The token by which this user's clients are let in.
+        heartbeat: The file that the engine writes every second.
+        token: The token by which the server accepts this user's clients.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,11 +44,11 @@ class DataFolder:
         return self.logs / f"{part}.log"
 
     def claim(self) -> None:
-        """Make the folder if need be, and keep every other stack out of it.
+        """Create the folder if it doesn't exist, and lock it against other stacks.
 
         Raises:
-            AlreadyRunningError: Another one is in it.
-            DataFolderError: It can't be written, or its disk is full.
+            AlreadyRunningError: Another stack uses the folder.
+            DataFolderError: The folder can't be written, or its disk is full.
         """
         try:
             for folder in (self.path, self.run, self.logs):
@@ -72,18 +72,18 @@ class DataFolder:
         self._lock = lock
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock, so that another stack can use the folder."""
         if self._lock:
             self._lock.close()
             self._lock = None
 
     def is_claimed(self) -> bool:
-        """Return whether a stack, of whatever process, is in the folder."""
+        """Return whether a stack of any process uses the folder."""
         return is_running(self.path)
 
     def _check_writable(self) -> None:
         probe = self.run / "probe"
-        # Permissions alone don't tell: the disk may be mounted read-only, the quota may be used up.
+        # A file is written, since permissions alone don't suffice: the disk may be read-only, or the quota used up.
         probe.write_bytes(bytes(4096))
         probe.unlink()
         free = shutil.disk_usage(self.path).free
@@ -92,7 +92,7 @@ class DataFolder:
 
 
 def _locked(lock: IO[str]) -> bool:
-    """Take the lock, which goes with its process, however that ends. A look at it (`is_running`) may be in the way."""
+    """Take the lock, which ends with its process in any case; try again if a passing look (`is_claimed`) holds it."""
     for attempt in range(LOCK_ATTEMPTS):
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

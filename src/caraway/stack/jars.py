@@ -14,7 +14,7 @@ class JarSet:
 
     Attributes:
         broker: Class path of the Kafka broker.
-        connector: What Spark needs for its Kafka source and sink.
+        connector: Jars of Spark's Kafka source and sink.
     """
 
     broker: tuple[Path, ...]
@@ -22,11 +22,11 @@ class JarSet:
 
 
 def ensure_jars(settings: Settings, on_progress: Progress | None = None) -> JarSet:
-    """Return the jars; fetch and check those that aren't there.
+    """Return the jars; fetch and check those that are missing.
 
     Raises:
-        JarsError: One can't be fetched or differs from its digest; the text names it.
-        JavaMissingError: Something must be fetched, and there is no Java to do it.
+        JarsError: A jar can't be fetched or differs from its digest; the text names it.
+        JavaMissingError: A jar must be fetched, and there is no Java to do it.
     """
     wanted = tuple(jar for jar in read_lock() if jar.uses & {"broker", "connector"})
     files = verified(settings.cache_dir / "jars", wanted, settings.jars.ivy_settings, on_progress)

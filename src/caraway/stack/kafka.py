@@ -18,11 +18,12 @@ from caraway.topics.credentials import login
 
 FORMAT_SECONDS = 120.0
 USER = "caraway"
-# 192 random bits: every user of the machine reaches the port, and may try as often as they like.
+# 192 random bits can't be guessed, though every user of the machine reaches the port and may try without limit.
 PASSWORD_BYTES = 24
 LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
 
 # Durability: a record is acknowledged once it is in the system's page cache, so it survives the death of any process
+# and of the broker, but not a power failure; more would take an fsync for each batch, since there is one machine only.
 # and of the broker, though not a power failure; one machine alone can't promise more without an fsync a batch.
 PROPERTIES = {
     "process.roles": "broker,controller",
@@ -30,7 +31,7 @@ PROPERTIES = {
     "controller.listener.names": "CONTROLLER",
     "inter.broker.listener.name": "CLIENT",
     "auto.create.topics.enable": "false",
-    # One broker: there is nobody to replicate to.
+    # A single broker has no other one to replicate to.
     "default.replication.factor": "1",
     "offsets.topic.replication.factor": "1",
     "offsets.topic.num.partitions": "4",
@@ -42,7 +43,7 @@ PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
     # Consumer groups have one member each here; the wait for others would delay every start by seconds.
     "group.initial.rebalance.delay.ms": "0",
-    # Consumers that don't come back for weeks must find their place again.
+    # Consumers that come back after weeks must still find their offsets.
     "offsets.retention.minutes": str(60 * 24 * 365),
     "num.network.threads": "2",
     "num.io.threads": "4",
@@ -50,7 +51,7 @@ PROPERTIES = {
     "background.threads": "2",
     # The cleaner's map comes out of the heap when the broker starts; the default is 128 MiB.
     "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
-    # After a kill the broker must wait until its former self counts as gone; the default is 9 s.
+    # After a kill the broker must wait until its last session has expired; the default is 9 s.
     "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
 }
@@ -65,7 +66,7 @@ class EmbeddedKafka:
     """A Kafka broker that lives in a folder.
 
     Attributes:
-        port: Where clients find it.
+        port: The port at which clients reach the broker.
     """
 
     name = "kafka"
@@ -88,13 +89,13 @@ class EmbeddedKafka:
         """Prepare a broker.
 
         Args:
-            folder: Where it lives.
-            port: Where clients find it, on this machine.
-            controller_port: Where it finds itself.
+            folder: The folder of its files.
+            port: The port for clients, on this machine.
+            controller_port: The port for the broker's own controller.
             jars: Its class path.
             heap_mb: Its heap, in MiB.
             java_options: More options of its JVM.
-            with_password: Whether clients and the controller ask for the password; only tests do without.
+            with_password: True: clients and the controller must show the password; only tests do without.
         """
         self._with_password = with_password
         self.port = port
@@ -106,11 +107,11 @@ class EmbeddedKafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the broker is, as clients want it."""
+        """The address of the broker, in the form that clients take."""
         return f"127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        """Write the broker's configuration, and its identity the first time."""
+        """Write the broker's configuration and, the first time, its identity."""
         make_folder(self._folder)
         listeners = f"CLIENT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}"
         properties = {
@@ -128,10 +129,10 @@ class EmbeddedKafka:
             self._format()
 
     def launch(self) -> Launch:
-        """Run the broker."""
-        # A pause of the broker is a pause of every event. Half of the heap is for what is new: a collection takes as
-        # long as there is to copy, which is next to nothing, so the fewer the better. G1 kept the heap small, collected
-        # every second, and marked all the time (decision 29).
+        """Return the command that runs the broker."""
+        # A pause of the broker is a pause of every event. Half of the heap is for new objects: a collection takes as
+        # long as it has surviving objects to copy, which are very few, so rare collections are best. G1 kept the heap
+        # small, collected every second, and marked all the time (decision 29).
         heap = (f"-Xms{self._heap_mb}m", f"-Xmx{self._heap_mb}m", f"-Xmn{self._heap_mb // 2}m", "-XX:+UseSerialGC")
         return Launch(
             command=(
@@ -148,7 +149,7 @@ class EmbeddedKafka:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the broker's alone)
-        """Return why it doesn't answer, or None."""
+        """Return why the broker doesn't answer, or None if it does."""
         return check_kafka(self.bootstrap_servers)
 
     @property

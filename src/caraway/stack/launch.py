@@ -1,9 +1,9 @@
-"""Become another program, in a way that ties it to the process that started it.
+"""A program that becomes another program, tied to the process that started it.
 
 `python launch.py --parent PID --signal N [--user NAME [--see-all]] -- program argument …`
 
-This runs as a file of its own, before the part: code between fork and exec of a process with threads must not be
-Python. It imports the standard library only, so it costs some 20 ms.
+The stack starts this file as a script, before the part's program: between fork and exec of a process with threads
+no Python code may run. It imports the standard library only, so it costs some 20 ms.
 """
 
 import argparse
@@ -42,13 +42,13 @@ def die_with_parent(parent: int, signal: int) -> None:
 
 
 def become(user: str, *, see_all: bool) -> None:
-    """Give up root for good.
+    """Drop the rights of root for good.
 
     Args:
         user: The user to become.
-        see_all: Keep, and hand on to the program, the one capability to read and pass folders that only root may enter.
-            Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
-            everybody else; the alternative would be to open /root to all users.
+        see_all: True: keep, and pass on to the program, the one capability to read and enter folders that only root
+            may enter. Postgres refuses to run as root, and a checkout or a data folder below /root is out of reach of
+            all other users; the alternative would be to open /root to everybody.
 
     Raises:
         SystemExit: The system doesn't grant that capability, as in most containers; the text has the remedy.
@@ -80,9 +80,9 @@ def main(arguments: list[str]) -> None:
     chosen = parser.parse_args(arguments)
     if chosen.user:
         become(chosen.user, see_all=chosen.see_all)
-    # After the change of user: that clears the signal.
+    # This follows the change of user, which clears the signal.
     die_with_parent(chosen.parent, chosen.signal)
-    # What the parts write is for their user alone.
+    # Files that the parts write are readable by their user alone.
     os.umask(0o077)
     os.execvp(chosen.command[0], chosen.command)  # noqa: S606 (no shell is the point)
 

@@ -3,14 +3,14 @@
 import shutil
 from pathlib import Path
 
-# A log and its predecessor: enough for days of warnings, too little to fill a disk.
+# A log is followed by one predecessor of this size: enough for days of warnings, too little to fill a disk.
 LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
-    """Move what is in a log to `<name>.1` once it is larger than `limit`; return whether that was done.
+    """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was.
 
-    The file is copied and emptied, since the part has it open (for appending, so it goes on at the new end).
+    The content is copied and the file emptied, since the part has it open (for appending, so it goes on at the start).
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False
@@ -34,6 +34,6 @@ def last_lines(path: Path, count: int = 12) -> list[str]:
 
 
 def quote(path: Path, count: int = 12) -> str:
-    """Return the last lines for use in a message, indented, with the place of the rest."""
+    """Return the last lines for use in a message, indented, with the path of the whole log."""
     lines = last_lines(path, count) or ["(nothing was written)"]
     return "\n".join([*(f"  {line}" for line in lines), f"All of it: {path}"])

@@ -1,4 +1,4 @@
-"""What the supervisor knows about a part: how to start it, and how to check that it works."""
+"""The parts of a stack, as the supervisor sees them: how to start a part, and how to check that it works."""
 
 import signal
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from typing import Protocol
 
 
 class PartState(StrEnum):
-    """Where a part is in its life."""
+    """The state of a part in its life."""
 
-    WAITING = "waiting"  # for parts that it needs
+    WAITING = "waiting"  # for the parts that it needs
     PREPARING = "preparing"
     STARTING = "starting"
     RUNNING = "running"
     UNRESPONSIVE = "unresponsive"  # its process lives, its health check fails
-    RESTARTING = "restarting"  # it died; it waits for its turn
+    RESTARTING = "restarting"  # it died; it is started again after a pause
     STOPPING = "stopping"
     STOPPED = "stopped"
     FAILED = "failed"
@@ -29,8 +29,8 @@ class Launch:
     Attributes:
         command: Program and arguments.
         folder: Working folder.
-        environment: Variables on top of ours.
-        user: The user to run as, if it must not be ours.
+        environment: Variables in addition to those of this process.
+        user: The user to run as; None: the user of this process.
         see_all: See `caraway.stack.launch.become`.
     """
 
@@ -46,36 +46,36 @@ class Part(Protocol):
 
     @property
     def name(self) -> str:
-        """Short and unique; also names its log file."""
+        """A short, unique name, which also names the part's log file."""
 
     @property
     def after(self) -> frozenset[str]:
-        """Parts that must have become ready before it is started."""
+        """The parts that must have become ready before this one is started."""
 
     @property
     def port(self) -> int | None:
-        """Where it listens, if it does."""
+        """The port on which the part listens, if it does."""
 
     @property
     def stop_signal(self) -> signal.Signals:
-        """What asks it to end in good order."""
+        """The signal that asks the part to end in good order."""
 
     @property
     def stop_seconds(self) -> float:
-        """How long that may take before it is killed."""
+        """The seconds for an orderly end, after which the part is killed."""
 
     @property
     def start_seconds(self) -> float:
-        """How long it may take to become ready."""
+        """The seconds within which the part must become ready."""
 
     def prepare(self) -> None:
-        """Make what it needs before it can start; called before each start, hence quick when all is there."""
+        """Create the files that the part needs; called before each start, hence quick when they exist."""
 
     def launch(self) -> Launch:
-        """Return how to start it."""
+        """Return the command that starts the part."""
 
     def check(self, pid: int) -> str | None:
-        """Return why it isn't ready, or None if it is. `pid` is its process."""
+        """Return why the part isn't ready, or None if it is. `pid` is its process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,16 +83,16 @@ class PartStatus:
     """A part at one moment, as far as its supervisor sees it.
 
     Attributes:
-        name: Which part.
-        state: Where it is in its life.
+        name: The name of the part.
+        state: Its state in its life.
         message: More about the state, for people; may be empty.
-        pid: Its process.
-        process_created_at: The process's creation in seconds since 1970, as the system gives it: with the pid it
+        pid: The pid of its process.
+        process_created_at: The process's creation in seconds since 1970, as the system reports it: with the pid it
             identifies a process for good.
-        port: Where it listens.
-        ready_at: When it became ready, in seconds since 1970.
+        port: The port on which it listens.
+        ready_at: The time at which it became ready, in seconds since 1970.
         restarts: How often it was started again.
-        external: Whether it is somebody else's: watched, not started.
+        external: True if the part runs outside of the stack, which only watches it.
     """
 
     name: str

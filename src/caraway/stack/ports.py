@@ -1,4 +1,4 @@
-"""Choose TCP ports: free ones, below the range from which systems hand out ports for outgoing connections."""
+"""The choice of TCP ports: free ones, below the range from which systems take ports for outgoing connections."""
 
 import random
 import socket
@@ -7,16 +7,16 @@ from collections.abc import Iterable
 
 from caraway.stack.errors import PortInUseError
 
-# Linux hands out 32768-60999, macOS 49152-65535; a port from there could be taken while we are down.
+# Outgoing connections use 32768-60999 on Linux, 49152-65535 on macOS; such a port might be taken when a stack restarts.
 FIRST, LAST = 20_000, 32_000
-# How many ports after the wanted one are tried: more stacks than that don't fit on one machine.
+# The number of ports after the wanted one that are tried; fewer stacks than that fit on one machine.
 NEXT_PORTS = 200
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Return whether we could listen on a port now."""
+    """Return whether this process could listen on a port now."""
     with socket.socket(_family(host), socket.SOCK_STREAM) as probe:
-        # As servers do: connections of a predecessor that linger in TIME_WAIT don't count.
+        # Servers set this option, too: old connections that linger in TIME_WAIT don't make a port taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
@@ -29,11 +29,11 @@ def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
     """Return a free port.
 
     Raises:
-        PortInUseError: After a hundred attempts there was none.
+        PortInUseError: A hundred attempts found none.
     """
     taken = set(avoid)
     for _ in range(100):
-        # Two stacks that start at the same moment should not try the same ports in the same order.
+        # The first port is random, so that two stacks that start at the same moment don't try the same ports in turn.
         port = random.randrange(FIRST, LAST)  # noqa: S311 (no secret)
         if port not in taken and is_free(port, host):
             return port
@@ -43,7 +43,7 @@ def choose(host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> int:
 def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     """Reserve a port for a server of this user that is about to be started, until the socket is closed.
 
-    No program of another user can take the port while the server is away, and no other stack can choose it. On Linux
+    No program of another user can take the port while the server is down, and no other stack can choose it. On Linux
     a socket that sets SO_REUSEPORT, as our server does, can listen beside one of the same user that only holds the
     port; elsewhere the port is only probed.
 
@@ -52,7 +52,7 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     """
     held = socket.socket(_family(host), socket.SOCK_STREAM)
     try:
-        # As servers do: connections of a predecessor that linger in TIME_WAIT don't count.
+        # Servers set this option, too: old connections that linger in TIME_WAIT don't make a port taken.
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((host, port))
     except OSError as error:
@@ -61,17 +61,17 @@ def reserve(port: int, host: str = "127.0.0.1") -> socket.socket:
     if sys.platform != "linux":
         held.close()
         return held
-    # From here on the port counts as taken to everybody who doesn't share it.
+    # Without the option, from here on the port is taken for all sockets that don't share it.
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     return held
 
 
 def reserve_from(first: int, host: str = "127.0.0.1", avoid: Iterable[int] = ()) -> tuple[int, socket.socket]:
-    """Reserve the first free port from a number on; return it and what holds it (`reserve`).
+    """Reserve the first free port from a number on; return it and the socket that holds it (`reserve`).
 
     Raises:
-        PortInUseError: None is free.
+        PortInUseError: No port is free.
     """
     taken = set(avoid)
     for port in range(first, first + NEXT_PORTS):

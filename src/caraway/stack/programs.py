@@ -1,4 +1,4 @@
-"""The parts that are ours: the engine and the server, each a Python module started as a process."""
+"""The parts that run Caraway's own code: the engine and the server, each a Python module started as a process."""
 
 import signal
 import sys
@@ -16,7 +16,7 @@ class EngineProgram:
     after: frozenset[str] = frozenset()
     port: int | None = None
     stop_signal = signal.SIGTERM
-    # Time for a last checkpoint of each job.
+    # The time covers a last checkpoint of each job.
     stop_seconds = 30.0
     start_seconds = 180.0
 
@@ -26,15 +26,15 @@ class EngineProgram:
         self._heartbeat = heartbeat
 
     def prepare(self) -> None:
-        """Forget the former engine's heartbeat."""
+        """Remove the last engine's heartbeat."""
         self._heartbeat.unlink(missing_ok=True)
 
     def launch(self) -> Launch:
-        """Run the module."""
+        """Return the command that runs the module."""
         return _python("caraway.engine", self._folder, self._settings)
 
     def check(self, pid: int) -> str | None:
-        """Return why it isn't ready, or None."""
+        """Return why the engine isn't ready, or None if it is."""
         return check_engine(self._heartbeat, pid)
 
 
@@ -54,21 +54,21 @@ class ServerProgram:
         self._url = url
 
     def prepare(self) -> None:
-        """Nothing: the server makes what it needs."""
+        """Do nothing: the server creates the files that it needs."""
 
     def launch(self) -> Launch:
-        """Run the module."""
+        """Return the command that runs the module."""
         return _python("caraway.server", self._folder, self._settings)
 
     def check(self, pid: int) -> str | None:  # noqa: ARG002 (the port is the server's alone)
-        """Return why it isn't ready, or None."""
+        """Return why the server isn't ready, or None if it is."""
         return check_http(self._url)
 
 
 def _python(module: str, folder: Path, settings: Settings) -> Launch:
     environment = {
         **settings.environment(),
-        # Logs are read while the process lives, and after it was killed.
+        # Output isn't buffered, so that a log is complete while its process lives, and after it was killed.
         "PYTHONUNBUFFERED": "1",
         "PYTHONFAULTHANDLER": "1",
     }

@@ -1,4 +1,4 @@
-"""What a stack writes down about itself in `run/stack.json`: for `caraway status`, `down` and its next start."""
+"""The record of a stack in `run/stack.json`, for `caraway status`, `caraway down` and the next start."""
 
 import os
 from pathlib import Path
@@ -14,11 +14,11 @@ class StackRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     Attributes:
         state: "starting", "running", "stopping", "stopped" or "failed".
         message: More about it, for people.
-        pid: The process that supervises.
+        pid: The pid of the supervising process.
         process_created_at: Creation time of that process, in seconds since 1970.
-        started_at: When the stack was started, in seconds since 1970.
+        started_at: The time at which the stack was started, in seconds since 1970.
         ports: Port by use; kept when the stack stops, so that the next start takes the same ones.
-        urls: Address by part; the one of Postgres holds its password.
+        urls: Address by part; that of Postgres contains its password.
         parts: The parts, in the order in which they are shown.
     """
 

@@ -1,4 +1,4 @@
-"""Describe a stack from outside: from its record, the engine's heartbeat and the system's process table."""
+"""The report on a stack from outside: from its record, the engine's heartbeat and the system's process table."""
 
 import time
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
     """A part, as shown to people and programs.
 
     Attributes:
-        name: Which part.
-        state: Where it is in its life; "dead" if its supervisor thinks that it lives and it doesn't.
+        name: The name of the part.
+        state: Its state in its life; "dead" if it has died and its supervisor doesn't know it.
         message: More about the state.
-        pid: Its process.
-        port: Where it listens.
-        uptime_seconds: Since it became ready.
+        pid: The pid of its process.
+        port: The port on which it listens.
+        uptime_seconds: The time since it became ready.
         memory_bytes: Resident memory of it and all processes below it.
         restarts: How often it was started again.
-        external: Whether it is somebody else's.
+        external: True if it runs outside of the stack.
         log: Its log file.
     """
 
@@ -42,7 +42,7 @@ class PartReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a job is (docs/engine.md); what its engine doesn't know yet is None."""
+    """The progress of a job (docs/engine.md); a figure that its engine doesn't know yet is None."""
 
     phase: str = ""
     lag_records: int | None = None
@@ -61,10 +61,10 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
         id: Its id.
         state: "starting", "running", "failing" or "stopped".
         mode: "real-time" or "micro-batch".
-        error: Why it failed last, if it has not recovered yet.
+        error: The last error, until the job has recovered.
         attempts: How often it was started.
-        progress: How far it is.
-        engine: Which engine runs it, if several may.
+        progress: Its progress.
+        engine: The engine that runs it, if there may be several.
     """
 
     id: str
@@ -83,11 +83,11 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
         state: "running", "starting", "stopping", "stopped", "failed", or "killed" if its supervisor is gone.
         message: More about the state.
         data_dir: The data folder.
-        url: Where the server is.
+        url: The URL of the server.
         memory_bytes: Resident memory of supervisor and parts.
         parts: The parts.
         jobs: The engine's jobs.
-        functions: What isolates users' functions, and what is missing for it.
+        functions: The means by which users' functions are isolated, and those that are missing.
     """
 
     state: str
@@ -101,7 +101,7 @@ class StackReport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_stack(folder: DataFolder) -> StackReport:
-    """Look at the stack in a data folder, running or not."""
+    """Return a report on the stack in a data folder, running or not."""
     record = read_record(folder.record) or StackRecord(state="stopped")
     supervised = is_alive(record.pid, record.process_created_at)
     state = record.state if supervised or record.state in {"stopped", "failed"} else "killed"
@@ -120,10 +120,10 @@ def report_stack(folder: DataFolder) -> StackReport:
 
 
 def report_job(name: str, told: Mapping[str, Any]) -> JobReport:
-    """Read what an engine reports of a job, in its own file or through a server.
+    """Return a report on a job from an engine's JSON, which comes from its heartbeat file or through a server.
 
     Raises:
-        KeyError, TypeError, AttributeError, msgspec.ValidationError: It is something else.
+        KeyError, TypeError, AttributeError, msgspec.ValidationError: The JSON has another form.
     """
     progress = told.get("progress") or {}
     return JobReport(
@@ -158,7 +158,7 @@ def _report_part(part: PartStatus, folder: DataFolder) -> PartReport:
 def _jobs(folder: DataFolder) -> tuple[JobReport, ...]:
     try:
         jobs: dict[str, Any] = msgspec.json.decode(folder.heartbeat.read_bytes())["jobs"]
-        # What the engine reports beyond this is for its own log.
+        # Other fields that the engine reports are for its own log.
         return tuple(report_job(name, job) for name, job in sorted(jobs.items()))
     except (OSError, msgspec.MsgspecError, KeyError, TypeError, AttributeError):
         return ()

@@ -1,4 +1,4 @@
-"""Keep one part alive: prepare, start, watch, start again."""
+"""Supervision of one part: prepare, start, watch, start again."""
 
 import threading
 import time
@@ -12,27 +12,27 @@ from caraway.stack.logs import quote, rotate
 from caraway.stack.part import Part, PartState, PartStatus
 from caraway.stack.process import created_at, kill_group, start, stop
 
-# How often it is looked at while it starts, and later.
+# The pauses between two health checks while a part starts, and afterwards.
 STARTING_SECONDS = 0.1
 RUNNING_SECONDS = 2.0
 
 # A health check may fail once or twice on a machine under load without anything being wrong.
 TOLERATED_FAILURES = 3
 
-# Waits before the next start, after so many deaths in a row; the last one goes on for ever.
+# Pauses before the next start, by the number of deaths in a row; the last one repeats for ever.
 BACKOFF_SECONDS = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 
-# A part that lived so long died for a new reason.
+# A part that lived for so long counts as recovered, so that its next death is the first.
 LONG_LIFE_SECONDS = 60.0
 
-# From here on it won't get better by itself: say so, with the log.
+# After so many deaths in a row the part counts as failed, and its log is quoted.
 REPEATED_DEATHS = 3
 
 
 class Runner:
-    """Supervise one part from a thread of its own.
+    """Supervises one part from a thread of its own.
 
-    The kernel ends a part when the thread that started it ends, hence one thread from start to stop.
+    The kernel ends a part when the thread that started it ends, so one thread does all from start to stop.
     """
 
     def __init__(
@@ -43,12 +43,12 @@ class Runner:
         may_start: Callable[[], bool],
         on_change: Callable[[PartStatus], None],
     ) -> None:
-        """Arrange for a part to be run.
+        """Prepare the supervision of a part.
 
         Args:
-            part: What to run.
-            log: Where its output goes.
-            may_start: Whether the parts that it comes after are ready.
+            part: The part to run.
+            log: The file to which its output is appended.
+            may_start: Returns whether the parts that it comes after are ready.
             on_change: Called from the part's thread with each new status.
         """
         self.part = part
@@ -61,7 +61,7 @@ class Runner:
         self._thread = threading.Thread(target=self._run, name=f"caraway-{part.name}", daemon=True)
 
     def start(self) -> None:
-        """Begin; returns at once."""
+        """Start the supervision; returns at once."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class Runner:
         self._change(state=PartState.STOPPED, message="", pid=None, process_created_at=None, ready_at=None)
 
     def _live(self) -> str | None:
-        """Go through one life of the part; return why it ended, or None if it was asked to."""
+        """Start the part and watch it to its end; return why it ended, or None if it was stopped."""
         self._change(state=PartState.PREPARING, message="")
         try:
             rotate(self.log)
@@ -111,12 +111,12 @@ class Runner:
         return reason
 
     def _watch(self, process: Popen[bytes]) -> str | None:
-        """Look after a process; return why it ended, or None if it is to be stopped."""
+        """Watch a process; return why it ended, or None if it is to be stopped."""
         deadline = time.monotonic() + self.part.start_seconds
         ready, failures, next_check = False, 0, 0.0
         while not self._stopping.is_set():
             try:
-                # A death is noticed at once even between two health checks.
+                # Waiting for the process notices its death at once, even between two health checks.
                 return f"it ended with {_describe(process.wait(STARTING_SECONDS))}"
             except TimeoutExpired:
                 pass
@@ -129,7 +129,7 @@ class Runner:
                 if not ready or self.status.state is not PartState.RUNNING:
                     ready = True
                     self._change(state=PartState.RUNNING, message="", ready_at=self.status.ready_at or time.time())
-                    # Parts that wait for this one start once it was told.
+                    # This follows the report of the change: parts that wait for this one start only afterwards.
                     self.has_been_ready = True
                 rotate(self.log)
             elif not ready:
@@ -143,7 +143,7 @@ class Runner:
         return None
 
     def _pause(self, deaths: int, reason: str) -> bool:
-        """Wait before the next start; return whether we were asked to stop meanwhile."""
+        """Wait before the next start; return whether the part was stopped meanwhile."""
         wait = BACKOFF_SECONDS[min(deaths, len(BACKOFF_SECONDS)) - 1]
         state, message = PartState.RESTARTING, reason
         if deaths >= REPEATED_DEATHS:

@@ -33,13 +33,13 @@ from caraway.stack.record import StackRecord, read_record, write_record
 from caraway.stack.runner import REPEATED_DEATHS, Runner
 from caraway.stack.token import ensure_token
 
-# Time for the slowest part's own limits to strike first.
+# The limit for the whole start. It is longer than the slowest part's own limit, so that the part fails first.
 START_SECONDS = 240.0
 
-# Told a line at a time what happens, and after each change how the parts are.
+# Called with a line of text for each event, and with the status of all parts after each change.
 Progress = Callable[[str, Sequence[PartStatus]], None]
 
-# In the order in which the parts are stopped; parts of one step together. Nobody loses what it needs while it ends.
+# The order in which the parts are stopped, those of one set together, so that no part loses another that it needs.
 STOP_ORDER = (frozenset({"server", "engine"}), frozenset({"kafka", "postgres"}))
 
 
@@ -62,7 +62,7 @@ class Stack:
         self._record = StackRecord(state="stopped")
         self._on_progress: Progress = _silent
         self._reserved: socket.socket | None = None
-        # Parts report from their own threads; the record is written by one of them at a time.
+        # Parts report from their own threads; the lock lets one of them at a time write the record.
         self._lock = threading.RLock()
         self._changed = threading.Condition(self._lock)
 
@@ -77,7 +77,7 @@ class Stack:
 
     @property
     def url(self) -> str:
-        """Where the HTTP server is.
+        """The URL of the HTTP server.
 
         Raises:
             PartFailedError: The stack has not been started.
@@ -91,13 +91,13 @@ class Stack:
         """Start all parts, and return once all of them are ready.
 
         Args:
-            on_progress: Told what happens; called from several threads, one at a time.
+            on_progress: Called with each event and each change; from several threads, one at a time.
 
         Raises:
             AlreadyRunningError: Another stack runs in the data folder.
             DataFolderError: The data folder can't be used.
             PortInUseError: The port that the settings name for the server is taken.
-            JarsError: A Java library can't be had.
+            JarsError: A Java library can't be fetched.
             JavaMissingError: There is no Java.
             PartFailedError: A part didn't become ready; all are stopped again.
         """
@@ -112,7 +112,7 @@ class Stack:
             self._end("failed", str(error))
             raise
         except BaseException:
-            # Ctrl-C: nothing failed.
+            # Ctrl-C was pressed, which isn't a failure.
             self._end("stopped", "")
             raise
 
@@ -122,7 +122,7 @@ class Stack:
             self._end("stopped", "")
 
     def kill(self) -> None:
-        """Kill all parts at once, for somebody who won't wait; what was acknowledged is safe all the same."""
+        """Kill all parts at once, for a user who won't wait; acknowledged data is safe all the same."""
         for part in self.status():
             if part.pid and is_alive(part.pid, part.process_created_at):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -134,12 +134,12 @@ class Stack:
             self._on_progress = on_progress or _silent
 
     def status(self) -> tuple[PartStatus, ...]:
-        """Return how the parts are."""
+        """Return the status of all parts."""
         with self._lock:
             return tuple(runner.status for runner in self._runners.values())
 
     def _clear_leftovers(self) -> None:
-        """End what a killed supervisor left, and take over what the last stack wrote down."""
+        """End the processes that a killed supervisor left, and take over the ports of the last stack's record."""
         former = read_record(self._folder.record) or StackRecord(state="stopped")
         living = [(part.pid, part.process_created_at) for part in former.parts if part.pid and part.process_created_at]
         ended = end_leftovers(living)
@@ -154,7 +154,7 @@ class Stack:
             self._report(f"Ended {len(ended)} processes that an earlier stack had left behind")
 
     def _assemble(self) -> list[Part | ExternalService]:
-        """Decide on addresses, fill them into the settings, and make the parts."""
+        """Choose addresses, fill them into the settings, and create the parts."""
         settings, path = self.settings, self._folder.path
         parts: list[Part | ExternalService] = []
         kafka, postgres = settings.kafka, settings.postgres
@@ -199,7 +199,7 @@ class Stack:
         return parts
 
     def _token_setting(self) -> dict[str, Path]:
-        """Make the token of the stack if the server asks for tokens and nobody has made one for it."""
+        """Create the stack's token if the server requires tokens and the settings name no file with one."""
         if not self.settings.server.tokens or self.settings.server.admin_token_file is not None:
             return {}
         ensure_token(self._folder.token)
@@ -222,7 +222,7 @@ class Stack:
         return port
 
     def _server_port(self) -> int:
-        """Reserve the port that is named, or that of the last time, or else the first free one from 8100 on."""
+        """Reserve the port of the settings, or that of the last time, or the first free one from 8100 on."""
         host, named = self.settings.server.host, self.settings.server.port
         others = {port for name, port in self._record.ports.items() if name != "server"}
         former = self._record.ports.get("server")
@@ -277,7 +277,7 @@ class Stack:
         self._announce()
 
     def _announce(self) -> None:
-        """Let this user's clients find the stack from any folder."""
+        """Write the stack into this user's list of running stacks, by which clients in any folder find it."""
         try:
             announce(self._folder.path, self.url)
         except OSError as error:
@@ -327,7 +327,7 @@ class Stack:
             try:
                 write_record(self._folder.record, self._record)
             except OSError as error:
-                # On a full disk the parts go on as long as they can, and so does their supervision.
+                # On a full disk the parts continue as long as they can, and so must their supervision.
                 text = f"{text} (and {self._folder.record} can't be written: {error})"
             self._on_progress(text, self.status())
 

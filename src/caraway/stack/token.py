@@ -1,16 +1,16 @@
-"""The token of the embedded stack: made at its first start, and found by this user's clients."""
+"""The token of the embedded stack: created at its first start, and found by this user's clients."""
 
 import os
 import secrets
 from pathlib import Path
 
-# The form of the tokens that `caraway tokens create` makes, so that programs which look for secrets in code find it.
+# Like the prefix of the tokens of `caraway tokens create`, it lets programs find tokens in code that must have none.
 PREFIX = "caraway_stack_"
 SECRET_BYTES = 32
 
 
 def ensure_token(file: Path) -> None:
-    """Make a token if there is none, and let only this user read it.
+    """Create a token if there is none, readable by this user only.
 
     Raises:
         OSError: The file can't be read or written.

@@ -1,6 +1,6 @@
-"""What must outlive every process: commits and the job registry, in Postgres.
+"""The durable state of the control plane in Postgres: commits, assets, jobs, access, secrets.
 
-`StateReader` reads, `StateWriter` writes, `JobRegistry` is the engine's view; `migrate` brings the schema to this
+`StateReader` reads, `StateWriter` writes, `JobRegistry` is the engines' view; `migrate` brings the schema to this
 version.
 """
 

@@ -17,7 +17,7 @@ from caraway.state.audit import Act, write_act
 from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.permissions import Caller, Grant, Mode
 
-# The beginning lets programs that look for secrets in code find it.
+# Programs that search code for secrets find a token by this prefix.
 TOKEN_PREFIX = "caraway_"  # noqa: S105 (no secret, but what secrets begin with)
 SECRET_BYTES = 32
 NAME = re.compile(r"[A-Za-z0-9_.@+\-/]{1,200}")
@@ -29,7 +29,7 @@ Kind = Literal["user", "service"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRecord:
-    """A token, without what makes it one."""
+    """A token as lists show it: all about it except its text and its hash."""
 
     id: str
     account: str
@@ -43,7 +43,7 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class TokenOwner:
-    """Who may use a token, and until when."""
+    """The account that may use a token, what its roles grant, and when the token expires."""
 
     caller: Caller
     expires_at: datetime | None
@@ -58,15 +58,15 @@ class AccessList:
 
 
 def digest_of(token: str) -> bytes:
-    """Return what is kept of a token."""
+    """Return the hash of a token, which is all that is stored of it."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
 
 
 class Access:
-    """Changes and reads who may do what; each change is one transaction, with its line of the audit log."""
+    """Reads and changes accounts, roles and tokens; each change is one transaction, with its line of the audit log."""
 
     def __init__(self, engine: sa.Engine, *, by: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`) on behalf of `by`, whom the audit log is to name."""
+        """Work through `engine` (`caraway.state.connect`); the audit log names `by` as the author of each change."""
         self._engine = engine
         self._by = by
         self._timeout_seconds = timeout_seconds
@@ -80,7 +80,7 @@ class Access:
         note: str = "",
         lasting: timedelta | None = None,
     ) -> tuple[str, str]:
-        """Make a token for an account, which is made too if it isn't there; return its id and the token itself.
+        """Create a token for an account, and the account if it doesn't exist; return the token's id and the token.
 
         Raises:
             InvalidInputError: The account's name isn't possible, or the account is of the other kind.
@@ -88,7 +88,7 @@ class Access:
             UnavailableError: Postgres doesn't answer.
         """
         _check_name(account, "an account")
-        # Both are made before the first try, so that one that succeeded unnoticed isn't done twice.
+        # Id and token are made before the first attempt: a retry after an unnoticed success inserts no second token.
         token_id = secrets.token_hex(6)
         token = f"{TOKEN_PREFIX}{token_id}_{secrets.token_urlsafe(SECRET_BYTES)}"
 
@@ -115,7 +115,7 @@ class Access:
         return token_id, token
 
     def revoke_token(self, token_id: str) -> None:
-        """End a token. Servers know of it within a second or two; doing it again changes nothing.
+        """End a token. Servers refuse it within a second or two; revoking a token again changes nothing.
 
         Raises:
             UnknownEntityError: There is no such token.
@@ -132,7 +132,7 @@ class Access:
         self._change("revoke token", token_id, write)
 
     def define_role(self, name: str, grants: Sequence[Grant]) -> None:
-        """Let a role grant exactly this; accounts that have it have that at once.
+        """Set the grants of a role to exactly these; they apply at once to the accounts that have the role.
 
         Raises:
             InvalidInputError: The name isn't possible.
@@ -151,10 +151,10 @@ class Access:
         self._change("define role", f"{name}: {stored}", write)
 
     def delete_role(self, name: str) -> None:
-        """Remove a role that nobody has.
+        """Delete a role that no account has.
 
         Raises:
-            ConflictError: Somebody has it.
+            ConflictError: An account has it.
             UnknownEntityError: There is no such role.
             UnavailableError: Postgres doesn't answer.
         """
@@ -171,7 +171,7 @@ class Access:
         self._change("delete role", name, write)
 
     def give_role(self, account: str, role: str) -> None:
-        """Give a role to an account.
+        """Assign a role to an account.
 
         Raises:
             UnknownEntityError: There is no such account or role.
@@ -185,7 +185,7 @@ class Access:
         self._change("give role", f"{role} to {account}", write)
 
     def take_role(self, account: str, role: str) -> None:
-        """Take a role from an account.
+        """Remove a role from an account.
 
         Raises:
             UnknownEntityError: There is no such account.
@@ -201,7 +201,7 @@ class Access:
         self._change("take role", f"{role} from {account}", write)
 
     def tokens(self) -> tuple[TokenRecord, ...]:
-        """Return all tokens that there ever were, oldest first.
+        """Return all tokens ever created, oldest first.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -221,7 +221,7 @@ class Access:
         return tuple(TokenRecord(**{**row, "roles": tuple(sorted(row["roles"] or ()))}) for row in rows)
 
     def roles(self) -> Mapping[str, tuple[Grant, ...]]:
-        """Return what each role grants.
+        """Return the grants of each role.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -261,7 +261,8 @@ class Access:
 
         def change() -> None:
             with self._engine.begin() as connection:
-                # Its row is held to the end: changes come one after the other, and no number stands for two states.
+                # The lock on this row is held until the transaction ends: changes are serialized, so a number names one
+                # state.
                 connection.execute(sa.update(access_changes).values(number=access_changes.c.number + 1))
                 write(connection)
                 write_act(connection, act, DONE)
@@ -270,7 +271,7 @@ class Access:
 
     def _read(self, read: Callable[[sa.Connection], T]) -> T:
         def once() -> T:
-            # One look at all of it, even if somebody changes it meanwhile.
+            # A snapshot: both queries see the same state even if somebody changes it in between.
             options = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             with self._engine.connect().execution_options(**options) as connection:
                 return read(connection)

@@ -35,7 +35,7 @@ tokens = sa.Table(
     metadata,
     sa.Column("id", sa.Text, primary_key=True),
     sa.Column("account", sa.Text, sa.ForeignKey("accounts.name"), nullable=False),
-    # SHA-256 of the token, which has 256 random bits: there is nothing that a salt or a slow hash would protect.
+    # SHA-256 of the token. A token has 256 random bits, so a salt or a slow hash would protect nothing.
     sa.Column("digest", sa.LargeBinary, nullable=False, unique=True),
     sa.Column("note", sa.Text, nullable=False, server_default=""),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
@@ -43,7 +43,7 @@ tokens = sa.Table(
     sa.Column("revoked_at", sa.DateTime(timezone=True)),
 )
 
-# One row, whose number grows with every change: servers look at it to see whether anything changed.
+# One row, whose number grows with every change, so that servers notice a change by reading one number.
 access_changes = sa.Table("access_changes", metadata, sa.Column("number", sa.BigInteger, primary_key=True))
 
 audit = sa.Table(

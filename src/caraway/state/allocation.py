@@ -1,7 +1,7 @@
-"""What must happen to the assets, decided by pure functions on plain data.
+"""The decision which assets a plan uses and which changes the ledger needs: pure functions on plain data.
 
-The asset store holds one asset for each content that is wanted by any branch. `allocate` finds or makes the assets of
-a plan, `settle` compares what is there with what is referred to.
+The asset store holds one asset for each content that any branch needs. `allocate` finds or creates the assets of
+a plan, `settle` compares the existing assets with the referenced ones.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from caraway.state.blueprints import FIRST_GENERATION, AssetKind, Blueprint, id_
 
 
 class AssetState(StrEnum):
-    """Where an asset is in its life. The way from `destroying` leads to `gone` only."""
+    """The state of an asset in its life. From `destroying` an asset can only become `gone`."""
 
     PLANNED = "planned"
     CREATING = "creating"
@@ -23,12 +23,12 @@ class AssetState(StrEnum):
     GONE = "gone"
 
 
-# An asset in any other state may serve a further branch.
+# A branch may begin to use an asset in any state but these.
 ENDING = frozenset({AssetState.DESTROYING, AssetState.GONE})
 
 
 class Action(StrEnum):
-    """An entry of the ledger asks for one of these."""
+    """The action that an entry of the ledger asks for."""
 
     CREATE = "create"
     DESTROY = "destroy"
@@ -36,7 +36,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asset:
-    """A physical thing. `id` names it, `requires` are the ids of those that it stands on."""
+    """A topic, job or index. `requires` are the ids of the assets that must exist before this one and as long as it."""
 
     id: str
     kind: AssetKind
@@ -48,13 +48,13 @@ class Asset:
 
     @property
     def name(self) -> str:
-        """The name of the topic, of the job, of the index (hexadecimal)."""
+        """The name of the topic or job; of an index, its hash in hexadecimal."""
         return self.id.partition(":")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """The assets of a plan: `assets` are all of them, `created` those that are new, `condemned` must go at once."""
+    """The assets of a plan. `created` are the new ones; `condemned` are old ones that must be destroyed at once."""
 
     assets: tuple[Asset, ...]
     created: tuple[Asset, ...]
@@ -62,19 +62,19 @@ class Allocation:
 
     @property
     def generations(self) -> Mapping[str, int]:
-        """Contents that aren't in their first generation (see `caraway.state.blueprints.apply_generations`)."""
+        """The generations of contents beyond their first (see `caraway.state.blueprints.apply_generations`)."""
         return {asset.content: asset.generation for asset in self.assets if asset.generation > FIRST_GENERATION}
 
 
 def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocation:
-    """Find an asset for each blueprint among the `existing` ones, or make one.
+    """Choose an asset for each blueprint among the `existing` ones, or create one.
 
-    An asset may be used again if it isn't being destroyed, and if all that it stands on and all that fills it is used
-    again too: a topic whose job is being destroyed might miss what that job would still have written.
+    An asset may be reused if it isn't being destroyed, and if every asset that it requires and every job that writes
+    it is reused too: a topic whose job is being destroyed might miss rows that the job would still have written.
 
     Args:
-        wanted: The pieces of a plan, each after those that it requires.
-        existing: All assets that there ever were.
+        wanted: The blueprints of a plan, each after those that it requires.
+        existing: All assets ever created.
     """
     newest: dict[str, Asset] = {}
     for asset in existing:
@@ -109,7 +109,7 @@ def allocate(wanted: Sequence[Blueprint], existing: Iterable[Asset]) -> Allocati
 
 
 def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> frozenset[str]:
-    """Return the contents whose assets may be used again: the greatest set that is closed under what they need."""
+    """Return the contents whose assets may be reused: the greatest set that is closed under what its members need."""
     needs: dict[str, set[str]] = {blueprint.content: {*blueprint.requires} for blueprint in wanted}
     for blueprint in wanted:
         for written in blueprint.writes:
@@ -122,19 +122,19 @@ def _usable(wanted: Sequence[Blueprint], existing: Mapping[str, Asset]) -> froze
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settlement:
-    """What must change in the ledgers: entries to be closed without having been done, and to be opened."""
+    """The ledger entries that must be closed without having been done, and those that must be opened."""
 
     cancel: frozenset[str]
     open: Mapping[str, Action]
 
 
 def settle(existing: Iterable[Asset], referenced: Collection[str], entries: Mapping[str, Action]) -> Settlement:
-    """Say which entries the ledgers must have.
+    """Return which entries the ledger must close and open.
 
     Args:
         existing: All assets.
-        referenced: Ids of those that a branch refers to.
-        entries: The open entries, by id of the asset.
+        referenced: Ids of the assets that a branch refers to.
+        entries: The open entries, by id of their asset.
     """
     wanted = {asset.id: action for asset in existing if (action := _due(asset, asset.id in referenced)) is not None}
     return Settlement(

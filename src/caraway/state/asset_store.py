@@ -1,7 +1,7 @@
 """The asset store in Postgres: reading it, writing an allocation, keeping the ledger in step with the references.
 
-All of it happens inside a transaction that holds the lock of the asset store, so that commits on different branches,
-branches that come and go, and workers of the ledger see each other's changes whole. Such a transaction takes
+All changes happen inside a transaction that holds the lock of the asset store, so that commits, the creation and
+deletion of branches, and workers of the ledger see each other's changes whole. Such a transaction takes
 milliseconds.
 """
 
@@ -18,7 +18,7 @@ from caraway.state.blueprints import AssetKind
 from caraway.state.model import DesiredState, JobState, Role
 from caraway.state.tables import asset_references, assets, branches, jobs, ledger
 
-# Any constant that no other program uses in this database; these are the bytes of "assets".
+# Any number that no other program uses as a lock in this database; these are the bytes of "assets".
 ASSET_STORE_LOCK = int.from_bytes(b"assets")
 
 _ASSET_COLUMNS = (
@@ -34,7 +34,7 @@ _ASSET_COLUMNS = (
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a transaction happens, and how long what nobody needs is kept from then on."""
+    """The time of a transaction, and how long an asset that no branch needs any more is kept from then on."""
 
     now: datetime
     keep: timedelta
@@ -46,7 +46,7 @@ def lock_asset_store(connection: sa.Connection) -> None:
 
 
 def read_asset_store(connection: sa.Connection) -> tuple[Asset, ...]:
-    """Return all assets that there ever were."""
+    """Return all assets ever created."""
     return tuple(
         Asset(
             id=row["id"],
@@ -62,7 +62,7 @@ def read_asset_store(connection: sa.Connection) -> tuple[Asset, ...]:
 
 
 def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at: Moment) -> None:
-    """Write the new assets of an allocation, and begin to destroy those that can't be used again."""
+    """Write the new assets of an allocation, and begin to destroy those that it condemns."""
     if allocation.condemned:
         set_state(connection, [asset.id for asset in allocation.condemned], AssetState.DESTROYING, at)
     if allocation.created:
@@ -87,12 +87,12 @@ def enter(connection: sa.Connection, commit_id: str, allocation: Allocation, at:
 
 
 def set_state(connection: sa.Connection, ids: Collection[str], state: AssetState, at: Moment) -> None:
-    """Put assets into a state."""
+    """Change the state of assets."""
     connection.execute(sa.update(assets).where(assets.c.id.in_(ids)).values(state=state, updated_at=at.now))
 
 
 def refer(connection: sa.Connection, branch: str, role: Role, ids: Iterable[str]) -> None:
-    """Let a branch refer to exactly these assets in a role."""
+    """Replace the references of a branch in a role by references to exactly these assets."""
     connection.execute(
         sa.delete(asset_references).where(asset_references.c.branch == branch, asset_references.c.role == role)
     )
@@ -102,7 +102,7 @@ def refer(connection: sa.Connection, branch: str, role: Role, ids: Iterable[str]
 
 
 def copy_references(connection: sa.Connection, source: tuple[str, Role], target: tuple[str, Role]) -> None:
-    """Let a branch refer in a role to what a branch refers to in one."""
+    """Copy the references of a branch in a role to another branch or role."""
     ids = connection.execute(
         sa.select(asset_references.c.asset_id).where(
             asset_references.c.branch == source[0], asset_references.c.role == source[1]
@@ -114,8 +114,8 @@ def copy_references(connection: sa.Connection, source: tuple[str, Role], target:
 def waits(connection: sa.Connection, branch: str, wanted: Iterable[Asset]) -> bool:
     """Return whether a branch must go on serving its older commit.
 
-    It must when an index takes the place of another one of the same dataset and hasn't caught up yet: queries would be
-    answered from a dataset that is still being computed. What is only added has nothing to wait for.
+    The branch waits if the new commit replaces an index of a dataset by one that has not caught up: queries would
+    read a dataset that is still being computed. An index of a new dataset replaces none, so nothing waits for it.
     """
     served: dict[str, set[str]] = {}
     rows = connection.execute(
@@ -138,7 +138,7 @@ def waits(connection: sa.Connection, branch: str, wanted: Iterable[Asset]) -> bo
 
 
 def balance(connection: sa.Connection, at: Moment) -> None:
-    """Bring ledger and jobs in step with the references: what is needed is made, the rest stops and goes."""
+    """Update ledger and jobs after a change of references: create what is needed, stop and destroy the rest."""
     referenced = set(connection.execute(sa.select(asset_references.c.asset_id).distinct()).scalars())
     entries = {
         row.asset_id: Action(row.deed)
@@ -159,7 +159,7 @@ def balance(connection: sa.Connection, at: Moment) -> None:
                     "asset_id": asset_id,
                     "deed": action,
                     "state": "open",
-                    # What nobody needs is kept for a while: a rollback, or another branch, may want it again.
+                    # An asset that nobody needs is kept for a while: a rollback or another branch may want it again.
                     "due_at": at.now + at.keep if action is Action.DESTROY else at.now,
                     "opened_at": at.now,
                 }
@@ -182,7 +182,7 @@ def _stop_jobs(connection: sa.Connection) -> None:
 
 
 def want_jobs(connection: sa.Connection, commit_id: str, plans: Iterable[JobPlan]) -> None:
-    """Let `plans` be wanted; what engines have said of a job that goes on stays."""
+    """Mark the jobs of `plans` as wanted; a job that is running already keeps its reported state."""
     for plan in plans:
         wanted = {
             "commit_id": commit_id,
@@ -207,6 +207,6 @@ def want_jobs(connection: sa.Connection, commit_id: str, plans: Iterable[JobPlan
 
 
 def serve(connection: sa.Connection, branch: str, commit_id: str | None) -> None:
-    """Let a branch serve a commit, with all that it refers to as its head."""
+    """Make a branch serve a commit: its references as head become its references as served."""
     connection.execute(sa.update(branches).where(branches.c.name == branch).values(serving=commit_id))
     copy_references(connection, (branch, Role.HEAD), (branch, Role.SERVING))

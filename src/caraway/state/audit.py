@@ -1,4 +1,4 @@
-"""The audit log: who changed what, and who was refused what."""
+"""The audit log: which account changed what, and which requests were refused."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from caraway.errors import UnavailableError
 from caraway.state.access_tables import audit
 from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 
-# What was begun and has no outcome yet; it stays so if the server dies in the middle.
+# The outcome of an act that hasn't ended; it stays if the server dies in the middle.
 BEGUN = "begun"
-# What was done isn't kept from whoever waits for it.
+# The act is done when its outcome is written, so its answer waits no longer than this for Postgres.
 END_TIMEOUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Act:
-    """Something that somebody did or wanted to do. `detail` is for people."""
+    """An act of an account, done or only attempted. `detail` is free text for readers of the log."""
 
     account: str
     token_id: str
@@ -29,7 +29,7 @@ class Act:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditRecord:
-    """An act as it was written down; `times` that it happened, if it was counted together."""
+    """An act as it stands in the log. `times` is greater than 1 if equal refusals were counted together."""
 
     at: datetime
     act: Act
@@ -38,7 +38,7 @@ class AuditRecord:
 
 
 def write_act(connection: sa.Connection, act: Act, outcome: str, times: int = 1) -> int:
-    """Write an act within a transaction; return its number."""
+    """Write an act within a transaction, and return its number."""
     values = {"action": act.action, "account": act.account, "token_id": act.token_id}
     number: int = connection.execute(
         sa.insert(audit)
@@ -49,18 +49,18 @@ def write_act(connection: sa.Connection, act: Act, outcome: str, times: int = 1)
 
 
 class AuditLog:
-    """Writes and reads the log. Thread safe."""
+    """Writes and reads the audit log. Thread safe."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        """Write through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 
     def begin(self, act: Act) -> int:
-        """Write down what is about to be done, and return its number. A retry may leave a second row that is begun.
+        """Write down an act before it is done, and return its number. A retry may leave a second row in state `begun`.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; then it must not be done.
+            UnavailableError: Postgres doesn't answer; the caller must not do the act then.
         """
 
         def write() -> int:
@@ -73,7 +73,7 @@ class AuditLog:
             raise UnavailableError("could not write the audit log: the tables are being set up") from error
 
     def end(self, number: int, outcome: str) -> None:
-        """Write down how it went.
+        """Write down the outcome of an act.
 
         Raises:
             UnavailableError: Postgres doesn't answer; the act stays written down as begun.
@@ -87,7 +87,7 @@ class AuditLog:
         retry_outages(write, what="write the audit log", timeout_seconds=END_TIMEOUT_SECONDS)
 
     def refusals(self, counts: Mapping[tuple[Act, str], int]) -> None:
-        """Write down what was refused, and how often since the last call.
+        """Write down refused acts with their outcomes, and how often each occurred since the last call.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

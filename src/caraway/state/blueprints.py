@@ -1,8 +1,8 @@
-"""What a plan needs of the world, piece by piece: each piece by its content, with what it stands on.
+"""The blueprints of a plan: the topics, jobs and indexes that it needs, each by its content, with its requirements.
 
-Names of a plan carry the hash of their content, so the same piece in two branches, or in two commits, is one asset.
-Of an asset that was destroyed and is wanted again there is a further *generation* under a name of its own: whatever is
-still under way for the old one (a worker that was delayed, a checkpoint, an index that knows offsets) can't meet it.
+Names in a plan contain the hash of their content, so equal pieces of two branches or two commits are one asset. A
+content that is wanted again after its asset was destroyed gets a further *generation* under a name of its own:
+leftovers of the old one (a delayed worker, a checkpoint, an index that holds offsets) can't be mistaken for it.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from graphlib import TopologicalSorter
 from caraway.plan.model import GraphPlan, IndexPlan, IngestPlan, JobPlan, TopicPlan
 
 FIRST_GENERATION = 1
-# In the name of an index, between its hash and the topic that it writes.
+# Separates, in the content of an index, the index's name from the topic that it writes.
 EMITS = ">"
 
 
 class AssetKind(StrEnum):
-    """What kinds of assets there are."""
+    """The kinds of assets."""
 
     TOPIC = "topic"
     JOB = "job"
@@ -29,10 +29,10 @@ class AssetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blueprint:
-    """An asset that is wanted.
+    """A wanted asset.
 
-    `content` is its identity, `requires` the contents that must be there first and must not go before it, `writes`
-    those of them that it fills.
+    `content` is its identity. `requires` are the contents that must exist before it and as long as it does, and
+    `writes` are those of them to which it writes.
     """
 
     kind: AssetKind
@@ -48,7 +48,7 @@ class Blueprint:
 
 
 def blueprints(plan: GraphPlan) -> tuple[Blueprint, ...]:
-    """Take a plan to pieces; each comes after those that it requires."""
+    """Return the blueprints of a plan; each comes after those that it requires."""
     writers = {job.output.name: content_of(job) for job in plan.jobs} | {
         index.emits.name: content_of(index) for index in plan.indexes if index.emits is not None
     }
@@ -77,7 +77,7 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
         case JobPlan():
             return f"{AssetKind.JOB}:{piece.job_id}"
         case IndexPlan():
-            # One that also writes its rows to a topic isn't the same as one that doesn't.
+            # An index that also emits its rows to a topic is another asset than one that doesn't.
             emits = "" if piece.emits is None else f"{EMITS}{piece.emits.name}"
             return f"{AssetKind.INDEX}:{piece.asset.hex()}{emits}"
         case IngestPlan():
@@ -86,7 +86,7 @@ def content_of(piece: TopicPlan | JobPlan | IndexPlan | IngestPlan) -> str:
 
 
 def id_of(kind: AssetKind, name: str, generation: int) -> str:
-    """Return the name of a generation of an asset, with its kind before it."""
+    """Return the id of a generation of an asset: its kind, a colon and the name of the generation."""
     if generation == FIRST_GENERATION:
         return f"{kind}:{name}"
     if kind is AssetKind.INDEX:
@@ -96,7 +96,7 @@ def id_of(kind: AssetKind, name: str, generation: int) -> str:
 
 
 def apply_generations(plan: GraphPlan, generations: Mapping[str, int]) -> GraphPlan:
-    """Return a plan whose pieces have the names of their generations: the first, if `generations` says nothing else."""
+    """Return a plan whose pieces have the names of their generations; content without an entry is in its first."""
     if not generations:
         return plan
 
@@ -136,7 +136,7 @@ def _further(asset: bytes, generation: int) -> bytes:
 
 
 def _topics(plan: GraphPlan) -> Iterable[TopicPlan]:
-    """Yield all topics of a plan, those within a dataset too."""
+    """Yield all topics of a plan, including those between the jobs of one dataset."""
     yield from plan.topics
     for job in plan.jobs:
         yield from (*job.inputs, job.output)
@@ -171,6 +171,6 @@ def _index(index: IndexPlan, writers: Mapping[str, str]) -> Blueprint:
 
 
 def _with_writers(topics: Sequence[str], writers: Mapping[str, str]) -> tuple[str, ...]:
-    """Topics, each with what fills it: who reads a topic has caught up only when its writer has."""
+    """Return topics, then the jobs that fill them: a reader of a topic has caught up only when its writer has."""
     found = [f"{AssetKind.TOPIC}:{name}" for name in topics]
     return tuple(dict.fromkeys([*found, *(writers[name] for name in topics if name in writers)]))

@@ -1,4 +1,4 @@
-"""Making and deleting branches. A clone refers to what its source refers to: it costs some rows, and no data."""
+"""Creation, cloning and deletion of branches. A clone copies the references of its source: some rows, no data."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from caraway.state.tables import asset_references, branches
 
 
 class Branches:
-    """The branches, to be changed."""
+    """Creates, clones and deletes branches."""
 
     def __init__(
         self,
@@ -24,14 +24,14 @@ class Branches:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); what no branch needs any more is kept for `keep`."""
+        """Write through `engine` (`caraway.state.connect`); an asset that no branch needs is kept for `keep`."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._keep = keep
 
     def create(self, name: str) -> None:
-        """Make an empty branch.
+        """Create an empty branch.
 
         Raises:
             ConflictError: There is one of this name.
@@ -40,7 +40,7 @@ class Branches:
         self._retry_outages(lambda: self._create(name), what=f"make branch {name}")
 
     def clone(self, name: str, source: str) -> None:
-        """Make a branch that stands where another one stands, with all of its data.
+        """Create a branch with the head and the served commit of another branch, and with all of its data.
 
         Raises:
             ConflictError: There is one of this name.
@@ -50,11 +50,11 @@ class Branches:
         self._retry_outages(lambda: self._clone(name, source), what=f"clone branch {source}")
 
     def delete(self, name: str) -> None:
-        """Delete a branch. Its commits are kept; what no other branch needs goes after a while.
+        """Delete a branch. Its commits are kept; assets that no other branch needs are destroyed after a while.
 
         Raises:
-            InvalidInputError: It is main.
-            UnknownEntityError: There is none.
+            InvalidInputError: The branch is main.
+            UnknownEntityError: There is no such branch.
             UnavailableError: Postgres doesn't answer; whether the branch was deleted is then unknown.
         """
         if name == MAIN:

@@ -1,8 +1,8 @@
-"""What time it is, and how long things are kept."""
+"""The clock of the state, and the time for which unneeded assets are kept."""
 
 from datetime import UTC, datetime, timedelta
 
-# What no branch needs any more isn't destroyed at once: within this time a rollback finds it with all its data.
+# An asset that no branch needs any more isn't destroyed for this long, so that a rollback finds it with all its data.
 KEEP = timedelta(hours=1)
 
 

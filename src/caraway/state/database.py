@@ -12,18 +12,20 @@ from caraway.errors import UnavailableError
 # An embedded Postgres is back some 2 s after it was killed, a local one after a restart within ten.
 TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
-# A server that is gone without a word (a cable, a fail-over) is noticed within half a minute, also by who only listens.
+# A server that vanished without closing its connections (a cable, a fail-over) is noticed within half a minute, also by
+# connections that only listen.
 KEEPALIVES = {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 4}
-# A server answers at most a few commits and reports at once; the rest of the load never touches Postgres.
+# A server answers at most a few commits and reports at once; other requests don't use Postgres.
 POOL_SIZE = 4
 
+# The SQLSTATE read_only_sql_transaction, by which a standby refuses to write.
 READ_ONLY = "25006"
 
 T = TypeVar("T")
 
 
 def connect(url: str) -> sa.Engine:
-    """Make an engine for a Postgres URL in any of its spellings; nothing is opened yet."""
+    """Return a SQLAlchemy engine for a Postgres URL in any of its spellings; it opens no connection yet."""
     address = sa.make_url(url).set(drivername="postgresql+psycopg")
     return sa.create_engine(
         address,
@@ -34,25 +36,25 @@ def connect(url: str) -> sa.Engine:
 
 
 def is_outage(error: BaseException) -> bool:
-    """Return whether an error means that Postgres is away, so that the same call may succeed later."""
+    """Return whether an error means that Postgres is unreachable, so that the same call may succeed later."""
     if isinstance(error, OperationalError | InterfaceError):
         return True
     if not isinstance(error, DBAPIError):
         return False
-    # A server that takes no writes is on its way to another one, or waits for its operator.
+    # A server that refuses writes is a standby: a fail-over is under way, or an operator must act. Both may pass.
     return error.connection_invalidated or getattr(error.orig, "sqlstate", None) == READ_ONLY
 
 
 def retry_outages(operation: Callable[[], T], *, what: str, timeout_seconds: float) -> T:
-    """Run an idempotent operation again and again while Postgres is away.
+    """Run an idempotent operation again and again while Postgres is unreachable.
 
     Args:
-        operation: Must be safe to run again when an earlier run may have succeeded unnoticed.
-        what: What is being done, for the error.
+        operation: Must be safe to run again when an earlier attempt may have succeeded unnoticed.
+        what: The operation in words, for the error message.
         timeout_seconds: How long to go on trying.
 
     Raises:
-        UnavailableError: Postgres was away for too long.
+        UnavailableError: Postgres was unreachable for too long.
     """
     retrying = Retrying(
         retry=retry_if_exception(is_outage),

@@ -1,4 +1,4 @@
-"""Which keys were erased: who asked for it and when, and what was done of it where."""
+"""The record of erased keys: who asked for each and when, and where it has been removed."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from sqlalchemy.dialects.postgresql import insert
 from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.privacy_tables import erasure_places, erasures
 
-# Any number that nothing else locks by: erasures get their numbers in the order in which they are committed, so that
-# whoever has read up to a number has missed none.
+# Any number that no other lock uses. Under this lock erasures get their numbers in the order in which they commit, so a
+# reader that has read up to a number has missed none.
 LOCK_KEY = int.from_bytes(b"erasure")
 READ_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasedKey:
-    """A key of a topic that was asked to be erased, as a hash."""
+    """A key whose erasure from a topic was requested, as a hash."""
 
     request: str
     branch: str
@@ -34,7 +34,7 @@ class ErasedKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErasureRecord:
-    """An erased key with its number, and what was done: when it stood on its topic, and what is removed where."""
+    """An erased key with its number, the time when its topic had the erasure, and the places that have removed it."""
 
     id: int
     key: ErasedKey
@@ -44,15 +44,15 @@ class ErasureRecord:
 
 
 class ErasureLog:
-    """Writes and reads them. Thread safe; every operation can be done twice."""
+    """Writes and reads the record of erased keys. Thread safe; every operation may be repeated."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 
     def add(self, keys: Sequence[ErasedKey]) -> int:
-        """Write down what is to be erased; return how many of the keys weren't before.
+        """Write down keys to be erased; return how many of them weren't there before.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -67,7 +67,7 @@ class ErasureLog:
         return self._write(write, "write down what is to be erased") if rows else 0
 
     def since(self, number: int) -> list[ErasureRecord]:
-        """Return the erased keys with greater numbers, in their order; not all at once if there are many.
+        """Return the erased keys with greater numbers, in their order; if there are many, only the first of them.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -75,7 +75,7 @@ class ErasureLog:
         return self._read(sa.select(erasures).where(erasures.c.id > number).order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def unrecorded(self) -> list[ErasureRecord]:
-        """Return those that don't stand on their topic yet.
+        """Return the erased keys whose erasure isn't on their topic yet.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -84,7 +84,7 @@ class ErasureLog:
         return self._read(query.order_by(erasures.c.id).limit(READ_AT_ONCE))
 
     def undone(self, place: str) -> list[int]:
-        """Return the numbers of those of which something may be left in a place.
+        """Return the numbers of the erased keys that a place (an index of a server, the archive) may still hold.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -94,7 +94,7 @@ class ErasureLog:
         return [record.id for record in self._read(query)]
 
     def of(self, dataset: str, branch: str, *, limit: int) -> list[ErasureRecord]:
-        """Return the newest ones of a dataset that were asked for on a branch, with all that was done of them.
+        """Return the newest erased keys of a dataset requested on a branch, with the places that removed them.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -103,7 +103,7 @@ class ErasureLog:
         return self._read(query.order_by(erasures.c.id.desc()).limit(limit), places=True)
 
     def recorded(self, numbers: Collection[int]) -> None:
-        """Note that they stand on their topics.
+        """Note that the erasures with these numbers are on their topics.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -116,7 +116,7 @@ class ErasureLog:
         self._write(lambda connection: connection.execute(statement).rowcount, "note what is on the topics")
 
     def done(self, numbers: Collection[int], place: str) -> None:
-        """Note that nothing of them is left in a place.
+        """Note that a place holds nothing any more of the keys with these numbers.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

@@ -1,8 +1,8 @@
-"""Which server owns which shard of a divided index, where it is, and how far its shards are (decision 23).
+"""The owners of the shards of a divided index: addresses, fencing tokens, and progress of each shard (decision 23).
 
-A server is a member as long as its lease (`index-server/N/…`) lasts, and what it owns is its own for as long. A shard's
-token grows with each owner. Unlike a job, a shard may be taken from an owner that is alive: the new one has all that
-the old one has by then, and the old one learns of it at its next look.
+A server is a member as long as its lease (`index-server/N/…`) lasts, and owns its shards for as long. A shard's token
+grows with each owner. Unlike a job, a shard may be taken from an owner that is alive: the new owner has read as far as
+the old one by then, and the old one notices at its next look.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _SERVER, _SHARD = "index-server/", "index-shard/"
 _NOBODY = ""
-# A shard's row lasts as long as the membership of its owner, whatever the clock says.
+# The row of a shard never expires: ownership ends with the membership of the owner.
 _NEVER = sa.text("'infinity'::timestamptz")
 
 index_servers = sa.Table(
@@ -49,8 +49,8 @@ class ShardProgress:
     """How far an index is in one shard.
 
     Attributes:
-        caught_up: Whether it has been as far as its topic since its owner began.
-        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if unused.
+        caught_up: True if the index has reached the end of its topic since its owner started.
+        max_event_time_us: The greatest event time of its aggregate inputs; None without any, or if no window needs it.
     """
 
     caught_up: bool
@@ -59,7 +59,7 @@ class ShardProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owned:
-    """Who owns a shard: a member by its name, which may be dead, and its token."""
+    """The owner of a shard: the name of a member, which may be dead, and the shard's token."""
 
     member: str
     token: int
@@ -67,12 +67,12 @@ class Owned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Division:
-    """Who is there, who owns what, and how far it is.
+    """The members, the owners of shards and the progress of the shards, at one moment.
 
     Attributes:
-        addresses: Of each member that is alive, where it is reached. A member's name is its server's, `#`, a token.
-        owners: Of each shard that ever had one.
-        progress: By shard and asset (as text), as its last owner has reported.
+        addresses: The address of each living member by its name, which is its server's name, `#` and its token.
+        owners: The owner of each shard that ever had one.
+        progress: By shard and asset (as text), as the shard's last owner has reported it.
     """
 
     addresses: Mapping[str, str]
@@ -85,12 +85,12 @@ NOTHING = Division(addresses={}, owners={}, progress={})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexOwners:
-    """One server among those that share an index in one way. Servers that divide it otherwise don't see each other.
+    """One of the servers that share an index, divided into a number of shards; other divisions are independent of it.
 
     Attributes:
         engine: The database (`caraway.state.connect`).
-        server: The server, in words for people: the same when it is started again.
-        shards: Into how many the index is divided.
+        server: The name of the server, which it keeps when it restarts.
+        shards: The number of shards into which the index is divided.
     """
 
     engine: sa.Engine
@@ -98,9 +98,9 @@ class IndexOwners:
     shards: int
 
     def join(self, address: str, lasting: timedelta) -> int | None:
-        """Become a member, reached at an address, and return its token; None while another process is this server.
+        """Become a member with an address, and return its token; None while another process is this server.
 
-        The last process that was this server must be known to have ended.
+        The caller must know that the last process of this server has ended.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -113,7 +113,7 @@ class IndexOwners:
         return self._lease.claim(lasting, succeeds=True)
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Stay a member; False if another process has become this server since.
+        """Extend the membership; False if another process has become this server since.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -121,7 +121,7 @@ class IndexOwners:
         return self._lease.renew(token, lasting)
 
     def leave(self, token: int) -> None:
-        """Be a member no longer.
+        """End the membership.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -129,7 +129,7 @@ class IndexOwners:
         self._lease.release(token)
 
     def look(self) -> Division:
-        """Look who is there and who owns what.
+        """Return the members, the owners and the progress of all shards.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -171,11 +171,11 @@ class IndexOwners:
         return self._retry_outages(look, what="look who owns the index")
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
-        """Own a shard, and return its token; None if somebody else has taken it since its token was `seen`.
+        """Become the owner of a shard, and return its token; None if another server took it after token `seen`.
 
         Args:
             shard: Its number.
-            seen: Its token as last looked at; 0: nobody ever had it.
+            seen: Its token as last read; 0 if it never had an owner.
             member: The token of this server's membership.
 
         Raises:
@@ -204,7 +204,7 @@ class IndexOwners:
         return self._retry_outages(take, what=f"take shard {shard} of the index")
 
     def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
-        """Write how far a shard is; what an earlier owner reports is ignored.
+        """Write the progress of a shard; a report of an earlier owner is ignored.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -230,7 +230,7 @@ class IndexOwners:
             self._do(newest, what=f"write how far shard {shard} of the index is")
 
     def forget(self, assets: set[str]) -> None:
-        """Forget what was reported of indexes that are gone.
+        """Delete the reported progress of indexes that are gone.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -266,10 +266,10 @@ class IndexOwners:
 
 
 def member_name(server: str, token: int) -> str:
-    """Return the name under which a member owns shards: a server that is started again isn't taken for the last one."""
+    """Return the name under which a member owns shards; its token tells a restarted server from its predecessor."""
     return f"{server}#{token}"
 
 
 def server_of(member: str) -> str:
-    """Return the server of a member's name."""
+    """Return the server's part of a member's name."""
     return member.rpartition("#")[0]

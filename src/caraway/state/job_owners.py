@@ -1,11 +1,11 @@
-"""Which engine runs which job: each job has one owner at a time.
+"""The owners of jobs: each job runs on one engine at a time.
 
-An engine is a member as long as its lease (`engine/…`) lasts, and what it holds is its own for as long: to renew one
-row every two seconds keeps any number of jobs. A owner's name carries the token of its membership, so an engine that
-was missed and comes back isn't taken for the one that runs in its place.
+An engine is a member as long as its lease (`engine/…`) lasts, and owns its jobs for as long: renewing one row every
+two seconds keeps any number of jobs. An owner's name contains the token of its membership, so an engine that was
+replaced while it was paused isn't taken for its replacement.
 
-A job's own token says who may write to its checkpoint. It grows when the owner before may still be at work somewhere;
-whoever follows one that has ended in good order goes on with the same token.
+A job's own token decides who may write to its checkpoint. It grows if the previous owner may still be at work
+somewhere; after an owner that stopped in good order, the next one continues with the same token.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,17 +24,17 @@ T = TypeVar("T")
 
 _MEMBER, _JOB = "engine/", "job/"
 _NOBODY = ""
-# A job's row lasts as long as the membership of its owner, whatever the clock says.
+# The row of a job never expires: ownership ends with the membership of the owner.
 _NEVER = sa.text("'infinity'::timestamptz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOwners:
-    """Who is there and who has what.
+    """The living engines and the owners of jobs, at one moment.
 
     Attributes:
-        members: The engines that are alive.
-        owners: Of each job that is held, its owner, which may be dead.
+        members: The names of the engines that are alive.
+        owners: The owner of each job that has one; it may be dead.
     """
 
     members: frozenset[str]
@@ -43,12 +43,12 @@ class JobOwners:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineMembership:
-    """One engine among those that share the jobs of a registry.
+    """One of the engines that share the jobs of a registry.
 
     Attributes:
         engine: The database (`caraway.state.connect`).
-        engine_name: The engine, in words for people: the same when it is started again.
-        token: Of its lease, once it is a member.
+        engine_name: The name of the engine, which it keeps when it restarts.
+        token: The token of its membership; meaningless before it is a member.
     """
 
     engine: sa.Engine
@@ -57,7 +57,7 @@ class EngineMembership:
 
     @property
     def name(self) -> str:
-        """The name under which it holds jobs."""
+        """The name under which this member owns jobs."""
         return f"{self.engine_name}#{self.token}"
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
@@ -65,11 +65,11 @@ class EngineMembership:
         return self._lease.claim(lasting, succeeds=succeeds)
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Stay a member; False if another process has become this engine since."""
+        """Extend the membership; False if another process has become this engine since."""
         return self._lease.renew(token, lasting)
 
     def release(self, token: int) -> None:
-        """Be a member no longer."""
+        """End the membership."""
         self._lease.release(token)
 
     def with_token(self, token: int) -> Self:
@@ -77,7 +77,7 @@ class EngineMembership:
         return replace(self, token=token)
 
     def look(self) -> JobOwners:
-        """Look who is there and who holds what.
+        """Return the living engines and the owners of all jobs.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -90,11 +90,11 @@ class EngineMembership:
         return self._retry_outages(look, what="look who runs the jobs")
 
     def take(self, jobs: Collection[str], *, successor: bool) -> Mapping[str, int]:
-        """Take those of the jobs that no member holds, and return their tokens.
+        """Become the owner of those of the jobs that no living member owns, and return their tokens.
 
         Args:
-            jobs: Their ids.
-            successor: Whether the last process that was this engine is known to have ended.
+            jobs: Ids of jobs.
+            successor: True if the last process of this engine is known to have ended.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -102,7 +102,7 @@ class EngineMembership:
         return self._retry_outages(lambda: self._take(jobs, successor=successor), what="take jobs")
 
     def give_up(self, jobs: Collection[str]) -> None:
-        """Let others have these jobs, whose queries have ended; those that it doesn't hold stay as they are.
+        """Release these jobs after their queries have ended; jobs that another engine owns stay as they are.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -115,7 +115,7 @@ class EngineMembership:
         self._change(statement, what="give up jobs")
 
     def forget(self, jobs: Collection[str]) -> None:
-        """Remove what is known of jobs that are gone for good.
+        """Delete the owners of jobs that are gone for good.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -133,10 +133,10 @@ class EngineMembership:
         held = sa.select(leases.c.name, leases.c.token, leases.c.holder).where(mine).order_by(leases.c.name)
         with self.engine.begin() as connection:
             connection.execute(insert(leases).values(new).on_conflict_do_nothing())
-            # Of several engines that see the same job free, one gets here first.
+            # Several engines may see the same job free; the row locks let only the first of them take it.
             found = connection.execute(held.with_for_update()).all()
             members = _job_owners(connection).members
-            # A process that was replaced while it was paused takes nothing.
+            # An engine that was replaced while it was paused takes nothing.
             if self.name not in members:
                 return {}
             taken = {}

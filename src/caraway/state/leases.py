@@ -1,6 +1,6 @@
 """Leases: the right of one owner at a time to do a thing, with a fencing token that refuses what earlier owners do.
 
-Time is Postgres's alone: clocks of machines that compete needn't agree.
+Expiry is measured by Postgres's clock alone, so the clocks of competing machines needn't agree.
 """
 
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ leases = sa.Table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right of one owner at a time to something.
+    """An exclusive right, held by one owner at a time.
 
     Attributes:
         engine: The database (`caraway.state.connect`).
-        name: What it is about.
-        owner: Who asks, in words for people.
+        name: The name of the right.
+        owner: The name of the claiming process, as people read it.
     """
 
     engine: sa.Engine
@@ -41,11 +41,11 @@ class Lease:
     owner: str
 
     def claim(self, lasting: timedelta, *, succeeds: bool) -> int | None:
-        """Take the lease if nobody holds it, and return its token, which no owner before had; None if somebody does.
+        """Take the lease if it is free, and return its new fencing token; None if another owner holds it.
 
         Args:
             lasting: How long it lasts without being renewed.
-            succeeds: Whether the last owner, if it was this one, is known to be gone: then its time isn't waited for.
+            succeeds: True if the last owner, having the same name, is known to have ended: no waiting then.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -67,7 +67,7 @@ class Lease:
         return self._changed(take, what=f"claim the lease {self.name}")
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Hold the lease for longer; false if somebody else has claimed it since. It may have run out in between.
+        """Extend the lease, even one that has expired; False if somebody else has claimed it since.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -81,7 +81,7 @@ class Lease:
         return self._changed(renewed, what=f"renew the lease {self.name}") is not None
 
     def release(self, token: int) -> None:
-        """Let the next one have the lease at once.
+        """End the lease, so that the next owner needn't wait until it expires.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -101,7 +101,7 @@ class Lease:
             return token
 
         try:
-            # A claim that has succeeded unnoticed is in its own way until it runs out.
+            # A claim whose confirmation was lost blocks the retries of this owner until it expires.
             return retry_outages(change, what=what, timeout_seconds=TIMEOUT_SECONDS)
         except sa.exc.ProgrammingError as error:
             raise UnavailableError(f"could not {what}: the server has not set up the tables yet") from error

@@ -1,7 +1,7 @@
-"""Working off the ledger: claim an entry, do it, say how it went.
+"""Working off the ledger: a worker claims an entry, does its action, and reports the outcome.
 
-A claim is a lease with a token that grows. Whoever lost it (a crash, a pause) can't report on it any more, and what it
-may still do is harmless: each action can be done twice, and a name that was destroyed is never used again.
+A claim is a lease with a token that grows. A worker that lost its claim (by a crash or a pause) can't report on it, and
+an action that it still finishes is harmless: actions are idempotent, and a destroyed name is never used again.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,14 @@ from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.model import Role
 from caraway.state.tables import asset_references, assets, branches, ledger
 
-# Longer than any action takes; a worker that has died is replaced after this time.
+# Longer than any action takes; another worker takes over the entry of a dead one after this time.
 LEASE = timedelta(seconds=30)
-# What only waits for an engine or an index is looked at so often.
+# How often an action is tried again that only waits for an engine or an index to make progress.
 PAUSE = timedelta(milliseconds=250)
+# A failing action is retried after half a second, then after twice the time before, at most a minute.
 FIRST_BACKOFF = timedelta(milliseconds=500)
 LAST_BACKOFF = timedelta(seconds=60)
-#: Of a branch that doesn't serve its head yet.
+#: The condition that a branch doesn't serve its head yet.
 BEHIND = branches.c.head.is_distinct_from(branches.c.serving)
 
 
@@ -39,7 +40,7 @@ class ActionOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """An entry that a worker works on until `until`."""
+    """An entry that a worker works on, valid until `until`."""
 
     entry: int
     token: int
@@ -56,7 +57,7 @@ class Claim:
 
 
 class Ledger:
-    """The open entries, for workers. Any number of them may work at once, in any number of processes."""
+    """The open entries, for workers; any number of them, in any number of processes, may work at once."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class Ledger:
         lease: timedelta = LEASE,
         timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
-        """Work through `engine` (`caraway.state.connect`), by `clock`."""
+        """Work through `engine` (`caraway.state.connect`), and read the time from `clock`."""
         self._engine = engine
         self._clock = clock
         self._keep = keep
@@ -75,7 +76,7 @@ class Ledger:
         self._timeout_seconds = timeout_seconds
 
     def expects(self, within: timedelta) -> bool:
-        """Return whether there is anything to do now or within some time: an entry, or a branch behind its head.
+        """Return whether an entry is due within some time, or a branch doesn't serve its head.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -85,7 +86,7 @@ class Ledger:
         )
 
     def claim(self) -> Claim | None:
-        """Take an entry whose time has come and on whose asset nothing holds it up; None if there is none.
+        """Claim an entry that is due and whose asset is blocked by no other asset; None if there is none.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -93,7 +94,7 @@ class Ledger:
         return retry_outages(self._claim, what="look into the ledger", timeout_seconds=self._timeout_seconds)
 
     def close(self, claim: Claim, outcome: ActionOutcome, reason: str = "") -> bool:
-        """Say how it went; False (and nothing changes) if the claim was lost meanwhile.
+        """Write the outcome of an action; return False, and change nothing, if the claim was lost meanwhile.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -105,7 +106,7 @@ class Ledger:
         )
 
     def promote(self) -> tuple[str, ...]:
-        """Let branches serve their head if all that it needs is ready, and return which ones began to.
+        """Switch every branch whose head is ready to its head, and return the names of these branches.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -113,7 +114,7 @@ class Ledger:
         return retry_outages(self._promote, what="promote branches", timeout_seconds=self._timeout_seconds)
 
     def gone(self, kind: AssetKind) -> frozenset[str]:
-        """Return the names of assets that are gone: whatever is found of them may be removed, again if need be.
+        """Return the names of assets that are gone; leftovers of them may be removed at any time, and repeatedly.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -135,7 +136,7 @@ class Ledger:
     def _claim(self) -> Claim | None:
         at = self._moment()
         other = assets.alias("other")
-        # Created from the bottom up, destroyed from the top down.
+        # Assets are created after those that they require, and destroyed before them.
         below = sa.select(other.c.id).where(other.c.id == sa.any_(assets.c.requires), other.c.state != AssetState.READY)
         above = sa.select(other.c.id).where(assets.c.id == sa.any_(other.c.requires), other.c.state != AssetState.GONE)
         query = (
@@ -154,7 +155,7 @@ class Ledger:
             .limit(1)
         )
         with self._engine.connect() as connection:
-            # Nearly always there is nothing to do, and to see that takes no lock.
+            # Nearly always no entry is due, and this query finds out without taking the lock.
             if connection.execute(query).first() is None:
                 return None
         with self._engine.begin() as connection:
@@ -239,6 +240,6 @@ class Ledger:
 
 
 def backoff(attempts: int) -> timedelta:
-    """Return how long to wait after that many failures, and the next one."""
+    """Return how long to wait between so many failures and the next attempt."""
     doublings = min(attempts, (LAST_BACKOFF // FIRST_BACKOFF).bit_length())
     return min(FIRST_BACKOFF * (1 << doublings), LAST_BACKOFF)

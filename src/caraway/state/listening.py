@@ -1,7 +1,7 @@
-"""Hearing from Postgres that something was committed, at once and not at the next look.
+"""Notifications from Postgres that something was committed, so that listeners needn't wait for their next poll.
 
-Triggers on the tables notify, so code that changes them need not think of it; Postgres passes the notice on when the
-change is committed. It may get lost with the connection, or not come through a pooler, so every listener also polls.
+Triggers on the tables notify, so code that changes them need not think of it; Postgres delivers the notification when
+the change is committed. A notification may get lost with the connection, or in a pooler, so every listener also polls.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from caraway.errors import UnavailableError
 from caraway.recurring import Recurring
 
 CHANNEL = "caraway"
-# How soon it is seen that the listening is to end.
+# The listening thread sees within this time that it is to stop.
 LOOK_S = 0.5
 RETRY_S = 1.0
 
@@ -25,7 +25,7 @@ class Listener:
     def __init__(self, engine: sa.Engine, on_change: Callable[[], None]) -> None:
         """Listen through `engine` (`caraway.state.connect`), by a connection that is kept open.
 
-        `on_change` is also called whenever it begins to listen, as no notice tells what was changed before. It must
+        `on_change` is also called whenever listening begins, since changes before that cause no notification. It must
         return at once.
         """
         self._engine = engine
@@ -33,15 +33,15 @@ class Listener:
         self._recurring = Recurring("postgres-listener", self._listen, RETRY_S, at_once=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the listening thread."""
         self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End."""
+        """Stop the listening thread."""
         self._recurring.stop(timeout_s)
 
     def _listen(self) -> None:
-        """Listen until the connection is lost, or this is to end."""
+        """Listen until the connection is lost or the thread is to stop."""
         try:
             with closing(self._connect()) as connection:
                 connection.execute(f"LISTEN {CHANNEL}")
@@ -53,7 +53,7 @@ class Listener:
             raise UnavailableError(f"Postgres doesn't answer ({error})") from error
 
     def _connect(self) -> "psycopg.Connection[tuple[object, ...]]":
-        """Open a connection as the engine would, which isn't one of its pool."""
+        """Return a connection that is opened like those of the engine's pool but doesn't belong to it."""
         pooled = self._engine.raw_connection()
         connection = pooled.driver_connection
         pooled.detach()

@@ -1,4 +1,4 @@
-"""Bringing the schema of the state to this version."""
+"""The migration of the schema to this version."""
 
 import time
 from importlib.resources import as_file, files
@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 from caraway.errors import UnavailableError
 from caraway.state.database import TIMEOUT_SECONDS, connect, is_outage, retry_outages
 
-# Any constant that no other program uses in this database; these are the bytes of "caraway".
+# Any number that no other program uses as a lock in this database; these are the bytes of "caraway".
 LOCK_KEY = int.from_bytes(b"caraway")
 POLL_SECONDS = 0.2
 
@@ -63,7 +63,8 @@ def wait_until_migrated(url: str, *, timeout_seconds: float) -> None:
 
 def _upgrade(engine: sa.Engine) -> None:
     with as_file(files("caraway.state") / "migrations") as folder, engine.begin() as connection:
-        # Held until the transaction ends, so that a crash in the middle releases it and leaves nothing half done.
+        # The lock lasts until the transaction ends, so that a crash in the middle releases it and leaves nothing half
+        # done.
         connection.execute(sa.text("SELECT pg_advisory_xact_lock(:key)"), {"key": LOCK_KEY})
         config = _config(str(folder))
         config.attributes["connection"] = connection

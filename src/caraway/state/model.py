@@ -12,14 +12,14 @@ MAIN = "main"
 
 
 class DesiredState(StrEnum):
-    """What the commits want of a job."""
+    """The state of a job that the commits ask for."""
 
     RUNNING = "running"
     STOPPED = "stopped"
 
 
 class JobState(StrEnum):
-    """What an engine last said of a job."""
+    """The state of a job that an engine last reported."""
 
     PENDING = "pending"
     STARTING = "starting"
@@ -29,7 +29,7 @@ class JobState(StrEnum):
 
 
 class Role(StrEnum):
-    """What a branch needs an asset for: its newest commit, or the one that it serves until that is ready."""
+    """The reason why a branch needs an asset: for its newest commit, or for the one that it still serves."""
 
     HEAD = "head"
     SERVING = "serving"
@@ -37,7 +37,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Where a branch stands: its newest commit (None before the first one) and that commit's graph."""
+    """A branch's newest commit (None before the first one) and the graph of that commit."""
 
     branch: str
     commit_id: str | None
@@ -75,7 +75,7 @@ class CommitRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRecord:
-    """A job in the registry. `progress` is what the engine reports of it, `attempts` how often it was started."""
+    """A job in the registry. `progress` is the engine's report, `attempts` the number of times that it was started."""
 
     job_id: str
     commit_id: str
@@ -93,7 +93,7 @@ class JobRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchRecord:
-    """A branch: its newest commit and the one that it serves, None before the first."""
+    """A branch with its newest commit and the commit that it serves; both are None before the first commit."""
 
     name: str
     head: str | None
@@ -103,21 +103,21 @@ class BranchRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchHeads:
-    """All branches at one moment; `generations` are those of contents that aren't in their first one."""
+    """All branches at one moment; `generations` are those of contents beyond their first generation."""
 
     branches: tuple[BranchRecord, ...]
     generations: Mapping[str, int]
 
     @property
     def commits(self) -> tuple[str, ...]:
-        """The commits that any branch needs, each once."""
+        """The commits that any branch has as its head or serves, each once."""
         found = [commit for branch in self.branches for commit in (branch.head, branch.serving) if commit is not None]
         return tuple(dict.fromkeys(found))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """Something to be done, or that was done, for an asset. `reason` says why it isn't done yet."""
+    """An open or closed action on an asset. `reason` says why an open one hasn't been done yet."""
 
     id: int
     asset_id: str

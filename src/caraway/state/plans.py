@@ -15,7 +15,7 @@ T = TypeVar("T", JobPlan, IndexPlan, IngestPlan)
 
 
 class GraphSource(Protocol):
-    """Where branches and graphs are read (`caraway.state.StateReader`)."""
+    """The source of branches and graphs (`caraway.state.StateReader`)."""
 
     def branch_heads(self) -> BranchHeads:
         """Return all branches."""
@@ -34,7 +34,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needed:
-    """All that the branches need at one moment; what several of them share is there once."""
+    """All that the branches need at one moment; a piece that several of them share appears once."""
 
     heads: BranchHeads
     commits: Mapping[str, Planned]
@@ -44,7 +44,7 @@ class Needed:
 
 
 class Plans:
-    """Keeps the plans of the commits in use. Not thread safe."""
+    """Plans the commits in use, and keeps their plans. Not thread safe."""
 
     def __init__(self, source: GraphSource) -> None:
         """Read from `source`; nothing is read yet."""
@@ -52,7 +52,7 @@ class Plans:
         self._needed: Needed | None = None
 
     def refresh(self) -> Needed:
-        """Return what is needed now: the very same object as long as no branch has moved.
+        """Return what the branches need now: the very same object as long as no branch has moved.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

@@ -11,7 +11,7 @@ secrets = sa.Table(
     "secrets",
     metadata,
     sa.Column("name", sa.Text, primary_key=True),
-    # The name of the key that seals it; the key itself is in a file.
+    # The name of the key that seals the secret; the key itself is in a file.
     sa.Column("key_id", sa.Text, nullable=False),
     sa.Column("sealed", sa.LargeBinary, nullable=False),
     sa.Column("created_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
@@ -19,7 +19,7 @@ secrets = sa.Table(
     sa.Column("updated_by", sa.Text, nullable=False),
 )
 
-# A row for each key and topic. Of the key itself there is a hash only.
+# A row for each key and topic. The key is stored as a hash only.
 erasures = sa.Table(
     "erasures",
     metadata,
@@ -39,7 +39,7 @@ erasures = sa.Table(
     sa.Index("erasures_unrecorded", "id", postgresql_where=sa.text("recorded_at IS NULL")),
 )
 
-# What was done where: the indexes of servers, the archive.
+# The places that have removed a key: the indexes of servers, the archive.
 erasure_places = sa.Table(
     "erasure_places",
     metadata,

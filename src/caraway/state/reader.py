@@ -30,7 +30,7 @@ class StateReader:
     """The read side. Every transaction is read-only in Postgres too."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Read through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        """Read through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
         self._timeout_seconds = timeout_seconds
         self._engine = engine.execution_options(postgresql_readonly=True)
 
@@ -74,7 +74,7 @@ class StateReader:
         return _commit_record(rows[0])
 
     def history(self, branch: str = MAIN, *, limit: int = 50) -> tuple[CommitRecord, ...]:
-        """Return a branch's newest commits, newest first; of a clone also those that it began with.
+        """Return a branch's newest commits, newest first; a clone's include those that it began with.
 
         Raises:
             UnknownEntityError: There is no such branch.
@@ -103,7 +103,7 @@ class StateReader:
         return graph
 
     def branch_heads(self) -> BranchHeads:
-        """Return all branches, and which contents are in a further generation: cheap enough to be polled."""
+        """Return all branches, and the contents beyond their first generation: cheap enough to be polled."""
         further = (
             sa.select(
                 sa.func.coalesce(sa.func.jsonb_object_agg(assets.c.content, assets.c.generation), sa.text("'{}'"))
@@ -124,7 +124,7 @@ class StateReader:
         )
 
     def assets(self) -> tuple[Asset, ...]:
-        """Return all assets that there ever were, by id."""
+        """Return all assets ever created, by id."""
 
         def read() -> tuple[Asset, ...]:
             with self._engine.connect() as connection:
@@ -133,7 +133,7 @@ class StateReader:
         return retry_outages(read, what="read the assets", timeout_seconds=self._timeout_seconds)
 
     def references(self) -> Mapping[str, frozenset[str]]:
-        """Return for each asset that is needed the branches that refer to it."""
+        """Return, for each asset that is needed, the branches that refer to it."""
         query = sa.select(asset_references.c.asset_id, asset_references.c.branch)
         found: dict[str, set[str]] = {}
         for row in self._rows(query, what="read the references"):
@@ -141,7 +141,7 @@ class StateReader:
         return {asset_id: frozenset(names) for asset_id, names in found.items()}
 
     def ledger(self, *, closed: int = 0) -> tuple[LedgerEntry, ...]:
-        """Return the open entries of the ledger, those due first, and so many of the last ones that were closed."""
+        """Return the open entries of the ledger by due time, and the last `closed` entries that were closed."""
         columns = [
             ledger.c.id,
             ledger.c.asset_id,
@@ -164,7 +164,7 @@ class StateReader:
         return tuple(LedgerEntry(**row) for row in rows)
 
     def jobs(self) -> tuple[JobRecord, ...]:
-        """Return all jobs that there ever were, by id."""
+        """Return all jobs ever created, by id."""
         query = sa.select(jobs).order_by(jobs.c.job_id)
         return tuple(_job_record(row) for row in self._rows(query, what="read the jobs"))
 

@@ -1,4 +1,4 @@
-"""The job registry, as an engine sees it."""
+"""The job registry, from an engine's view."""
 
 from collections.abc import Mapping
 
@@ -14,10 +14,10 @@ from caraway.state.writer import StateWriter
 
 
 class JobRegistry:
-    """What must run, and where engines report how it goes.
+    """The jobs that must run, and the place where engines report their progress.
 
     Jobs aren't stored but planned anew from the graphs of the branches, by the same pure function that the commits
-    used; a plan is kept as long as a branch needs it.
+    used; a plan is kept in memory as long as a branch needs it.
     """
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -35,7 +35,7 @@ class JobRegistry:
         return self._plans.refresh().jobs
 
     def gone_jobs(self) -> frozenset[str]:
-        """Return the jobs that were destroyed: what an engine has kept of them is of no use to anybody.
+        """Return the jobs that were destroyed; nobody needs any more what an engine keeps for them.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -52,10 +52,10 @@ class JobRegistry:
         error: str = "",
         progress: Mapping[str, object] | None = None,
     ) -> None:
-        """Note how a job goes: its state, the mode that it runs in, how often it was started, its last error.
+        """Write the state of a job, the mode that it runs in, how often it was started, and its last error.
 
         Raises:
-            ValueError: `state` is none of `JobState`.
+            ValueError: `state` is not a value of `JobState`.
             UnavailableError: Postgres doesn't answer.
         """
         self._writer.report(

@@ -1,4 +1,4 @@
-"""Which dead letters were sent again: a claim before the row is written, and a mark when it is durable."""
+"""The record of dead letters that were sent again: a claim before the row is written, and a mark when it is durable."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -12,7 +12,8 @@ from caraway.state.database import TIMEOUT_SECONDS, retry_outages
 from caraway.state.tables import metadata
 
 NOW = sa.func.clock_timestamp()
-# A server that writes a row gives up after some 10 s (its delivery timeout). After this time no attempt is under way.
+# How long a claim excludes other attempts. A server that writes a row gives up after some 10 s (its delivery timeout),
+# so by then no attempt is under way.
 ATTEMPT = timedelta(seconds=60)
 
 dead_letter_replays = sa.Table(
@@ -21,7 +22,7 @@ dead_letter_replays = sa.Table(
     sa.Column("letter", sa.Text, primary_key=True),
     sa.Column("account", sa.Text, nullable=False),
     sa.Column("begun_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
-    # The newest attempt. `begun_at` is the first one, back to which the topic is searched for the row.
+    # `tried_at` is the newest attempt. `begun_at` is the first one; the topic is searched for the row back to it.
     sa.Column("tried_at", sa.DateTime(timezone=True), nullable=False, server_default=NOW),
     sa.Column("done_at", sa.DateTime(timezone=True)),
 )
@@ -33,7 +34,7 @@ class ReplayClaim:
 
     Attributes:
         elapsed: The time since the first attempt; None if this is the first.
-        done_at: When the row was durable, if it was sent before; then there is nothing to do.
+        done_at: The time at which the row became durable, if it was sent before; nothing is left to do then.
     """
 
     elapsed: timedelta | None
@@ -41,10 +42,10 @@ class ReplayClaim:
 
 
 class Replays:
-    """Reads and writes which dead letters were sent again. Thread safe."""
+    """Writes and reads the record of dead letters that were sent again. Thread safe."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 
@@ -60,7 +61,7 @@ class Replays:
             table = dead_letter_replays
             with self._engine.begin() as connection:
                 first = insert(table).values(letter=dead_letter, account=account).on_conflict_do_nothing()
-                # Not `rowcount`, which is -1 here whether or not there was a row already.
+                # `rowcount` is no help: it is -1 here with and without an existing row.
                 if connection.execute(first.returning(table.c.letter)).one_or_none() is not None:
                     return ReplayClaim(elapsed=None, done_at=None)
                 known = connection.execute(
@@ -98,7 +99,7 @@ class Replays:
         retry_outages(run, what="note that a dead letter was sent again", timeout_seconds=self._timeout_seconds)
 
     def of(self, dead_letters: Collection[str]) -> Mapping[str, datetime]:
-        """Return when those of the dead letters that were sent again were durable.
+        """Return the time at which the row of each of the dead letters became durable, if it was sent again.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

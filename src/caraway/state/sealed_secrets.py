@@ -1,4 +1,4 @@
-"""The secrets of the deployment, as they are kept: sealed. Who opens them has the key (`integrations.keyring`)."""
+"""Secrets as Postgres stores them: sealed. To open them takes the key (`integrations.keyring`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedSecret:
-    """A secret as it is kept."""
+    """A secret as it is stored."""
 
     name: str
     key_id: str
@@ -30,10 +30,10 @@ class SealedSecret:
 
 
 class SealedSecretStore:
-    """Writes and reads them. Thread safe; every operation can be done twice."""
+    """Writes and reads sealed secrets. Thread safe; every operation may be repeated."""
 
     def __init__(self, engine: sa.Engine, *, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Work through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed."""
+        """Work through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried."""
         self._engine = engine
         self._timeout_seconds = timeout_seconds
 
@@ -51,7 +51,7 @@ class SealedSecretStore:
         return self._do(read, "read the secrets")
 
     def state(self) -> tuple[int, datetime | None]:
-        """Return what differs between any two states of the secrets: cheap enough to be polled.
+        """Return the number of secrets and their newest time of change, by which pollers notice any change.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -64,10 +64,10 @@ class SealedSecretStore:
         return self._do(read, "read the secrets")
 
     def add(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
-        """Keep a new secret.
+        """Store a new secret.
 
         Raises:
-            ConflictError: There is one of this name.
+            ConflictError: A secret of this name exists.
             UnavailableError: Postgres doesn't answer.
         """
         values = {"name": name, "key_id": key_id, "sealed": sealed, "updated_by": by}
@@ -76,14 +76,15 @@ class SealedSecretStore:
 
         def write(connection: sa.Connection) -> bool:
             connection.execute(statement)
-            # A first try may have succeeded unnoticed: what is sealed is never the same twice.
+            # An attempt may have succeeded unnoticed. Sealing never yields the same bytes twice, so equal bytes are
+            # ours.
             return bool(connection.execute(mine).scalar_one() == sealed)
 
         if not self._do(write, "keep a secret"):
             raise ConflictError(f"there is a secret {name!r} already; update it, or choose another name")
 
     def update(self, name: str, key_id: str, sealed: bytes, by: str) -> None:
-        """Change a secret, or keep a new one.
+        """Store a new value of a secret, which need not exist.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -99,7 +100,7 @@ class SealedSecretStore:
         self._do(lambda connection: connection.execute(statement), "keep a secret")
 
     def delete(self, name: str) -> None:
-        """Forget a secret.
+        """Delete a secret.
 
         Raises:
             UnknownEntityError: There is none of this name.
@@ -110,7 +111,7 @@ class SealedSecretStore:
             raise UnknownEntityError(f"there is no secret {name!r}")
 
     def reseal(self, opened: Callable[[SealedSecret], tuple[str, bytes]], key_id: str) -> int:
-        """Seal all secrets anew that aren't sealed with a key, all or none; return how many.
+        """Seal all secrets anew that are sealed with another key than `key_id`, all or none; return how many.
 
         Raises:
             UnavailableError: Postgres doesn't answer, or a secret can't be opened.

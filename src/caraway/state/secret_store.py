@@ -1,4 +1,4 @@
-"""The secrets of the deployment as a process uses them: known sealed, opened when they are asked for."""
+"""Secrets as a process uses them: kept sealed in memory, opened when they are used."""
 
 import threading
 from collections.abc import Mapping
@@ -11,10 +11,10 @@ from caraway.state.sealed_secrets import SealedSecret, SealedSecretStore
 
 
 class SecretStore:
-    """All secrets as this process knows them: sealed, in memory, so that no query waits for Postgres. Thread safe."""
+    """All secrets, sealed and in memory, so that no query waits for Postgres. Thread safe."""
 
     def __init__(self, store: SealedSecretStore, keyring: Keyring) -> None:
-        """Read from `store`, and open with `keyring`; nothing is known before `refresh`."""
+        """Read from `store`, and open with `keyring`; `refresh` reads for the first time."""
         self._store = store
         self._keyring = keyring
         self._state: tuple[int, datetime | None] | None = None
@@ -22,10 +22,10 @@ class SecretStore:
         self._refreshing = threading.Lock()
 
     def refresh(self) -> None:
-        """Learn of changes.
+        """Read the secrets again if they have changed.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; what was known last goes on being used.
+            UnavailableError: Postgres doesn't answer; the secrets read last go on being used.
         """
         with self._refreshing:
             state = self._store.state()
@@ -37,8 +37,8 @@ class SecretStore:
         """Return the value of a secret.
 
         Raises:
-            UnknownEntityError: There is none of this name.
-            UnavailableError: Postgres has never answered yet, or this one can't be opened.
+            UnknownEntityError: There is no secret of this name.
+            UnavailableError: Postgres has never answered yet, or the secret can't be opened.
         """
         if self._known is None:
             self.refresh()
@@ -48,24 +48,24 @@ class SecretStore:
         return self._ring(found.key_id).open(name, found.key_id, found.sealed)
 
     def _ring(self, key_id: str) -> Keyring:
-        """Return the keys, read again if they don't have the one wanted: it may have been made meanwhile."""
+        """Return the keys, read again from their file if the wanted one isn't among them: it may be new."""
         if all(key.id != key_id for key in self._keyring.keys):
             self._keyring = open_keyring(self._keyring.path)
         return self._keyring
 
     def add(self, name: str, value: str, by: str) -> None:
-        """Keep a new secret.
+        """Store a new secret.
 
         Raises:
             InvalidInputError: The name or the value isn't possible.
-            ConflictError: There is one of this name.
+            ConflictError: A secret of this name exists.
             UnavailableError: Postgres doesn't answer.
         """
         self._store.add(checked_name(name), *self._keyring.seal(name, checked_value(value)), by)
         self.refresh()
 
     def update(self, name: str, value: str, by: str) -> None:
-        """Change a secret, or keep a new one.
+        """Store a new value of a secret, which need not exist.
 
         Raises:
             InvalidInputError: The name or the value isn't possible.
@@ -75,25 +75,25 @@ class SecretStore:
         self.refresh()
 
     def delete(self, name: str) -> None:
-        """Forget a secret.
+        """Delete a secret.
 
         Raises:
             UnknownEntityError: There is none of this name.
             UnavailableError: Postgres doesn't answer.
         """
         if not NAME.fullmatch(name):
-            # Postgres doesn't take every text as a name.
+            # Postgres refuses some texts as names, such as those with a NUL character.
             raise UnknownEntityError(f"there is no secret {name[:200]!r}")
         self._store.delete(name)
         self.refresh()
 
     def rotate(self) -> int:
-        """Make a new key, and seal all secrets anew with it; return how many.
+        """Create a new key, and seal all secrets anew with it; return how many.
 
-        The old key stays in the file: what was erased is hashed with it.
+        The old key stays in the file, because the hashes of erased keys were made with it.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; the new key is there, and may be used at the next try.
+            UnavailableError: Postgres doesn't answer; the new key exists, and the next attempt may use it.
         """
         self._keyring = add_key(self._keyring)
         keyring = self._keyring
@@ -104,7 +104,7 @@ class SecretStore:
         return self._store.reseal(resealed, keyring.current.id)
 
     def names(self) -> Mapping[str, SealedSecret]:
-        """Return all of them, sealed.
+        """Return all secrets by name, sealed.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

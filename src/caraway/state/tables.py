@@ -1,4 +1,4 @@
-"""The tables, for queries. The schema itself is made by the migrations; a test holds the two together."""
+"""The tables, for queries. The migrations create the schema itself; a test compares the two."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
@@ -72,7 +72,7 @@ assets = sa.Table(
     ),
 )
 
-# Which branch needs which asset: for its head, and for the commit that it still serves.
+# The assets that a branch needs: for its head, and for the commit that it serves until the head is ready.
 asset_references = sa.Table(
     "asset_references",
     metadata,

@@ -1,4 +1,4 @@
-"""Changing the state."""
+"""Changes of the state."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ from caraway.state.tables import branches, commits, jobs
 
 
 class StateWriter:
-    """The write side: commits by the control plane, reports by engines."""
+    """Writes commits for the control plane, and reports for engines."""
 
     def __init__(
         self,
@@ -36,9 +36,9 @@ class StateWriter:
         clock: Callable[[], datetime] = wall_clock,
         keep: timedelta = KEEP,
     ) -> None:
-        """Write through `engine` (`caraway.state.connect`); an outage of `timeout_seconds` goes unnoticed.
+        """Write through `engine` (`caraway.state.connect`); outages up to `timeout_seconds` are retried.
 
-        What no branch needs any more is kept for `keep`, counted by `clock`.
+        An asset that no branch needs any more is kept for `keep`, counted by `clock`.
         """
         self._timeout_seconds = timeout_seconds
         self._clock = clock
@@ -60,7 +60,7 @@ class StateWriter:
     def report(
         self, job_id: str, *, state: JobState, mode: str, attempts: int, error: str, progress: Mapping[str, object]
     ) -> None:
-        """Note what an engine says of a job; a job that is unknown is passed over.
+        """Write what an engine reports of a job; a report of an unknown job is ignored.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -87,7 +87,8 @@ class StateWriter:
     def _publish(self, commit: NewCommit) -> None:
         at = Moment(self._clock(), self._keep)
         with self._engine.begin() as connection:
-            # Held to the end, it makes compare-and-set of the head one step: a second commit waits here for the first.
+            # The lock lasts until the transaction ends, so a concurrent commit waits here, and then finds that the head
+            # has moved.
             lock_asset_store(connection)
             heads = connection.execute(sa.select(branches.c.head).where(branches.c.name == commit.branch)).all()
             if not heads:
@@ -115,7 +116,7 @@ class StateWriter:
 
 
 def _provide(connection: sa.Connection, commit: NewCommit, at: Moment) -> None:
-    """Refer to all that a commit needs, and put into the ledger what is missing and what nobody needs any more."""
+    """Refer to all assets that a commit needs; enter missing and unneeded ones into the ledger."""
     allocation = allocate(blueprints(commit.plan), read_asset_store(connection))
     enter(connection, commit.id, allocation, at)
     refer(connection, commit.branch, Role.HEAD, [asset.id for asset in allocation.assets])

@@ -1,4 +1,4 @@
-"""Unit tests of definitions: a client without a server, and what compares its answers."""
+"""Unit tests of definitions: a client without a server, and functions that compare its answers."""
 
 from caraway.testing.client import MockClient
 from caraway.testing.comparing import (

@@ -13,7 +13,7 @@ from caraway.query import Catalog, Instants, QueryEngine
 
 
 class Branch:
-    """One state of a branch: a commit makes another one, data goes into the engine.
+    """One state of a branch: a commit returns another state, data goes into the engine.
 
     `env` is the environment of the commit. A branch is a `Reader` of its own queries.
     """
@@ -31,22 +31,22 @@ class Branch:
         return cls(Graph(), None, LocalEngine())
 
     def copy(self) -> "Branch":
-        """Return a branch with the same content that goes its own way from here on."""
+        """Return a branch with the same content, whose later changes are its own."""
         return Branch(self.graph, self.env, self.engine.copy())
 
     def committed(self, given: Graph, env: str | None, *, incremental: bool) -> "Branch":
-        """Return what the branch is after a commit; itself it stays as it is.
+        """Return the branch as it is after a commit; this object isn't changed.
 
         Args:
-            given: What is committed, after the selection of the environment, with what is marked as deleted.
+            given: The committed definitions that the environment selects, including those that are marked as deleted.
             env: The environment.
-            incremental: Whether what isn't mentioned stays, with its data.
+            incremental: True: definitions that aren't in `given` stay, with their data.
 
         Raises:
-            CommitError: The definitions don't fit together, or don't follow on what is there.
+            CommitError: The definitions contradict each other or the branch.
             CommitTypeError: The same, where the API has a TypeError.
         """
-        # First names and owners of what is given: twice the same name would silently be one in a union.
+        # The given definitions are validated first by themselves: in the merged graph a repeated name would be lost.
         validate(given, partial=incremental)
         for message in conflicting_systems(given):
             warnings.warn(f"{message}; the first one is kept, a server refuses this", stacklevel=4)
@@ -66,5 +66,5 @@ class Branch:
     def read(
         self, dataset: str, keys: Sequence[tuple[object, ...]], at_us: Instants, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read rows of a keyed dataset; see `caraway.query.Reader`."""
+        """Return rows of a keyed dataset; see `caraway.query.Reader`."""
         return self.engine.lookup(dataset, keys, at_us, columns)

@@ -1,4 +1,4 @@
-"""What a branch of the mock holds, as plain data: `xray` and `lineage`."""
+"""The content of a branch of the mock, as plain data: `xray` and `lineage`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ def describe(
     featuresets: str | Sequence[str] | None,
     properties: Sequence[str] | None,
 ) -> dict[str, Any]:
-    """Describe datasets and featuresets, by default all of them.
+    """Return properties of datasets and featuresets, by default of all of them.
 
     Raises:
         UnknownEntityError: There is no such dataset or featureset.
@@ -102,7 +102,7 @@ def _metaflags(metadata: Metadata) -> dict[str, Any]:
 
 
 def _lineage_tags(graph: Graph, spec: DatasetSpec) -> list[str]:
-    """Return the tags of a dataset and of all that it is computed from; `~x` takes x away, there and downstream."""
+    """Return the tags of a dataset and of all that it is computed from; `~x` removes x there and downstream."""
     known = {dataset.name: dataset for dataset in graph.datasets}
     inherited = {
         tag
@@ -118,7 +118,7 @@ def _lineage_tags(graph: Graph, spec: DatasetSpec) -> list[str]:
 
 
 def lineage_of(graph: Graph) -> dict[str, Any]:
-    """Return what is computed from what: an edge for each pipeline's input, each extractor's input and lookup."""
+    """Return the lineage of a graph: an edge for each pipeline's input, each extractor's input and lookup."""
     edges = [
         {"from": source, "to": dataset.name, "by": f"{dataset.name}.{pipeline.name}"}
         for dataset in graph.datasets

@@ -40,14 +40,14 @@ from caraway.testing.responses import committed, failed, ok
 class MockClient(Client):
     """A client that keeps branches, definitions and data in memory and computes everything at once.
 
-    Lookups and secrets outside of extractors are answered by the client that was made last.
+    Lookups and secrets outside of extractors are answered by the newest mock client.
 
     Args:
-        branch: The branch to work on, which is made beside main; main by default.
+        branch: The branch to work on, which is created beside main; main by default.
     """
 
     def __init__(self, branch: str | None = None) -> None:
-        # No connection is made: every method that would use one is overridden.
+        # No connection exists: every method that would use one is overridden.
         self.url = "mock"
         self.token = ""
         self._branch = branch or MAIN_BRANCH
@@ -76,23 +76,23 @@ class MockClient(Client):
         """Make these definitions those of the branch, and wipe its data, unless the commit is incremental.
 
         Args:
-            message: What the commit is about.
+            message: A description of the commit.
             datasets: The datasets.
             featuresets: The featuresets.
             preview: Ignored.
             env: Take only the sources, pipelines and extractors that are for this environment.
-            incremental: Keep what isn't mentioned, and the data of what doesn't change.
+            incremental: Keep definitions that aren't in the lists, and the data of those that don't change.
             backfill: Ignored.
-            wait: Ignored: what is committed is served.
+            wait: Ignored: a commit is served at once.
             timeout: Ignored.
             progress: Ignored.
 
         Returns:
-            What was created, changed and removed.
+            The entities created, changed and removed.
 
         Raises:
-            CommitError: The definitions don't fit together, or don't follow on what is there.
-            DefinitionTypeError: A list holds something else than datasets or featuresets.
+            CommitError: The definitions contradict each other or the branch.
+            DefinitionTypeError: A list contains something else than datasets or featuresets.
         """
         require_message(message)
         self._queue.clear()
@@ -118,7 +118,7 @@ class MockClient(Client):
         timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
         progress: bool | None = None,  # noqa: ARG002 (all is served at once)
     ) -> LogResult:
-        """Add rows to every dataset, of any branch, that has this endpoint; derived datasets follow at once.
+        """Add rows to every dataset, of any branch, that has this endpoint; derived datasets are computed at once.
 
         Raises:
             UnknownEntityError: No dataset has the endpoint.
@@ -130,7 +130,7 @@ class MockClient(Client):
         return LogResult(200, {}, b"{}", webhook=webhook, endpoint=endpoint, chunks=min(1, len(df)), accepted=len(df))
 
     def wait(self, timeout: float = 0.0, *, progress: bool | None = None) -> WaitResult:  # noqa: ARG002 (nothing lags)
-        """Return at once: all that was logged is served."""
+        """Return at once: all logged rows are served."""
         self._current()
         return WaitResult(seconds=0.0, since={})
 
@@ -212,11 +212,11 @@ class MockClient(Client):
         return result
 
     def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
-        """Answer that there is no such query: all are done when `query_offline` returns."""
+        """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return failed(404, f"a mock client answers at once, there is no offline query {request_id}")
 
     def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
-        """Answer that there is no such query: all are done when `query_offline` returns."""
+        """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
 
     def lookup(
@@ -239,7 +239,7 @@ class MockClient(Client):
         return look_up(self.lookups(past=at is not None), name, frame, [str(field) for field in fields or ()], at)
 
     def lookups(self, *, past: bool) -> DatasetLookups:
-        """Return what answers lookups in the current branch; `past` asks for the offline index."""
+        """Return an object that answers lookups in the current branch; `past` selects the offline index."""
         branch = self._current()
         return DatasetLookups(branch.catalog, branch, past=past)
 
@@ -259,7 +259,7 @@ class MockClient(Client):
             A response, 404 if the branch has no such dataset.
 
         Raises:
-            InvalidInputError: A column is no erase key, one is missing, or a value doesn't fit.
+            InvalidInputError: A column isn't an erase key, one is missing, or a value doesn't fit.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
         """
         name = dataset_name(dataset, "erase")
@@ -277,7 +277,7 @@ class MockClient(Client):
         """Return a secret.
 
         Raises:
-            UnknownEntityError: There is none of this name.
+            UnknownEntityError: There is no secret of this name.
         """
         self._require_secret(name)
         return self._secrets[name]
@@ -288,24 +288,24 @@ class MockClient(Client):
         return ok()
 
     def update_secret(self, name: str, value: str) -> Response:
-        """Change a secret, or store it."""
+        """Change a secret, or store a new one."""
         return self.add_secret(name, value)
 
     def delete_secret(self, name: str) -> Response:
-        """Forget a secret.
+        """Delete a secret.
 
         Raises:
-            UnknownEntityError: There is none of this name.
+            UnknownEntityError: There is no secret of this name.
         """
         self._require_secret(name)
         del self._secrets[name]
         return ok()
 
     def init_branch(self, name: str) -> Response:
-        """Make an empty branch and check it out.
+        """Create an empty branch and check it out.
 
         Raises:
-            InvalidInputError: It exists.
+            InvalidInputError: The branch exists.
         """
         if name in self._branches:
             raise InvalidInputError(f"init_branch: branch {name} exists; check it out, or choose another name")
@@ -314,11 +314,11 @@ class MockClient(Client):
         return ok()
 
     def clone_branch(self, name: str, from_branch: str) -> Response:
-        """Make a branch with the definitions and data of another one, and check it out.
+        """Create a branch with the definitions and data of another one, and check it out.
 
         Raises:
-            ConflictError: It exists.
-            UnknownEntityError: The other one doesn't.
+            ConflictError: The branch exists.
+            UnknownEntityError: The other branch doesn't.
         """
         source = self._existing(from_branch)
         if name in self._branches:
@@ -331,8 +331,8 @@ class MockClient(Client):
         """Delete a branch; if it is the current one, main is checked out.
 
         Raises:
-            ConflictError: It is main.
-            UnknownEntityError: It doesn't exist.
+            ConflictError: The branch is main.
+            UnknownEntityError: The branch doesn't exist.
         """
         if name == MAIN_BRANCH:
             raise ConflictError("delete_branch: main can't be deleted")
@@ -347,7 +347,7 @@ class MockClient(Client):
         return list(self._branches)
 
     def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
-        """Go to a branch; `init` makes it if it is missing."""
+        """Switch to a branch; `init` creates it if it doesn't exist."""
         if init and name not in self._branches:
             self.init_branch(name)
         self._branch = name
@@ -360,7 +360,7 @@ class MockClient(Client):
         *,
         properties: Sequence[str] | None = None,
     ) -> dict[str, Any]:
-        """Describe what the branch holds; see `Client.xray`.
+        """Return the content of the branch; see `Client.xray`.
 
         Raises:
             UnknownEntityError: There is no such dataset or featureset.
@@ -369,7 +369,7 @@ class MockClient(Client):
         return describe(self._current(), datasets, featuresets, fields if fields is not None else properties)
 
     def lineage(self) -> dict[str, Any]:
-        """Return what is computed from what, in the branch."""
+        """Return the lineage of the branch: which entity is computed from which."""
         return lineage_of(self._current().graph)
 
     def get_dataset_df(self, dataset_name: str) -> pd.DataFrame:
@@ -394,15 +394,15 @@ class MockClient(Client):
         return list(self._current().graph.featuresets)
 
     def log_rows(self, dataset: str, df: pd.DataFrame) -> None:
-        """Write rows to a dataset itself; see `caraway.testing.log`."""
+        """Write rows directly to a dataset; see `caraway.testing.log`."""
         with hooks.secrets_of(self.get_secret):
             log_dataset(self._branches, self._branch, dataset, df)
 
     def sleep(self, seconds: float = 0) -> None:
-        """Do nothing: everything is up to date."""
+        """Do nothing: all rows are processed at once."""
 
     def is_integration_client(self) -> bool:
-        """Tell that there is no server."""
+        """Return False: there is no server."""
         return False
 
     def integration_mode(self) -> str:

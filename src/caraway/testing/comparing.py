@@ -1,4 +1,4 @@
-"""Comparing what tests expect with what they get."""
+"""Comparison of expected and actual values in tests."""
 
 import difflib
 import math
@@ -16,7 +16,7 @@ from caraway.graph.specs import PythonExtractor
 
 T = TypeVar("T")
 
-# Fields of messages that hold the code of user functions.
+# The fields of messages that contain the code of user functions.
 CODE = ("source_code", "pickled")
 
 
@@ -26,13 +26,13 @@ def almost_equal(a: float, b: float, epsilon: float = 1e-6) -> bool:
 
 
 def error_message(actual: object, expected: object) -> str:
-    """Spell the differences of two requests, specs or messages, line by line; empty if there are none."""
+    """Return the differences of two requests, specs or messages, line by line; empty if there are none."""
     lines = difflib.unified_diff(_lines(expected), _lines(actual), "expected", "actual", lineterm="")
     return "\n".join(lines)
 
 
 def _lines(value: object) -> list[str]:
-    """Spell a value, a line for each of its leaves."""
+    """Return a value as text, a line for each of its leaves."""
     return str(value).splitlines() if isinstance(value, Message) else list(_leaves("", value))
 
 
@@ -50,11 +50,11 @@ def _leaves(path: str, value: object) -> list[str]:
 
 
 def get_extractor_func(extractor_request: PythonExtractor) -> Any:  # noqa: ANN401 (a function of the user)
-    """Make a function `(ts, *series)` of an extractor as it is committed; its columns bear full names.
+    """Return a function `(ts, *series)` of a committed extractor; its columns are named by full names.
 
     Raises:
-        DefinitionTypeError: It is no extractor with a function.
-        InvalidInputError: Its code was erased.
+        DefinitionTypeError: The argument isn't an extractor with a function.
+        InvalidInputError: The extractor's code was erased.
     """
     if not isinstance(extractor_request, PythonExtractor):
         raise DefinitionTypeError(

@@ -1,4 +1,4 @@
-"""`mock`: a test gets a client as its argument `client`; and `log`, which needs no webhook."""
+"""`mock`, which passes a client to a test as its argument `client`; and `log`, which needs no webhook."""
 
 import functools
 import inspect
@@ -25,7 +25,7 @@ Suite = TypeVar("Suite")
 Result = TypeVar("Result")
 
 
-# Three forms: a function that begins with the client, a method that does, and any other.
+# Three forms: a function whose first parameter is the client, a method with it, and any other.
 @overload
 def mock(function: Callable[Concatenate[MockClient, Rest], Result]) -> Callable[Rest, Result]: ...
 @overload
@@ -38,11 +38,11 @@ def mock(function: Callable[..., Any]) -> Callable[..., Any]:
     """Call a test with a fresh `MockClient` as its keyword argument `client`; other arguments are passed on.
 
     The name and the rest of the signature stay, so that fixtures, parameters and methods work. A function whose name
-    contains `data_integration` isn't run and gives True. With `USE_INT_CLIENT=1` in the environment the test is run
+    contains `data_integration` isn't run and returns True. With `USE_INT_CLIENT=1` in the environment the test is run
     again with an `IntegrationClient`.
 
     Args:
-        function: A function, a method, or a class whose construction gets the client.
+        function: A function, a method, or a class whose constructor takes the client.
     """
 
     @functools.wraps(function, updated=() if isinstance(function, type) else functools.WRAPPER_UPDATES)
@@ -63,11 +63,11 @@ def mock(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def log(dataset: Dataset, df: pd.DataFrame) -> None:
-    """Write rows to a dataset itself, as if they came out of its source or, in the current branch, its pipeline.
+    """Write rows directly to a dataset, as if they were output of its source or, in the current branch, its pipeline.
 
     Raises:
         InvalidInputError: There is no mock client, the dataset isn't committed, or the rows don't fit.
-        DefinitionTypeError: It is no dataset.
+        DefinitionTypeError: The argument isn't a dataset.
     """
     name = dataset_name(dataset, "log")
     client = hooks.newest_client()

@@ -1,4 +1,4 @@
-"""Rows on their way into the branches of a mock client."""
+"""The writing of rows into the branches of a mock client."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,7 +22,7 @@ Step = Callable[[LocalEngine], None]
 
 
 def log_webhook(branches: Mapping[str, Branch], webhook: str, endpoint: str, frame: pd.DataFrame) -> None:
-    """Give rows to every dataset that has this endpoint; all of them or, if anything is wrong, none.
+    """Write rows to every dataset that has this endpoint; if anything is wrong, to none.
 
     Raises:
         UnknownEntityError: No dataset has the endpoint.
@@ -56,7 +56,7 @@ def _step(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> Step
 
 
 def _take(steps: list[tuple[Branch, Step]]) -> None:
-    """Run all steps on copies, and keep these only if none failed."""
+    """Run all steps on copies, and keep the copies only if no step failed."""
     engines = {id(branch): (branch, branch.engine.copy()) for branch, _ in steps}
     for branch, step in steps:
         step(engines[id(branch)][1])
@@ -76,10 +76,10 @@ def _endpoints(branches: Mapping[str, Branch]) -> list[str]:
 
 
 def log_dataset(branches: Mapping[str, Branch], current: str, dataset: str, frame: pd.DataFrame) -> None:
-    """Write rows to a dataset itself: in all branches that hold it, or as output of its pipeline in the current one.
+    """Write rows directly to a dataset: in all branches that have it, or as output of its pipeline in the current one.
 
     Raises:
-        InvalidInputError: No branch holds it, it is for another environment, or the rows don't fit.
+        InvalidInputError: No branch has the dataset, it is for another environment, or the rows don't fit.
     """
     holding = {name: branch for name, branch in branches.items() if dataset in branch.catalog.datasets}
     if not holding:

@@ -1,4 +1,4 @@
-"""Stored rows as frames on Arrow, and frames as stored rows."""
+"""Conversion of stored rows to frames on Arrow, and of frames to stored rows."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,7 +12,7 @@ from caraway.query import cast_input
 
 
 def arrow_frame(dataset: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> pd.DataFrame:
-    """Make a frame of stored rows, ordered by time stamp; rows of one time stay in their order."""
+    """Return a frame of stored rows, ordered by time stamp; rows of one time keep their order."""
     ordered = sorted(rows, key=lambda row: row[dataset.timestamp])  # type: ignore[arg-type, return-value]  # ints
     return pd.DataFrame(
         {field.name: arrow_series([row[field.name] for row in ordered], field.dtype) for field in dataset.fields}
@@ -20,7 +20,7 @@ def arrow_frame(dataset: DatasetSpec, rows: Sequence[Mapping[str, object]]) -> p
 
 
 def dataset_rows(dataset: DatasetSpec, frame: object) -> list[dict[str, object]]:
-    """Cast a frame to the fields of a dataset: a stored row for each row, restrictions checked.
+    """Return a frame's rows as stored rows of a dataset, cast to its fields and checked.
 
     Raises:
         InvalidInputError: A column is missing, or a value doesn't fit.
@@ -45,7 +45,7 @@ def dataset_rows(dataset: DatasetSpec, frame: object) -> list[dict[str, object]]
 
 
 def key_rows(dataset: DatasetSpec, frame: pd.DataFrame) -> list[dict[str, object]]:
-    """Cast a frame with some keys of a dataset to stored rows.
+    """Return a frame with some keys of a dataset as stored rows.
 
     Raises:
         InvalidInputError: A value doesn't fit.

@@ -1,4 +1,4 @@
-"""Who answers lookups and secrets outside of extractors: the newest mock client, as long as it lives."""
+"""Lookups and secrets outside of extractors are answered by the newest mock client, as long as it exists."""
 
 import weakref
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class NewestClient:
-    """Holds a client weakly: a test that is over leaves nothing behind."""
+    """Holds a client weakly, so that a client isn't kept after its test."""
 
     def __init__(self, client: "MockClient") -> None:
         self._client = weakref.ref(client)
@@ -23,7 +23,7 @@ class NewestClient:
         """Return the client.
 
         Raises:
-            NotImplementedError: It is gone.
+            NotImplementedError: The client doesn't exist any more.
         """
         client = self._client()
         if client is None:
@@ -35,11 +35,11 @@ class NewestClient:
     def lookup(
         self, dataset: str, ts: "pd.Series[Any]", keys: pd.DataFrame, fields: Sequence[str]
     ) -> "tuple[pd.DataFrame, pd.Series[bool]]":
-        """Answer `Dataset.lookup` from the client's current branch."""
+        """Return the answer of `Dataset.lookup` from the client's current branch."""
         return self.get().lookups(past=False)(dataset, ts, keys, fields)
 
     def secret(self, name: str) -> str:
-        """Answer `secrets.get`."""
+        """Return the answer of `secrets.get` from the client."""
         return self.get().get_secret(name)
 
 
@@ -55,7 +55,7 @@ def announce(client: "MockClient") -> None:
 
 
 def newest_client() -> "MockClient | None":
-    """Return the client that was made last, if it lives."""
+    """Return the newest client, if it still exists."""
     try:
         return _newest[0].get() if _newest else None
     except NotImplementedError:
@@ -64,7 +64,7 @@ def newest_client() -> "MockClient | None":
 
 @contextmanager
 def secrets_of(get: Callable[[str], str]) -> Iterator[None]:
-    """Let user code that runs meanwhile see the secrets of a client."""
+    """Make user code that runs inside of the block read its secrets by `get`."""
     token = secret_provider.set(get)
     try:
         yield
@@ -74,7 +74,7 @@ def secrets_of(get: Callable[[str], str]) -> Iterator[None]:
 
 @contextmanager
 def forgotten_afterwards() -> Iterator[None]:
-    """Put back afterwards who answered before."""
+    """Restore after the block the client that answered before it."""
     before = list(_newest)
     lookup, secret = lookup_provider.get(), secret_provider.get()
     try:

@@ -18,7 +18,7 @@ class InternalTestClient(Client):
         super().__init__(DEFAULT_URL, "token")
 
     def commit_request(self, message: str = "", env: str | None = None) -> CommitRequest:
-        """Build what `commit` would send for the entities that were added."""
+        """Return the request that `commit` would send for the added entities."""
         return self.build_commit(message, *self.queued(), env=env)
 
 
@@ -29,12 +29,12 @@ class LocalClient(Client):
 class IntegrationClient(Client):
     """A client of a running server.
 
-    The server must be named: tests commit and log, which must not happen to whichever stack happens to run here.
+    The server must be named: tests commit and log, which must not happen to a stack that just happens to run here.
 
     Args:
-        url: The server; by default the one of the environment variable CARAWAY_URL.
-        token: The token to show to it; by default that of CARAWAY_TOKEN, or of the stack on this machine whose address
-            the URL is.
+        url: The server; by default that of the environment variable CARAWAY_URL.
+        token: The token to send; by default that of CARAWAY_TOKEN, or of the stack on this machine whose address the
+            URL is.
         branch: The branch to work on; main by default.
 
     Raises:
@@ -51,13 +51,13 @@ class IntegrationClient(Client):
         super().__init__(url, token, branch)
 
     def sleep(self, seconds: float = 7) -> None:
-        """Wait for what was logged to be processed."""
+        """Wait for logged rows to be processed."""
         time.sleep(seconds)
 
     def is_integration_client(self) -> bool:
-        """Tell that there is a server."""
+        """Return True: there is a server."""
         return True
 
     def integration_mode(self) -> str:
-        """Return what TEST_MODE says; "inmemory" by default."""
+        """Return the value of TEST_MODE; "inmemory" by default."""
         return os.environ.get(MODE_VARIABLE, "inmemory")

@@ -27,10 +27,10 @@ LOG = logging.getLogger(__name__)
 
 
 def row_times(timestamps: object, rows: int) -> list[int]:
-    """Turn a time for each row into microseconds: datetimes, ISO text or epoch numbers.
+    """Return a time for each row in microseconds; times may be datetimes, ISO texts or epoch numbers.
 
     Raises:
-        InvalidInputError: There are more or fewer times than rows, or one is none.
+        InvalidInputError: The number of times isn't that of the rows, or a value isn't a time.
     """
     values = timestamps.astype(object).tolist() if isinstance(timestamps, pd.Series) else timestamps
     if not isinstance(values, Sequence) or isinstance(values, str):
@@ -49,10 +49,10 @@ def row_times(timestamps: object, rows: int) -> list[int]:
 def compute(
     queries: QueryEngine, given: Named, wanted: Sequence[str], frame: pd.DataFrame, at: list[int] | None
 ) -> pd.DataFrame:
-    """Compute features.
+    """Return a frame of computed features.
 
     Args:
-        queries: The branch's.
+        queries: The branch's queries.
         given: Full names of the inputs, with the types of those that were given as objects.
         wanted: Full names of features, or names of featuresets.
         frame: A column for each input.
@@ -79,7 +79,7 @@ def compute(
 
 
 def _columns(compiled: CompiledPlan, given: Named, frame: pd.DataFrame) -> Columns:
-    """Cast the inputs: one that is given as an object at once, one given by name when a step reads it."""
+    """Return the inputs, cast: an input given as an object at once, one given by name when a step reads it."""
     columns: dict[str, list[object]] = {}
     unfit: dict[str, InvalidInputError] = {}
     for column in compiled.plan.inputs:
@@ -92,7 +92,7 @@ def _columns(compiled: CompiledPlan, given: Named, frame: pd.DataFrame) -> Colum
                 raise
             unfit[name] = error
         else:
-            # A step that reads a feature which the graph doesn't know casts it itself.
+            # An input that isn't a feature of the graph has no type here; the step that reads it casts it.
             columns[name] = stored if column.dtype is not None else raw
     return Columns(columns, unfit)
 
@@ -115,7 +115,7 @@ def _computed_column(name: str, dtype: DataType | None, batch: Batch) -> "pd.Ser
 def look_up(
     lookups: DatasetLookups, dataset: str, keys: pd.DataFrame, fields: Sequence[str], at: list[int] | None
 ) -> "tuple[pd.DataFrame | pd.Series[Any], pd.Series[bool]]":
-    """Read rows of a dataset as a client gives them: a Series if one field is wanted."""
+    """Return rows of a dataset as a client returns them: a Series if one field is wanted."""
     times = pd.to_datetime([time.time_ns() // 1000] * len(keys) if at is None else at, unit="us", utc=True)
     frame, found = lookups(dataset, pd.Series(times), keys.reset_index(drop=True), fields)
     return (frame[fields[0]] if len(fields) == 1 else frame), found

@@ -1,4 +1,4 @@
-"""What a mock client answers, in the form of a server's answers."""
+"""The answers of a mock client, in the form of a server's answers."""
 
 import orjson
 
@@ -8,17 +8,17 @@ from caraway.graph.specs import Graph
 
 
 def ok() -> Response:
-    """Answer that all is well."""
+    """Return the response for success."""
     return Response(200, {}, b"{}")
 
 
 def failed(status: int, text: str) -> Response:
-    """Answer with an error instead of raising it."""
+    """Return an error response, for methods that don't raise."""
     return Response(status, {}, orjson.dumps({"error": text}))
 
 
 def committed(before: Graph, after: Graph) -> CommitResult:
-    """Answer with what a commit made of a branch."""
+    """Return the result of a commit, from a branch before and after it."""
     datasets = [{spec.name: spec for spec in graph.datasets} for graph in (before, after)]
     featuresets = [{spec.name: spec for spec in graph.featuresets} for graph in (before, after)]
     features = [

@@ -1,4 +1,4 @@
-"""The Kafka topics of the datasets: the records on them, making topics, writing to them (docs/records.md)."""
+"""The Kafka topics of the datasets: their records, creating them, writing to them (docs/records.md)."""
 
 from caraway.topics.admin import ensure_topics
 from caraway.topics.codec import DELETE, FORMAT, PUT, RETRACT, Record, RecordCodec

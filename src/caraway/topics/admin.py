@@ -1,4 +1,4 @@
-"""Making the topics."""
+"""Creating, removing and listing topics."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def ensure_topics(
         partitions: How many partitions a new topic gets.
         replication_factor: How many brokers keep a new topic.
         timeout_s: How long to wait for the broker and for the leaders, in seconds.
-        config: What a new topic has other than `TOPIC_CONFIG`.
+        config: Settings of a new topic that override `TOPIC_CONFIG`.
 
     Raises:
         UnavailableError: The broker can't be reached, refuses, or has no leaders in time.
@@ -66,7 +66,7 @@ def ensure_topics(
 
 
 def _with_leaders(admin: AdminClient, bootstrap_servers: str, deadline: float) -> dict[str, list[int]]:
-    """Return the topics all of whose partitions have leaders, with these partitions."""
+    """Return the topics whose partitions all have leaders, each with its partitions."""
     topics = _listed(admin, bootstrap_servers, max(0.1, deadline - time.monotonic()))
     return {
         name: list(topic.partitions)
@@ -86,7 +86,7 @@ def _listed(admin: AdminClient, bootstrap_servers: str, timeout_s: float) -> dic
 
 
 def _answer(admin: AdminClient, topics: dict[str, list[int]]) -> bool:
-    """Tell whether the leaders know that they are: for a moment after the election they refuse writes."""
+    """Return whether all leaders accept requests: for a moment after their election they still refuse writes."""
     latest = {TopicPartition(name, p): OffsetSpec.latest() for name, partitions in topics.items() for p in partitions}  # type: ignore[no-untyped-call]
     futures = admin.list_offsets(latest, request_timeout=ANSWER_TIMEOUT_S)
     return all(future.exception() is None for future in futures.values())

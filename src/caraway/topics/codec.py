@@ -32,7 +32,8 @@ from caraway.errors import InvalidInputError
 from caraway.plan.model import Column, RecordSchema
 
 FORMAT = 1
-# Kafka takes 1,000,000 bytes in a message, with its key and headers, unless brokers and clients are all told otherwise.
+# Kafka's limit is 1,000,000 bytes for a message with its key and headers, unless brokers and clients are all configured
+# otherwise; the difference leaves room for the key and the headers.
 MAX_RECORD_BYTES = 900_000
 
 PUT = 1
@@ -44,11 +45,10 @@ Normaliser = Callable[[object], object]
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unknown_fields=True):
-    """The value of a record, as it is on the topic.
+    """The value of a record on a topic.
 
-    `time` and `ingested` are microseconds since the epoch. `id` is None where the position on the topic is the
-    identity, `rev` None for the least revision. `row` holds the columns of the schema in stored form, without the time
-    stamp.
+    `time` and `ingested` are microseconds since the epoch. `id` is None if the position on the topic is the identity,
+    `rev` None for the least revision. `row` holds the columns of the schema in stored form, without the timestamp.
     """
 
     format: int
@@ -61,7 +61,7 @@ class Record(msgspec.Struct, array_like=True, frozen=True, gc=False, forbid_unkn
     row: list[object] | None
 
 
-# The encoder sorts the keys of maps, so that equal values are equal bytes. Both are thread safe.
+# The encoder sorts the keys of maps, so that equal values are equal bytes. Encoder and decoder are thread safe.
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 _DECODE_RECORD = msgspec.msgpack.Decoder(Record).decode
 _DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode
@@ -70,8 +70,8 @@ _DECODE_KEY = msgspec.msgpack.Decoder(list[object]).decode
 class RecordCodec:
     """Encodes and decodes the records of one schema.
 
-    Encoding trusts the values to be of their types, with one exception: an int in a float column is written as float64,
-    since keys are found by their bytes and a sum of floats stays one.
+    Encoding assumes that values have their declared types, with one exception: an int in a float column is written as
+    float64, since keys are compared by their bytes, and the sum of a float column is a float.
     """
 
     __slots__ = ("_fingerprint", "_key_columns", "_key_fixes", "_row_columns", "_row_fixes", "schema")
@@ -174,13 +174,13 @@ def _fixed(values: Sequence[object], fixes: tuple[tuple[int, Normaliser], ...]) 
 
 
 def _fixes(columns: tuple[Column, ...]) -> tuple[tuple[int, Normaliser], ...]:
-    """List the columns with floats in them; all others are written as they are."""
+    """Return the columns with floats in them, each with the function that fixes a value; others need none."""
     fixes = ((position, _normaliser(column.dtype)) for position, column in enumerate(columns))
     return tuple((position, fix) for position, fix in fixes if fix is not None)
 
 
 def _normaliser(dtype: DataType) -> Normaliser | None:
-    """Return what turns the ints in float places of a value (not None) into floats; None where there are none."""
+    """Return a function that turns ints in float places of a value (not None) into floats; None if it has none."""
     fix: Normaliser | None = None
     match dtype:
         case FloatType():

@@ -9,12 +9,12 @@ from caraway.topics.credentials import client_options
 
 LOGGER = logging.getLogger("caraway.kafka")
 
-# A broker that is away makes librdkafka say so at every attempt of every connection; once in this time is enough.
+# While a broker is away librdkafka logs it at every attempt of every connection; in this time one message is enough.
 REPEAT_AFTER_S = 30.0
 
 
 class _Sparse(logging.Filter):
-    """Lets a message with the same head through once in `REPEAT_AFTER_S`."""
+    """A filter that passes one message with the same first word in `REPEAT_AFTER_S`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -22,8 +22,9 @@ class _Sparse(logging.Filter):
         self._seen: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the record is to be logged."""
-        # "FAIL [rdkafka#producer-1] [thrd:...]: text": the facility, before the names of client and thread.
+        """Return whether the record is to be logged."""
+        # The message looks like "FAIL [rdkafka#producer-1] [thrd:...]: text": the facility, client and thread, then the
+        # text.
         head = record.getMessage().split(" ", 1)[0]
         now = self._clock()
         if now - self._seen.get(head, -REPEAT_AFTER_S) < REPEAT_AFTER_S:
@@ -36,7 +37,7 @@ _sparse = _Sparse()
 
 
 def kafka_logger() -> logging.Logger:
-    """Return the logger for librdkafka's messages: no repetitions, and silent in a process without logging."""
+    """Return the logger of librdkafka's messages: without repetitions, and silent in a process without logging."""
     if _sparse not in LOGGER.filters:
         LOGGER.addFilter(_sparse)
         LOGGER.addHandler(logging.NullHandler())
@@ -44,7 +45,7 @@ def kafka_logger() -> logging.Logger:
 
 
 def client_config(bootstrap_servers: str) -> dict[str, Any]:
-    """Return the settings of every client: where the broker is, how to sign in, how soon to look for it again."""
+    """Return the settings of every client: the broker's address, how to sign in, and how soon to reconnect."""
     return {
         **client_options(bootstrap_servers),
         "bootstrap.servers": bootstrap_servers,
@@ -53,6 +54,6 @@ def client_config(bootstrap_servers: str) -> dict[str, Any]:
         "reconnect.backoff.max.ms": 1000,
         "socket.nagle.disable": True,
         "log.connection.close": False,
-        # A first fetch of metadata that fails (the broker just starts) is repeated soon.
+        # The first request for metadata fails if the broker is just starting, so it is repeated soon.
         "topic.metadata.refresh.fast.interval.ms": 100,
     }

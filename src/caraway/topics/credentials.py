@@ -1,7 +1,7 @@
-"""How clients of this process sign in at a broker: with the user and password of the settings, if these name one.
+"""The sign-in of this process's clients at a broker, with the user and password of the settings if these contain them.
 
-The embedded broker has a password, since every user of the machine reaches its port. It travels over the loopback
-interface alone, where nobody but root can listen.
+The embedded broker requires a password, since every user of the machine can reach its port. The password travels over
+the loopback interface only, where nobody but root can listen.
 """
 
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ class _Credentials:
     password: str = field(repr=False)
 
 
-# By the addresses of the brokers, as clients are given them.
+# The credentials by the brokers' addresses, in the same spelling in which clients get the addresses.
 _known: dict[str, _Credentials] = {}
 
 
 def sign_in(kafka: KafkaSettings) -> str:
-    """Let the clients that this process makes from now on sign in as settings say; return where the brokers are.
+    """Register the settings' credentials for all clients made from now on, and return the addresses of the brokers.
 
     Raises:
-        ConfigurationError: The settings don't name the brokers.
+        ConfigurationError: The settings have no addresses of brokers.
     """
     if kafka.bootstrap_servers is None:
         raise ConfigurationError("kafka.bootstrap_servers must be known (set CARAWAY_KAFKA__BOOTSTRAP_SERVERS)")
@@ -39,7 +39,7 @@ def sign_in(kafka: KafkaSettings) -> str:
 
 
 def client_options(bootstrap_servers: str) -> Mapping[str, str]:
-    """Return what librdkafka needs to sign in; nothing if the broker asks for no password."""
+    """Return librdkafka's settings to sign in; empty if the broker asks for no password."""
     known = _known.get(bootstrap_servers)
     if known is None:
         return {}
@@ -52,7 +52,7 @@ def client_options(bootstrap_servers: str) -> Mapping[str, str]:
 
 
 def spark_options(bootstrap_servers: str) -> Mapping[str, str]:
-    """Return the options of Spark's Kafka source and sink: where the broker is, and how to sign in."""
+    """Return the options of Spark's Kafka source and sink: the broker's address and how to sign in."""
     known = _known.get(bootstrap_servers)
     address = {"kafka.bootstrap.servers": bootstrap_servers}
     if known is None:
@@ -66,6 +66,6 @@ def spark_options(bootstrap_servers: str) -> Mapping[str, str]:
 
 
 def login(user: str, password: str, *users: tuple[str, str]) -> str:
-    """Return a login for Java, and for a broker the users that it knows."""
+    """Return a login for Java; for a broker it also contains the users that may sign in there."""
     known = "".join(f' user_{name}="{secret}"' for name, secret in users)
     return f'{_LOGIN_MODULE} required username="{user}" password="{password}"{known};'

@@ -1,7 +1,7 @@
-"""Erased keys: the record that tells a topic's readers of one, and who it hides from.
+"""Erased keys: the record that announces one to a topic's readers, and the test whether a key is erased.
 
-A key isn't kept where it was erased: what is kept is a keyed hash of it (BLAKE2b with a key of the deployment, RFC
-7693), together with the topic and the columns, so that equal keys of two datasets can't be told to be equal.
+An erased key itself is kept nowhere. A keyed hash of it is kept instead (BLAKE2b with a key of the deployment, RFC
+7693). The hash covers the topic and the columns too, so it doesn't show that two datasets had the same key.
 """
 
 import hashlib
@@ -15,17 +15,18 @@ from caraway.errors import InvalidInputError, UnavailableError
 from caraway.plan.model import Column, RecordSchema
 from caraway.topics.codec import RecordCodec
 
-# Kafka's key of such a record. No MessagePack begins with this byte, so no record of a dataset has such a key.
+# The Kafka key of the record of an erasure. No MessagePack begins with the byte c1, so no record of a dataset has this
+# key.
 ERASURE_KEY = b"\xc1caraway.erase"
 ERASURE_FORMAT = 1
 DIGEST_BYTES = 16
 
 Hides = Callable[[bytes], bool]
-Hash = Any  # what hashlib makes has no name of its own
+Hash = Any  # hashlib has no public name for the type of its hashes
 
 
 class Erasure(msgspec.Struct, array_like=True, frozen=True):
-    """A key that was erased: values of some key columns, as a hash that only holders of the key `key_id` can make."""
+    """An erased key: a hash of the values of some key columns, which can be computed only with the secret `key_id`."""
 
     columns: tuple[str, ...]
     key_id: str
@@ -42,15 +43,15 @@ def encode_erasure(erasure: Erasure) -> tuple[bytes, bytes]:
 
 
 def is_erasure(key: bytes | None) -> bool:
-    """Tell whether a record with this Kafka key is that of an erasure, and no row."""
+    """Return whether a record with this Kafka key announces an erasure instead of holding a row."""
     return key == ERASURE_KEY
 
 
 def decode_erasure(value: bytes | None) -> Erasure:
-    """Read the record of an erasure.
+    """Return the erasure in the value of a record.
 
     Raises:
-        InvalidInputError: It is none.
+        InvalidInputError: The value isn't that of an erasure.
     """
     try:
         version, erasure = _DECODE(value or b"")
@@ -62,14 +63,14 @@ def decode_erasure(value: bytes | None) -> Erasure:
 
 
 def erasure_of(topic: str, columns: Sequence[Column], values: Sequence[object], key_id: str, mac_key: bytes) -> Erasure:
-    """Return what is kept of an erased key.
+    """Return the erasure of a key.
 
     Args:
-        topic: The topic whose records have it.
+        topic: The topic whose records have the key.
         columns: Some of the topic's key columns.
         values: Their values in stored form.
         key_id: The name of `mac_key`.
-        mac_key: What only this deployment knows, up to 64 bytes.
+        mac_key: A secret of this deployment, up to 64 bytes.
     """
     names = tuple(column.name for column in columns)
     digest = _hash(topic, names, mac_key)
@@ -81,21 +82,21 @@ class ErasedKeys:
     """All erased keys that this process knows of. Thread safe; keys are only ever added."""
 
     def __init__(self, mac_keys: Callable[[], Mapping[str, bytes]]) -> None:
-        """Know none yet; `mac_keys` gives the keys of the hashes by name, and is asked when there are some."""
+        """Start without keys; `mac_keys` returns the secrets of the hashes by name, and is called when needed."""
         self._mac_keys = mac_keys
         self._lock = threading.Lock()
         self._topics: dict[str, dict[tuple[tuple[str, ...], str], set[bytes]]] = {}
         self._known: dict[tuple[str, tuple[Column, ...]], tuple[int, Hides | None, str]] = {}
 
     def add(self, topic: str, erasures: Iterable[Erasure]) -> None:
-        """Hide further keys of a topic."""
+        """Add erased keys of a topic."""
         with self._lock:
             groups = self._topics.setdefault(topic, {})
             for erasure in erasures:
                 groups.setdefault((erasure.columns, erasure.key_id), set()).add(erasure.digest)
 
     def hides(self, topic: str, keys: tuple[Column, ...], *, strict: bool = True) -> Hides | None:
-        """Return what tells whether a Kafka key of a topic is erased; None if nothing is.
+        """Return the function that checks whether a Kafka key of a topic is erased; None if no key is.
 
         Args:
             topic: The topic.
@@ -103,13 +104,13 @@ class ErasedKeys:
             strict: Refuse if some hashes can't be compared; otherwise leave these out.
 
         Raises:
-            UnavailableError: Keys were hashed with a key that this process hasn't got, so it can't tell.
+            UnavailableError: This process lacks the secret of some hashes, so it can't compare them.
         """
         groups = self._topics.get(topic)
         if not groups:
             return None
         known = self._known.get((topic, keys))
-        # A key file that was missing may have come.
+        # Secrets that were missing are looked for again, since the key file may have been added.
         if known is None or known[0] != len(groups) or known[2]:
             with self._lock:
                 known = self._known[topic, keys] = (len(groups), *self._compiled(topic, keys, dict(groups)))
@@ -122,7 +123,7 @@ class ErasedKeys:
         return hides
 
     def hides_values(self, topic: str, values: Mapping[Column, object]) -> bool:
-        """Tell whether a row of a topic is erased of which these key columns are known, in stored form.
+        """Return whether a row of a topic is erased, given the key columns that are known of it, in stored form.
 
         Raises:
             UnavailableError: As in `hides`.
@@ -134,7 +135,7 @@ class ErasedKeys:
     def _compiled(
         self, topic: str, keys: tuple[Column, ...], groups: Mapping[tuple[tuple[str, ...], str], set[bytes]]
     ) -> tuple[Hides | None, str]:
-        """Return the test of a key, and the names of keys that are missing for it."""
+        """Return the test of a key, and the names of the secrets that are missing for it."""
         mac_keys = self._mac_keys()
         missing = sorted({key_id for _, key_id in groups if key_id not in mac_keys})
         tests = [
@@ -159,7 +160,7 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
 
         return whole
     if not set(columns) <= set(names):
-        # It was asked for on a dataset of the same name with other keys.
+        # The key was erased in a dataset of the same name with other key columns.
         return lambda _: False
     positions = [names.index(name) for name in columns]
     encode, decode = _codec([keys[position] for position in positions]).encode_key, _codec(keys).decode_key
@@ -177,7 +178,7 @@ def _test(topic: str, keys: tuple[Column, ...], columns: tuple[str, ...], mac_ke
 
 
 def _hash(topic: str, columns: Sequence[str], mac_key: bytes) -> Hash:
-    """Return a hash that has taken in all but the key itself."""
+    """Return a keyed hash of topic and columns, to which the values of the key are still to be added."""
     return hashlib.blake2b(_ENCODE((topic, tuple(columns))), digest_size=DIGEST_BYTES, key=mac_key)
 
 

@@ -1,14 +1,14 @@
-"""The one rule about how long a key may be, for rows that come in, rows that jobs make, and reads."""
+"""The limit for the length of a key, the same for rows that are ingested, rows that jobs make, and reads."""
 
 from collections.abc import Sequence
 
 from caraway.errors import InvalidInputError
 from caraway.plan.model import Column
 
-# The index writes the length of a key in two bytes, and the seven greatest numbers mark entries of a whole dataset.
+# The index stores the length of a key in two bytes, and the seven greatest numbers mark entries of a whole dataset.
 MAX_INDEXED_BYTES = 0xFFF9
-# Bytes of a row's key columns as MessagePack. The rest is for the window that an aggregate adds to the key of a group,
-# some 20 bytes, so that a row which was accepted can be indexed whatever is made of it.
+# The most bytes of a row's key columns as MessagePack. The remainder up to MAX_INDEXED_BYTES is for the window that an
+# aggregate adds to the key of a group, some 20 bytes, so every accepted row can also be indexed after aggregations.
 MAX_KEY_BYTES = 65_000
 MOST = f"at most {MAX_KEY_BYTES:,} can be indexed, so use a hash of a long text as the key"
 
@@ -17,7 +17,7 @@ def too_long(key: bytes, columns: Sequence[Column], values: Sequence[object]) ->
     """Return which field makes the key of a row too long ("" if no single one does), and a message about it.
 
     Args:
-        key: The key as it is on the topic.
+        key: The key, encoded as on the topic.
         columns: The key columns.
         values: Their values in stored form.
     """
@@ -31,10 +31,10 @@ def too_long(key: bytes, columns: Sequence[Column], values: Sequence[object]) ->
 
 
 def check_read(key: bytes) -> None:
-    """Check that a key, with the window if that belongs to it, isn't longer than any that the index can have.
+    """Check that a key, including the window if it is part of the key, isn't longer than any that the index can have.
 
     Raises:
-        InvalidInputError: It is.
+        InvalidInputError: The key is too long.
     """
     if len(key) > MAX_INDEXED_BYTES:
         raise InvalidInputError(f"a key takes {len(key):,} bytes; {MOST}")

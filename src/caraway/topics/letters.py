@@ -1,4 +1,4 @@
-"""Reading dead letters: the newest ones before a position, or one by its place on the topic."""
+"""Reading dead letters: the newest ones before a position, or a single one by its position on the topic."""
 
 import heapq
 import time
@@ -15,9 +15,9 @@ from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.dead_letters import DEAD_LETTERS
 
 READ_TIMEOUT_S = 10.0
-# Messages that a poll returns at most.
+# The most messages that one poll returns.
 READ_BATCH = 500
-# Kafka hands over messages ahead of being asked: at most so many kB of them are kept in memory.
+# The kB of messages that librdkafka may fetch ahead and keep in memory.
 BUFFER_KB = 8 * 1024
 
 
@@ -27,9 +27,9 @@ class Letter:
 
     Attributes:
         partition: Its partition of the topic.
-        offset: Its offset there.
-        written_ms: When it was written, in milliseconds.
-        body: The letter itself: dataset, reason, row and where it comes from.
+        offset: Its offset in the partition.
+        written_ms: When it was written, in milliseconds since the epoch.
+        body: The content: dataset, reason, row and origin of the row.
     """
 
     partition: int
@@ -39,15 +39,15 @@ class Letter:
 
     @property
     def id(self) -> str:
-        """The name of the letter: partition and offset."""
+        """The id of the dead letter: partition and offset."""
         return f"{self.partition}-{self.offset}"
 
 
 def parse_id(text: str) -> tuple[int, int]:
-    """Return partition and offset of a letter's id.
+    """Return partition and offset of a dead letter's id.
 
     Raises:
-        InvalidInputError: It is no such id.
+        InvalidInputError: The text isn't such an id.
     """
     partition, sign, offset = text.partition("-")
     if not sign or not _is_number(partition) or not _is_number(offset):
@@ -56,12 +56,12 @@ def parse_id(text: str) -> tuple[int, int]:
 
 
 def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> list[Letter]:
-    """Return at most `count` letters, newest first. Blocks.
+    """Return at most `count` dead letters, newest first. Blocks.
 
     Args:
         bootstrap_servers: The broker.
-        before: Only letters with lesser offsets, by partition; of other partitions all.
-        count: How many letters are read.
+        before: By partition, the offset below which dead letters are returned; all of partitions that aren't in it.
+        count: How many dead letters are read.
 
     Raises:
         UnavailableError: Kafka doesn't answer in time.
@@ -76,13 +76,13 @@ def newest(bootstrap_servers: str, before: Mapping[int, int], count: int) -> lis
             if begin < end:
                 wanted[partition] = (begin, end)
         found = _read(consumer, wanted)
-    # Offsets within a partition stay in their order, whatever clocks said.
+    # The order of offsets is kept within a partition, also if clocks of writers differed.
     parts = (reversed(letters) for letters in found.values())
     return list(heapq.merge(*parts, key=lambda letter: -letter.written_ms))
 
 
 def letter_at(bootstrap_servers: str, partition: int, offset: int) -> Letter | None:
-    """Return the letter at a place; None if there is none. Blocks.
+    """Return the dead letter at a position; None if there is none. Blocks.
 
     Raises:
         UnavailableError: Kafka doesn't answer in time.
@@ -114,7 +114,7 @@ def _partitions(consumer: Consumer) -> list[int]:
 
 
 def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int, list[Letter]]:
-    """Read the offsets `begin` to `end` of each partition."""
+    """Return the dead letters from offset `begin` to `end` of each partition."""
     found: dict[int, list[Letter]] = {partition: [] for partition in wanted}
     left = {partition: end for partition, (_, end) in wanted.items()}
     consumer.assign([TopicPartition(DEAD_LETTERS, partition, begin) for partition, (begin, _) in wanted.items()])
@@ -137,7 +137,7 @@ def _read(consumer: Consumer, wanted: Mapping[int, tuple[int, int]]) -> dict[int
 
 
 def _letter(partition: int, offset: int, written_ms: int, value: bytes | str | None) -> Letter | None:
-    """Return a letter; None of what isn't one, which anybody with access to the broker may write."""
+    """Return the dead letter in a message; None for other messages, which any client of the broker may write."""
     try:
         body = orjson.loads(value or b"")
     except orjson.JSONDecodeError:

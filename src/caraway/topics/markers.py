@@ -1,10 +1,10 @@
 """Markers: records without a row that show how far a job is.
 
-A marker is written to every partition of a topic. A job in real-time mode takes it through all of its tasks, behind the
-rows that came before it, and writes *arrivals* to every partition of its output topic. When all arrivals of a marker
-are there, all that follows from the rows before the marker is on the output topic, before the arrivals.
+A marker is written to every partition of a topic. A job in real-time mode passes it through all of its tasks, behind
+the rows that came before it, and writes *arrivals* to every partition of its output topic. Once all arrivals of a
+marker are on the output topic, all results of rows before the marker are there too, before the arrivals.
 
-Nothing is stored of markers: indexes pass over both kinds of records, and so do jobs in micro-batches, which tell their
+Markers aren't stored: indexes skip both kinds of records, and so do jobs in micro-batch mode, which report their
 positions themselves.
 """
 
@@ -17,27 +17,28 @@ ARRIVAL_KEY = b"\xc1caraway.arrival"
 
 # The value of a marker: random, so that two servers never use the same one.
 TOKEN_BYTES = 16
-# The number of the partition that a marker was read from, and of each task that took it further.
+# The size of the number of the partition that a marker was read from, and of the number of each task that passed it on.
 STEP_BYTES = 4
-# How many copies of each marker of a partition arrive.
+# The size of the number of copies of each marker in a partition.
 COPIES_BYTES = 4
-# A job is named by the head of the SHA-256 of its id.
+# The size of a job's tag: the first bytes of the SHA-256 of its id.
 JOB_BYTES = 8
 
-# Each step that keeps rows multiplies the copies of a marker by its tasks. A job with more than these, which takes five
-# such steps on four cores, tells its position at its checkpoints only: more copies would cost what rows cost.
+# Each step that keeps rows multiplies the copies of a marker by the number of its tasks. A job that would make more
+# copies than this, which takes five such steps on four cores, reports its position at its checkpoints only, since the
+# copies would cost as much as rows do.
 MAX_COPIES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A marker behind a job.
+    """The arrival of a marker behind a job.
 
     Attributes:
-        token: The marker.
-        job: The head of the SHA-256 of the job's id.
-        copies: How many arrivals there are of each marker in each partition of the output topic.
-        path: The partition of the marker and the tasks that took it further; no two arrivals have the same one.
+        token: The random value of the marker.
+        job: The first bytes of the SHA-256 of the job's id.
+        copies: How many arrivals each marker has in each partition of the output topic.
+        path: The partition of the marker and the tasks that passed it on; no two arrivals have the same path.
     """
 
     token: bytes
@@ -57,12 +58,12 @@ def is_marker(key: bytes | None) -> bool:
 
 
 def job_tag(job_id: str) -> bytes:
-    """Return what stands for a job in its arrivals."""
+    """Return the bytes by which a job is identified in its arrivals."""
     return hashlib.sha256(job_id.encode()).digest()[:JOB_BYTES]
 
 
 def decode_arrival(value: bytes) -> Arrival | None:
-    """Return the arrival that a record with the key `ARRIVAL_KEY` is, None if its value is none."""
+    """Return the arrival in the value of a record with the key `ARRIVAL_KEY`; None if the value isn't one."""
     head = COPIES_BYTES + JOB_BYTES
     if len(value) < head + TOKEN_BYTES + STEP_BYTES:
         return None

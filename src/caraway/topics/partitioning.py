@@ -1,4 +1,4 @@
-"""On which partition of a topic a key is: the rule of Java's default partitioner, by which Spark and we write."""
+"""The partition of a key on a topic: the rule of Java's default partitioner, which Spark and Caraway both use."""
 
 import struct
 
@@ -8,7 +8,7 @@ MASK = 0xFFFFFFFF
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Return the partition of a key on a topic with so many of them."""
+    """Return the partition of a key on a topic that has `partitions` of them."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 

@@ -1,4 +1,4 @@
-"""How far the topics reach."""
+"""The first and last offsets of topics."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -10,7 +10,7 @@ from caraway.errors import UnavailableError
 from caraway.topics.connection import client_config, kafka_logger
 
 ANSWER_TIMEOUT_S = 10.0
-# What brokers say while a partition gets a leader: after it was made, and when a broker went away.
+# Errors of brokers while a partition gets a leader: after the topic was created, or after a broker failed.
 MOVING = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -24,7 +24,7 @@ MOVING = frozenset(
     }
 )
 
-# Of each topic the offset of each partition.
+# The offset of each partition of each topic, by names and numbers.
 Offsets = Mapping[str, Mapping[int, int]]
 
 
@@ -32,7 +32,7 @@ class TopicEnds:
     """Asks the broker where topics begin and end. Not thread safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
-        """Talk to the broker "host:port"; it is connected to when first asked."""
+        """Use the broker "host:port"; the first question connects to it."""
         self._bootstrap_servers = bootstrap_servers
         self._admin = AdminClient(client_config(bootstrap_servers), logger=kafka_logger())
 
@@ -64,7 +64,7 @@ class TopicEnds:
             raise UnavailableError(f"no Kafka broker answers at {self._bootstrap_servers}: {error}") from error
 
     def _ask_once(self, wanted: Collection[str], spec: OffsetSpec) -> Offsets:
-        # Anew each time: a topic may be gone meanwhile.
+        # The list is fetched each time, since a topic may have been removed meanwhile.
         known = self._admin.list_topics(timeout=ANSWER_TIMEOUT_S).topics
         asked = {TopicPartition(name, p): spec for name in known.keys() & wanted for p in known[name].partitions}
         found: dict[str, dict[int, int]] = {}
@@ -75,7 +75,7 @@ class TopicEnds:
 
 
 def is_moving(error: BaseException) -> bool:
-    """Tell whether a partition is about to have a leader: who asks again gets an answer."""
+    """Return whether a partition is about to get a leader, so that the request can be repeated."""
     return (
         isinstance(error, KafkaException) and isinstance(error.args[0], KafkaError) and error.args[0].code() in MOVING
     )

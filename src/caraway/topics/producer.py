@@ -1,4 +1,4 @@
-"""Writing to topics, durably, from any thread or from asyncio."""
+"""Durable writes to topics, from any thread or from asyncio."""
 
 import asyncio
 import threading
@@ -14,8 +14,8 @@ from caraway.topics.connection import LOGGER, client_config, kafka_logger
 
 TopicItem = tuple[bytes | None, bytes, Mapping[str, bytes] | None]
 
-# What may wait in memory for the broker: some seconds of full load. Beyond it a write fails at once, so that the sender
-# slows down.
+# The most rows that wait in memory for the broker: some seconds of full load. Beyond it a write fails at once, so that
+# the sender slows down.
 MAX_WAITING_ROWS = 500_000
 MAX_WAITING_KBYTES = 256 * 1024
 POLL_S = 0.2
@@ -23,35 +23,37 @@ METADATA_TIMEOUT_S = 5.0
 
 
 class TopicWriter:
-    """A producer whose writes are known to be durable (acks=all, no duplicates by retries).
+    """A producer whose writes are durable when they succeed (acks=all, no duplicates by retries).
 
-    Records with a key go to the partition that Java's default partitioner chooses, so that Spark's output and ours lie
-    together; records without one are spread. Thread safe. A write either succeeds as a whole or tells why it failed;
-    rows of a failed write may have been written.
+    Records with a key go to the partition that Java's default partitioner chooses, so a key is on one partition whether
+    Spark or Caraway writes it; records without a key are spread. Thread safe. A write succeeds as a whole or fails with
+    the reason; rows of a failed write may have been written.
     """
 
     def __init__(self, bootstrap_servers: str, *, timeout_s: float = 30.0, linger_ms: float = 0.0) -> None:
-        """Connect in the background: a broker that is away shows at the first write.
+        """Start to connect in the background; if the broker is away, the first write fails.
 
         Args:
             bootstrap_servers: The broker, "host:port".
-            timeout_s: After this time without success a write fails, in seconds.
-            linger_ms: How long to gather rows for one request, in milliseconds. Without it one row takes 0.7 ms rather
-                than 1.5, and single rows still gather while requests are on their way.
+            timeout_s: The time in seconds after which a write without success fails.
+            linger_ms: How long to gather rows for one request, in milliseconds. At 0 one row takes 0.7 ms rather than
+                1.5, and single rows still gather while requests are on their way.
         """
         self._bootstrap_servers = bootstrap_servers
         self._config: dict[str, Any] = client_config(bootstrap_servers) | {
             "acks": "all",
             "enable.idempotence": True,
-            # One request at a time. A second one may overtake a first that the broker refuses for a moment (a partition
-            # that has just got its leader); a partition that doesn't know this producer yet takes it, and librdkafka
-            # then calls the first one delivered ("implicitly acked") although it is lost: seen once in 70 new topics.
+            # One request at a time: a second one may overtake a first that the broker refuses for a moment (a partition
+            # that has just got its leader). A partition that doesn't know this producer yet accepts it, and librdkafka
+            # then considers the first one delivered ("implicitly acked") although it is lost: seen once in 70 new
+            # topics.
             "max.in.flight.requests.per.connection": 1,
             "linger.ms": linger_ms,
             "partitioner": "murmur2_random",
-            # Rows without a key stay with one partition for this long: full batches, yet soon spread.
+            # Rows without a key go to one partition for this long: batches are full, and rows are soon spread.
             "sticky.partitioning.linger.ms": 10,
-            # Topics are made before anyone writes to them: don't wait half a minute for one that isn't there.
+            # Topics are created before anybody writes to them, so a write to a topic that isn't there fails after 5 s
+            # instead of half a minute.
             "topic.metadata.propagation.max.ms": 5000,
             "message.timeout.ms": int(timeout_s * 1000),
             "queue.buffering.max.messages": MAX_WAITING_ROWS,
@@ -135,7 +137,7 @@ class TopicWriter:
         return len(self._producer)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Wait for the rows on their way, at most `timeout_s`, and stop. Those that didn't make it fail."""
+        """Wait at most `timeout_s` for the rows in progress, then stop. Rows that aren't durable by then fail."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -148,13 +150,13 @@ class TopicWriter:
         return Producer(self._config | {"error_cb": self._on_error}, logger=kafka_logger())
 
     def _on_error(self, error: KafkaError) -> None:
-        """Note an error after which an idempotent producer refuses all work; all others pass by themselves."""
+        """Note an error after which an idempotent producer refuses all work; other errors pass without intervention."""
         if error.fatal():
             LOGGER.warning("the producer for %s starts over: %s", self._bootstrap_servers, error.str())
             self._broken.set()
 
     def _serve(self) -> None:
-        """Deliver the outcomes, and start over with a new producer after an error that this one can't recover from."""
+        """Process the outcomes of writes, and replace the producer after an error from which it can't recover."""
         while not self._closing.is_set():
             self._producer.poll(POLL_S)
             if self._broken.is_set():
@@ -166,7 +168,7 @@ class TopicWriter:
 
 
 class _Pending:
-    """A write on its way: counts down its rows and then settles the future."""
+    """A write in progress: it counts down its rows and then settles the future."""
 
     __slots__ = ("_error", "_future", "_left", "_lock", "_topic")
 
@@ -178,7 +180,7 @@ class _Pending:
         self._error: Exception | None = None
 
     def delivered(self, error: KafkaError | None, _message: Message) -> None:
-        """Note that a row arrived, or why not."""
+        """Note that a row is durable, or the reason why it isn't."""
         if error is not None and self._error is None:
             self._error = _failure(error, self._topic)
         self._down()

@@ -1,4 +1,4 @@
-"""Records on a topic, and the answers that an index must give for them."""
+"""Records on a topic, and the answers that an index must return for them."""
 
 import random
 import time
@@ -31,7 +31,7 @@ TIMEOUT_S = 120.0
 
 @dataclass
 class Flow:
-    """Writes records to a topic and remembers them."""
+    """A writer of records to a topic that remembers them."""
 
     writer: TopicWriter
     topic: str
@@ -43,7 +43,7 @@ class Flow:
         self.ids = 0
 
     def make(self, count: int) -> list[Sent]:
-        """Make records: most of new ids, some of them retracted, some revisions of earlier ones for the same key."""
+        """Return new records: most have new ids, some are retractions, some revise earlier ones of the same key."""
         made: list[Sent] = []
         for _ in range(count):
             known = self.random.random() < 0.1 and bool(self.ids)
@@ -95,7 +95,7 @@ def wait_for(condition: Callable[[], object], what: str) -> None:
 
 
 def wait_until_caught_up(worker: IndexWorker, topic: str, records: int, indexes: int = len(PLANS)) -> list[IndexStatus]:
-    """Wait until all indexes of a topic have read it."""
+    """Wait until all indexes of a topic have read it, and return their progress."""
 
     def level() -> bool:
         statuses = [status for status in worker.positions() if status.topic == topic]

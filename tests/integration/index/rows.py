@@ -1,4 +1,4 @@
-"""An aggregation whose rows are emitted, what happens to its events, and what must be on its topic in the end."""
+"""An aggregation whose rows are emitted, changes of its events, and the rows that its topic must have at the end."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ PARTITIONS = 2
 
 
 def emitting(name: str, label: str) -> IndexPlan:
-    """Plan the index of a case that emits its rows, on topics of its own."""
+    """Return the index plan of a case that emits its rows, on its own topics."""
     found = CASES[name]
     rows = rows_of(found)
     return replace(
@@ -34,7 +34,7 @@ def emitting(name: str, label: str) -> IndexPlan:
 
 @dataclass
 class Events:
-    """Events that come, move and go, as aggregate inputs on a topic."""
+    """Events that are added, moved and retracted, as aggregate inputs on a topic."""
 
     name: str
     label: str
@@ -55,7 +55,7 @@ class Events:
         ensure_topics(self.broker, [self.plan.topic, self.rows.name], PARTITIONS)
 
     def send(self, count: int) -> None:
-        """Write what happens to some events; return when it is durable."""
+        """Write changes of some events; return when they are durable."""
         for _ in range(count):
             key, value, _, _ = self.fickle.change(self.rng)
             assert value is not None
@@ -63,7 +63,7 @@ class Events:
         self.sent += count
 
     def check(self) -> int:
-        """Compare what is on the topic of the rows with the engine's rows; return how many records there are."""
+        """Compare the rows on the topic with the engine's; return the number of records on the topic."""
         topic = Topic(self.rows, self.rng)
         topic.records = read(self.broker, self.rows.name)
         check_rows(self.found, topic, self.fickle.engine())
@@ -71,7 +71,7 @@ class Events:
 
 
 def read(broker: str, topic: str) -> list[tuple[bytes, bytes]]:
-    """Read a topic from its beginning to its end."""
+    """Return all records of a topic."""
     consumer = Consumer({"bootstrap.servers": broker, "group.id": "rows", "enable.auto.commit": False})
     try:
         partitions = [TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)]

@@ -1,4 +1,4 @@
-"""The index against a dictionary, over more traces than the fast tests take time for."""
+"""The index against a dictionary, over more traces than the fast tests have time for."""
 
 import pytest
 

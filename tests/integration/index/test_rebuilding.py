@@ -1,4 +1,4 @@
-"""A database that is damaged while it is used is built anew; until it has all that it had, nobody gets an answer."""
+"""A database that is damaged while it is used is built anew; until it has caught up, all reads are refused."""
 
 import secrets
 from dataclasses import replace
@@ -14,7 +14,7 @@ from tests.integration.index.flow import PLANS, TIMEOUT_S, Flow, wait_for, wait_
 
 
 def damage(folder: Path) -> None:
-    """Change the tables where they are, as a disk does that forgets."""
+    """Change bytes of the tables, as a failing disk does."""
     for table in folder.glob("*.sst"):
         content = bytearray(table.read_bytes())
         for place in range(0, len(content), 64):
@@ -23,7 +23,7 @@ def damage(folder: Path) -> None:
 
 
 def answers(flow: Flow, reader: IndexReader) -> bool:
-    """Tell whether all reads are answered. What is answered is right."""
+    """Return whether all reads are answered, and check the answers."""
     try:
         flow.check(reader)
     except UnavailableError:
@@ -37,7 +37,7 @@ def test_damage_is_mended_while_the_topic_is_followed_and_read(kafka: str, tmp_p
     snapshots = Snapshots(ObjectFolder(str(tmp_path / "objects")))
     with (
         TopicWriter(kafka, timeout_s=TIMEOUT_S) as writer,
-        # Without a cache, so that reads see what is on the disk.
+        # The cache is off, so that reads see the files on the disk.
         IndexStore(tmp_path / "index", restore=snapshots.restore, cache_bytes=0) as store,
     ):
         flow, reader = Flow(writer, topic), IndexReader(store)

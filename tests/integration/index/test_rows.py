@@ -19,7 +19,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
 
 
 def settle(broker: str, folder: Path, events: list[Events]) -> None:
-    """Let an index read all events to the end."""
+    """Run an index until it has read all events."""
     with IndexStore(folder) as store:
         worker = IndexWorker(broker, store)
         worker.start()
@@ -53,10 +53,10 @@ def test_kills_neither_lose_nor_double_rows(kafka: str, tmp_path: Path) -> None:
         settle(kafka, folder, events)
         records = [flow.check() for flow in events]
         assert all(records)
-        # All is there: another start has nothing to say.
+        # Everything is on the topic, so another start sends nothing.
         settle(kafka, folder, events)
         assert [flow.check() for flow in events] == records
-        # Without its database the index finds out from the topic what it has sent.
+        # Without its database the index recovers from the topic what it has sent.
         shutil.rmtree(folder)
         for flow in events:
             flow.send(20)

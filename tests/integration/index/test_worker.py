@@ -1,4 +1,4 @@
-"""The index follows real topics: late ones, shared ones, through kills of itself and of the broker."""
+"""The index follows real topics: late ones, shared ones, through kills of the index and of the broker."""
 
 import logging
 import os
@@ -65,7 +65,7 @@ def test_a_topic_is_followed_from_the_beginning_and_after_a_restart(
     flow = Flow(writer, topic)
     with following(kafka, tmp_path / "index") as (worker, reader):
         worker.set_plans(on(topic))
-        time.sleep(0.3)  # the index is there before its topic
+        time.sleep(0.3)  # the index is added before its topic exists
         ensure_topics(kafka, [topic], 3)
         flow.send(3000)
         statuses = wait_until_caught_up(worker, topic, 3000)
@@ -96,7 +96,7 @@ def test_an_index_that_joins_a_topic_catches_up_while_others_stay(
         statuses = wait_until_caught_up(worker, topic, 5000)
         assert sorted(s.written + s.unchanged for s in statuses) == [5000, 5000]
         flow.check(reader)
-        # Gone and back: it goes on where it was.
+        # A removed index that is added again continues at its offset.
         worker.set_plans([second])
         wait_for(lambda: len(worker.positions()) == 1, "the first one to leave")
         flow.send(200)
@@ -129,7 +129,7 @@ def test_superseded_versions_are_removed_while_the_topic_is_followed(
         stopping.set()
         assert worker.expire(versions.asset, 10**18, stopping) == 0
         stopping.clear()
-        # Nobody follows it any more.
+        # No index follows the topic any more.
         worker.set_plans([windows])
         wait_for(lambda: len(worker.positions()) == 1, "the versions to leave")
         assert worker.expire(versions.asset, 10**18, stopping) == 0
@@ -170,7 +170,7 @@ def test_a_topic_that_begins_anew_is_indexed_anew(
         flow.send(100)
         with caplog.at_level(logging.ERROR), following(kafka, tmp_path / "index") as (worker, reader):
             worker.set_plans(on(topic))
-            # At first they stand at the 500 of the topic that was.
+            # At first the indexes are still at offset 500 of the deleted topic.
             wait_for(
                 lambda: [sum(s.offsets.values()) for s in worker.positions()] == [100] * len(PLANS), "the new records"
             )
@@ -219,7 +219,7 @@ def test_a_broker_that_is_killed_and_comes_back_is_found_again(jars: JarSet, top
             pytest.raises(UnavailableError, match="didn't take a row"),
         ):
             impatient.write(topic, [(b"\x91\xa1a", b"never sent", None)]).result(TIMEOUT_S)
-        # What is written while the broker is away arrives when it is back, once.
+        # Records written while the broker is away arrive once it is back, and only once.
         waiting = flow.make(50)
         future = writer.write(topic, [(*record.message(0)[:2], None) for record in waiting])  # type: ignore[misc]
         time.sleep(1)

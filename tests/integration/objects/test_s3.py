@@ -1,4 +1,4 @@
-"""A bucket of S3 holds objects as a folder does: behind a real client, over HTTP."""
+"""A bucket of S3 stores objects as a folder does, over HTTP with a real client."""
 
 import secrets
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def url(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Return the address of a folder in a bucket of the test's own; credentials come as they do for S3."""
+    """Return the address of a folder in the test's own bucket; credentials come from the environment, as for S3."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     bucket = f"bucket-{secrets.token_hex(6)}"
@@ -48,7 +48,7 @@ def test_objects_are_written_listed_read_and_removed(url: str, tmp_path: Path) -
     assert [(stored.name, stored.size) for stored in folder.stored()] == [("a/1", 3), ("b/c/2", 3)]
     assert [stored.name for stored in folder.stored("b")] == ["b/c/2"]
     assert folder.read("a/1") == b"uno"
-    # More than a part of S3's uploads holds.
+    # The content is larger than one part of S3's uploads.
     content = secrets.token_bytes(1 << 20) * 11
     (tmp_path / "in").write_bytes(content)
     assert folder.put(tmp_path / "in", "large") == folder.fetch("large", tmp_path / "out")

@@ -18,6 +18,7 @@ from caraway.config import KafkaSettings, PostgresSettings, SecretsSettings, Ser
 from caraway.graph.specs import Graph
 from caraway.graph.wire import CommitRequest, encode_commit
 from caraway.stack import ports
+from caraway.topics.markers import is_marker
 from tests.timeouts import deadline_in, scaled
 
 TIMEOUT_S = 120.0
@@ -178,7 +179,7 @@ def end_of(kafka: str, topic: str) -> int:
 
 
 def records(kafka: str, topic: str) -> list[bytes]:
-    """Read the values of all records of a topic with one partition."""
+    """Read the values of all records of a topic with one partition, markers of waits left out."""
     consumer = consumer_of(kafka)
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -187,7 +188,8 @@ def records(kafka: str, topic: str) -> list[bytes]:
     while last + 1 < end:
         for message in consumer.consume(1000, timeout=1):
             assert message.error() is None
-            values.append(message.value() or b"")
+            if not is_marker(message.key()):
+                values.append(message.value() or b"")
             last = message.offset() or 0
     consumer.close()
     return values

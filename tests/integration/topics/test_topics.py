@@ -1,4 +1,4 @@
-"""Topics on a real broker: made once, written durably, to the partitions that Java chooses."""
+"""Topics on a real broker: created once, written durably, to the partitions that Java chooses."""
 
 import asyncio
 import logging
@@ -52,7 +52,7 @@ def read(kafka: str, topic: str, partitions: int) -> list[tuple[bytes | None, by
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """Java's default partitioner (org.apache.kafka.common.utils.Utils.murmur2)."""
+    """Return the partition by Java's default partitioner (org.apache.kafka.common.utils.Utils.murmur2)."""
     m, mask = 0x5BD1E995, 0xFFFFFFFF
     h = 0x9747B28C ^ len(key)
     whole = len(key) - len(key) % 4
@@ -83,7 +83,8 @@ def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: 
     for attempt in range(20):
         names = {f"{topic}.{attempt}.{place}" for place in range(2)}
         futures = admin.create_topics([NewTopic(name, 10, 1) for name in names])
-        # Their partitions are listed before anybody leads them: asked only once, this fails 200 times in all.
+        # The partitions are listed before they have leaders; if brokers were asked only once, this would fail 200 times
+        # in all.
         deadline = deadline_in(60)
         while (found := ends.ends(names)).keys() != names:
             assert time.monotonic() < deadline, found
@@ -122,7 +123,7 @@ def test_keys_go_where_java_sends_them_and_the_rest_is_spread(kafka: str, writer
     writer.write(topic, [(key, b"v", {"h": b"1"}) for key in keys]).result(20)
     for key, _, partition in read(kafka, topic, 4):
         assert partition == murmur2_partition(key or b"", 4)
-    # A partition whose leader isn't known yet, as after the topic was made, is passed over for a moment.
+    # A partition whose leader isn't known yet, as after the creation of its topic, is skipped for a moment.
     deadline = deadline_in(30)
     while min(sizes(kafka, topic + ".b", 4)) == 0:
         assert time.monotonic() < deadline, sizes(kafka, topic + ".b", 4)
@@ -153,7 +154,7 @@ def test_writes_can_be_awaited(kafka: str, writer: TopicWriter, topic: str) -> N
 
 
 def test_no_row_of_a_new_topic_is_lost_or_doubled(kafka: str, writer: TopicWriter, topic: str) -> None:
-    """The first requests for a partition may be refused; those behind must not overtake them."""
+    """Check writes to a new topic, where the first requests may be refused and later ones must not overtake them."""
     for round_ in range(15):
         name = f"{topic}.{round_}"
         ensure_topics(kafka, [name], 2)

@@ -1,5 +1,6 @@
-"""An index that is divided among servers of one process: real databases, snapshots and owners; a topic, a clock and a
-registry that tests set.
+"""An index that is divided among servers in one process.
+
+Databases, snapshots and shard owners are real; topic, clock and registry are simulated and set by the tests.
 """
 
 import shutil
@@ -38,7 +39,7 @@ def partition_of_key(key: str) -> int:
 
 @dataclass
 class World:
-    """What all servers share: the topic by partition, the time, the object store, and what Postgres has."""
+    """The state that all servers share: the topic by partition, the time, the object store, and Postgres."""
 
     folder: Path
     now: float = 1_700_000_000.0
@@ -48,7 +49,8 @@ class World:
     owners: dict[int, Owned] = field(default_factory=dict)
     progress: dict[int, dict[str, tuple[int, ShardProgress]]] = field(default_factory=dict)
     servers: "dict[str, Server]" = field(default_factory=dict)
-    # How far the shown rows of each partition were, and how far they were when a token was given.
+    # The greatest offset of each partition whose rows a read has shown, and the same at the time at which a token was
+    # given.
     shown: dict[int, int] = field(default_factory=dict)
     floors: dict[tuple[int, int], dict[int, int]] = field(default_factory=dict)
     # The offsets of the shard that answered last.
@@ -71,7 +73,7 @@ class World:
 
 @dataclass
 class Registry:
-    """What `IndexOwners` does, by the same rules, without a database."""
+    """A registry of shard owners that follows the rules of `IndexOwners`, without a database."""
 
     world: World
     server: str
@@ -126,7 +128,7 @@ class Registry:
 
 
 class TestShard:
-    """A shard whose tail is moved by hand."""
+    """A shard that follows its topic only when a test says so."""
 
     __test__ = False
 
@@ -200,7 +202,7 @@ class TestShard:
 
 
 class WatchedShardOwner(ShardOwner):
-    """Checks each answer: that nobody else may own the shard yet, and that nothing that was shown is missing."""
+    """An owner that checks each of its answers: it is still a member, and no row that was shown before is missing."""
 
     def __init__(self, world: World, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
@@ -231,7 +233,7 @@ def at_once(work: Callable[[], object]) -> "Future[object]":
 
 
 class Server:
-    """A server, from its start to its end."""
+    """A server from its start to its end."""
 
     def __init__(self, world: World, name: str, plan: IndexPlan) -> None:
         self.world = world
@@ -265,7 +267,7 @@ class Server:
         return {n: shard for n, shard in self.shard_owner.open_shards().items() if isinstance(shard, TestShard)}
 
     def reconcile(self) -> None:
-        """Do a round; an outage is none of the test's business."""
+        """Run one round; an outage of Postgres is no failure of the test."""
         try:
             self.shard_owner.reconcile()
         except UnavailableError:
@@ -275,7 +277,7 @@ class Server:
         return self.shard_owner.answer(ask)
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
-        """Reach another server, as bytes."""
+        """Return the answers of another server, to which question and answers are passed as bytes."""
         self.calls += 1
         other = self.world.servers.get(address)
         done: Future[list[Answer]] = Future()
@@ -287,7 +289,7 @@ class Server:
         return done
 
     def kill(self) -> None:
-        """End as a killed process does: what was written is there."""
+        """End like a killed process: only what was written is left."""
         image = self.folder.with_name("image")
         shutil.copytree(self.folder, image)
         for shard in self.shards().values():

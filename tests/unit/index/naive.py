@@ -16,7 +16,8 @@ from caraway.plan.model import Column, IndexKind, IndexPlan, RecordSchema
 from caraway.topics import DELETE, PUT, RETRACT, RecordCodec
 
 SECOND = 1_000_000
-# Levels of 65 ms, 262 ms, 1 s ...; a tile splits at the fourth aggregate input: some events make a deep pyramid.
+# Levels of 65 ms, 262 ms, 1 s and so on; a tile splits at the fourth aggregate input, so a few events make a deep
+# pyramid.
 SMALL = Geometry(base_bits=16, fan_bits=2, split=3)
 
 KEY = Column(name="k", dtype=STRING)
@@ -96,7 +97,7 @@ class Sent:
 
 @dataclass
 class NaiveIndex:
-    """Keeps the newest revision of each id and looks at all of them at each read."""
+    """An index that keeps the newest revision of each id and goes through all of them at each read."""
 
     plan: IndexPlan
     newest: dict[bytes, Sent] = field(default_factory=dict)

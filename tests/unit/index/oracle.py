@@ -1,4 +1,4 @@
-"""The aggregate inputs that a job writes for some rows, and the in-process engine's answers about the same rows."""
+"""The aggregate inputs that a job writes for some rows, and the in-process engine's results for the same rows."""
 
 import random
 from collections.abc import Sequence
@@ -76,7 +76,7 @@ def every_function(window: Window, source: DatasetSpec, tag: str) -> list[Aggreg
 
 @dataclass
 class Case:
-    """An aggregation over events or a table, as a plan of an index and as an engine."""
+    """An aggregation over events or a table, both as a plan of an index and as a dataset of the engine."""
 
     name: str
     operator: Aggregate
@@ -102,7 +102,7 @@ def case(
     groupby: HoppingWindow | SessionWindow | None = None,
     bare: bool = False,
 ) -> Case:
-    """Make a case whose aggregates are all functions over all windows."""
+    """Return a case whose aggregates are all functions over all windows."""
     source = TABLE if keyed else EVENTS
     specs = [] if bare else [s for n, w in enumerate(windows) for s in every_function(w, source, f"w{n}")]
     operator = Aggregate(
@@ -117,7 +117,7 @@ def case(
 
 @dataclass
 class Job:
-    """Writes the aggregate inputs for what is logged, as the operators in `jvm/` do, with a growing revision."""
+    """A job that writes the aggregate inputs of logged rows, as operators in `jvm/` do, with a growing revision."""
 
     case: Case
     sent: dict[bytes, tuple[Any, ...]] = field(default_factory=dict)
@@ -132,7 +132,7 @@ class Job:
 
     @property
     def engine(self) -> LocalEngine:
-        """The engine, which has all that was logged. It computes everything anew for each call, so it gets lots."""
+        """The engine with all that was logged. Each call computes everything anew, so it gets changes in bulk."""
         if self._unapplied:
             self._engine.apply_changes(self.case.source.name, self._unapplied)
             self._unapplied = []
@@ -178,7 +178,7 @@ class Job:
 
 
 def random_change(case_: Case, rng: random.Random) -> SourceChange:
-    """Make a row near the edges of windows and tiles; sometimes, of a table, a delete."""
+    """Return a change near the edges of windows and tiles, for a table sometimes a delete."""
     time_us = rng.randrange(-10, 60) * SECOND // 2 + rng.choice([0, 0, 0, 1, -1, 400_000])
     nested = [rng.choice([None, 0.5, 1.0, float("nan")]) for _ in range(rng.randrange(3))]
     row: dict[str, object] = {

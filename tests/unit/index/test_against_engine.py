@@ -42,18 +42,18 @@ CASES = [
     case("sessions as keys", (None,), groupby=SESSION),
     case("sessions alone", (), groupby=SESSION, bare=True),
 ]
-# Deep pyramids of few aggregate inputs; with few distinct values to a tile, or all.
+# Both make deep pyramids of few aggregate inputs; tiles of the second keep few distinct values, those of the first all.
 EXACT, TIGHT = Geometry(base_bits=16, fan_bits=2, split=3), Geometry(base_bits=16, fan_bits=2, split=3, values=2)
-# Of wide tables no other column is as far from adjacent ones.
+# The greatest relative error of a quantile from a sketch: the middle of a bin is at most 1/128 away.
 SKETCHED = 0.01
 DECAYED = 1e-12
 
 
-# Sums that don't fit are null in both; the engine tells.
+# A sum that doesn't fit is null in both; the engine warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
 
 
-# Half a second each: the fast tier takes every third.
+# A case takes half a second, so the fast tier takes every third.
 @pytest.mark.parametrize(
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 3 > 0)) for n, c in enumerate(CASES)]
 )
@@ -71,7 +71,7 @@ def test_many_traces(found: Case, geometry: Geometry, seed: int, tmp_path: Path)
 
 
 def check(found: Case, geometry: Geometry, seed: int, tmp_path: Path, *, rounds: int) -> None:
-    """Log some rows in batches; after each ask both for all columns."""
+    """Log some rows in batches, and compare all columns of index and engine after each."""
     rng = random.Random(f"{found.name} {seed}")  # noqa: S311 - a trace, not a secret
     job = Job(found)
     with IndexStore(tmp_path / "index", geometry=geometry, cache_bytes=1 << 20) as store:
@@ -91,7 +91,7 @@ def check(found: Case, geometry: Geometry, seed: int, tmp_path: Path, *, rounds:
 
 
 def times(job: Job, rng: random.Random) -> list[int]:
-    """Return times at, before and after those of the events, and their ends."""
+    """Return times at, before and after those of the events and of their ends."""
     near = [change.time_us for _, change in job.events]
     edges = [0, 2 * SECOND, 3 * SECOND, 9 * SECOND + SECOND, 10**12]
     picked = [rng.choice(near) + rng.choice(edges) + rng.choice([-1, 0, 0, 1]) for _ in range(6)]
@@ -134,7 +134,7 @@ def compare(found: Case, job: Job, reader: IndexReader, ats: Sequence[int], *, e
 def agrees(spec: Any, value: object, wanted: object, *, exact: bool) -> bool:
     if isinstance(value, float) and isinstance(wanted, float) and spec is not None:
         if spec.function is AggregateFunction.EXP_DECAY_SUM:
-            # Terms of both signs may cancel: what counts is how large they are.
+            # Terms of both signs may cancel, so the tolerance is relative to the size of the terms, not of the sum.
             return math.isclose(value, wanted, rel_tol=DECAYED, abs_tol=DECAYED * 1e19)
         if spec.function is AggregateFunction.QUANTILE and not exact:
             return math.isclose(value, wanted, rel_tol=SKETCHED)

@@ -1,4 +1,4 @@
-"""Many aggregate inputs of one group: what a further one costs, whether it comes in order, late, or goes again."""
+"""The cost of one more aggregate input in a group with many: in order, late, or retracted."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -19,13 +19,14 @@ from caraway.topics import PUT, RETRACT, position_id
 from tests.unit.index.naive import KEY, SECOND, Sent, aggregate, index_plan
 
 MANY = 5000
-# A row is a read of some ten tiles and, at the edges of its window, of at most 64 aggregate inputs twice.
+# The most entries that one more aggregate input may touch. A row is a read of some ten tiles and, at each of the two
+# edges of its window, of at most 64 aggregate inputs.
 FEW = 500
 SPECS = (aggregate(AggregateFunction.COUNT, None, None), aggregate(AggregateFunction.SUM, "x", None))
 
 
 class CountingIterator:
-    """Passes everything on and counts steps and seeks."""
+    """An iterator that counts steps and seeks."""
 
     def __init__(self, inner: RdictIter, count: Callable[[], None]) -> None:
         self._inner = inner
@@ -38,7 +39,7 @@ class CountingIterator:
 
 
 class CountingStore(IndexStore):
-    """Counts what is looked at."""
+    """A store that counts the entries that are read."""
 
     touched = 0
 
@@ -86,7 +87,7 @@ def test_a_further_aggregate_input_costs_what_it_changes(name: str, tmp_path: Pa
         sent: list[tuple[bytes, bytes]] = []
 
         def apply(*records: Sent) -> int:
-            """Apply records and emit; return how many records that makes."""
+            """Apply records and emit; return how many records were emitted."""
             store.touched = 0
             before = len(sent)
             assert not writer.apply(plan, [record.message(0) for record in records]).refused
@@ -104,6 +105,7 @@ def test_a_further_aggregate_input_costs_what_it_changes(name: str, tmp_path: Pa
             event(MANY + 2, MANY + 20),
         ]
         for record in further:
-            # The row of the session before it grew and the one after; a bucket or two.
+            # At most two rows change: that of the session before it grew and the one after, or those of one or two
+            # buckets.
             assert apply(record) <= 2
             assert store.touched < FEW

@@ -1,4 +1,4 @@
-"""Many aggregate inputs of one key: what a read touches, and what a write takes, for functions that keep values."""
+"""Many aggregate inputs of one key: the entries that reads and writes touch, for functions that keep values."""
 
 import random
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ def store(tmp_path: Path) -> Iterator[IndexStore]:
 
 
 def puts(count: int, distinct: int) -> list[Sent]:
-    """Two days in which few values come again and again, at the end one of them only, and of column d hardly any."""
+    """Return two days of few repeated values, in the second day of a single one; column d is nearly always null."""
     rng = random.Random(count)  # noqa: S311 - a trace, not a secret
     step = 2 * DAY // count
     return [
@@ -87,7 +87,7 @@ def test_a_read_touches_few_entries(
         assert found == [True]
         entries = iterators[-1].entries
         if aggregate.into == "distinct":
-            # Where tiles don't keep all their values, the single aggregate inputs are read.
+            # If tiles don't keep all their values, single aggregate inputs are read.
             assert entries <= (600 if distinct == 20 else 30_100)
             assert set(values[0][0]) == {  # type: ignore[call-overload]
                 item.row[0] for item in puts(30_000, distinct) if item.row is not None and in_window(window, item.time)

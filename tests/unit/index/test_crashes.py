@@ -1,7 +1,7 @@
 """The index against a dictionary, through kills between any two writes, damage, loss, snapshots and restores.
 
-A topic grows, the index follows it in batches. Whatever happens to its files, it stands at some offset afterwards, and
-every read equals what a dictionary of the records up to that offset gives; reading on from there makes it level again.
+A topic grows and the index follows it in batches. Whatever happens to its files, it is at some offset afterwards, and
+every read equals that of a dictionary of the records up to that offset; from there the index catches up again.
 """
 
 import logging
@@ -35,17 +35,17 @@ from tests.unit.index.test_index import COLUMNS, KEYS, ROW_COLUMNS, revisions, r
 
 pytestmark = pytest.mark.slow
 
-# Damage that one start finds, and that which only reads find: each of them costs a start.
+# The most starts until the index is sound: damage found at a start and damage found by reads each cost one start.
 MOST_STARTS = 6
-# Two snapshots are kept; each may turn out to hold the damage.
+# How many snapshots are kept; each of them may have the damage.
 KEPT = 2
 
 
 @dataclass(frozen=True)
 class Harm:
-    """What happens to a file, at a share of its length: it is cut there, or a byte differs.
+    """Damage to a file at a share of its length: it is cut there, or a byte changes.
 
-    Which files there are, and how long they are, isn't the same in each run, so what is drawn can't depend on it.
+    The number and length of files differ between runs, so the drawn values can't depend on them.
     """
 
     position: float
@@ -63,7 +63,7 @@ harms = st.builds(Harm, st.floats(0, 1, exclude_max=True), st.just(0) | st.integ
 
 
 class CrashMachine(RuleBasedStateMachine):
-    """A topic, an index that follows it, and what may happen to both."""
+    """A topic, an index that follows it, and all events that may happen to both."""
 
     plan: IndexPlan
     columns: list[str]
@@ -95,7 +95,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.stand()
 
     def stand(self) -> None:
-        """Let the model stand where the index does."""
+        """Move the model to the offset of the index."""
         self.offset = self.store.offsets(self.plan.asset).get(0, 0)
         self.naive = NaiveIndex(self.plan)
         for sent in self.topic[: self.offset]:
@@ -127,7 +127,7 @@ class CrashMachine(RuleBasedStateMachine):
         self.topic.append(next(known, Sent(key, record_id, rev, op, time, row)))
 
     def follow(self, count: int) -> None:
-        """Apply the next records of the topic: one write."""
+        """Apply the next records of the topic in one write."""
         taken = self.topic[self.offset : self.offset + count]
         self.writer.apply(self.plan, [sent.message(self.offset + position) for position, sent in enumerate(taken)])
         for sent in taken:
@@ -145,7 +145,7 @@ class CrashMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(1, 3), max_size=3), torn=st.sampled_from([0, 0, 1, 7, 40, 400]))
     def kill(self, sizes: list[int], torn: int) -> None:
-        """End the process behind some writes; `torn` bytes of the log didn't come to the disk."""
+        """End the process after some writes; the last `torn` bytes of the log didn't reach the disk."""
         for size in sizes:
             self.follow(size)
         image = self.path.with_name("image")
@@ -172,7 +172,7 @@ class CrashMachine(RuleBasedStateMachine):
 
     @rule()
     def lose(self) -> None:
-        """Another server begins, with nothing of its own."""
+        """Start on another server, which has no files of its own."""
         self.store.close()
         shutil.rmtree(self.path)
         self.start()
@@ -195,7 +195,7 @@ class CrashMachine(RuleBasedStateMachine):
             except Exception as error:
                 if type(error) is not Exception:
                     raise
-                # What RocksDB raises to whoever writes: the tail does this then.
+                # A write met RocksDB's error: the tail would mark the database as damaged then.
                 self.store.mark_damaged(str(error))
             else:
                 break
@@ -264,7 +264,7 @@ def test_an_index_of_which_nobody_can_tell_how_far_it_is_begins_anew(tmp_path: P
         IndexWriter(store, cached_tiles=8).apply(plan, [sent.message(7)])
         store.db.flush()
         (offsets,) = path.glob("*.sst")
-        # So that the mark of the format is found in another file.
+        # This puts the mark of the format into another file.
         store.db.put(FORMAT_KEY, store.format)
         store.db.flush()
     content = bytearray(offsets.read_bytes())

@@ -122,7 +122,7 @@ def test_nulls_and_half_seconds_do_not_count() -> None:
 
 @given(st.integers(-50 * HOUR, 50 * HOUR), st.integers(0, HOUR))
 def test_a_large_sum_does_not_overflow_on_the_way(time_us: int, later_us: int) -> None:
-    """Found by parity: read within the half-life, 1e308 was infinite."""
+    """Check a fault that parity found: read within the half-life, 1e308 was infinite."""
     at_us = time_us + later_us
     wanted, _ = truth([(time_us, 1e308, b"")], at_us)
     assert sum_of([(time_us, 1e308, b"")]).at(at_us) == pytest.approx(wanted, rel=1e-12)

@@ -1,6 +1,6 @@
-"""What the authoring API gives for an empty window and for a key never seen, read from the index."""
+"""The values that the authoring API defines for an empty window and for a key never seen, read from the index."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators return datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, type-arg, valid-type, union-attr"
 from dataclasses import replace
 from pathlib import Path

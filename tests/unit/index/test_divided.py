@@ -1,9 +1,9 @@
 """An index that is divided among servers against a dictionary, through hand-overs, kills, pauses, outages and cuts.
 
-Servers come and go, follow the topic as fast as they like, and look at the registry when they like. Every read at every
-one of them gives what a dictionary of the records gives at which the answering owner stands, or is refused in a way
-that asks to try again; nobody answers whose membership has run out, and no new owner shows less than was shown before.
-Once all is quiet, every server answers all, as one undivided index does.
+Servers come and go, follow the topic and look at the registry at any speed. Every read at every server equals that of a
+dictionary of the records up to the answering owner's offset, or is refused with a request to try again. A server whose
+membership has expired doesn't answer, and no new owner shows less than was shown before. Once nothing happens any more,
+every server answers everything, as an undivided index does.
 """
 
 import logging
@@ -38,10 +38,10 @@ from tests.unit.index.test_index import COLUMNS, ROW_COLUMNS, rows, same, times
 
 pytestmark = pytest.mark.slow
 
-# Some in each partition.
+# Several keys in each partition.
 KEYS = ("a", "b", "c", "d", "e", "f")
 SERVERS = ("one", "two", "three")
-# Enough for every server to learn what the others have told, and to take what is its own.
+# Rounds that are enough for every server to learn what others have reported, and to take its own shards.
 ROUNDS = 4
 
 BUCKETS = (
@@ -70,7 +70,7 @@ keys = st.sampled_from(KEYS)
 
 
 class DividedMachine(RuleBasedStateMachine):
-    """A topic, servers that share its index, and what may happen to them."""
+    """A topic, servers that share its index, and all events that may happen to them."""
 
     plan: IndexPlan
     columns: list[str]
@@ -79,9 +79,9 @@ class DividedMachine(RuleBasedStateMachine):
         super().__init__()
         self.temporary = tempfile.TemporaryDirectory()
         self.world = World(Path(self.temporary.name))
-        # Every id as it was sent last, for its revisions.
+        # The last record that was sent of every id, which is the one to be revised.
         self.newest: list[Sent] = []
-        # Where rows end, by their number.
+        # The delete that ends a row, by the row's number.
         self.ends: dict[int, Sent] = {}
 
     def teardown(self) -> None:
@@ -129,7 +129,7 @@ class DividedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plan.revised and self.newest)
     @rule(data=st.data(), key=keys, time=times, row=rows)
     def revise(self, data: st.DataObject, key: str, time: int, row: tuple[Any, ...]) -> None:
-        """Say something else of a row, as those who write topics do: first its old place hears that it isn't there."""
+        """Revise a row as writers of topics do: a retraction under the old key and time precedes the new put."""
         place = data.draw(st.integers(0, len(self.newest) - 1))
         old, rev = self.newest[place], self.revision()
         self.world.send(Sent(old.key, old.record_id, rev, RETRACT, old.time, old.row))
@@ -142,7 +142,7 @@ class DividedMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.plan.revised and self.newest)
     @rule(data=st.data(), key=keys, time=times, row=rows)
     def deny(self, data: st.DataObject, key: str, time: int, row: tuple[Any, ...]) -> None:
-        """Say of a row where it isn't, or with what, as jobs do after a restart: of the revision that it has now."""
+        """Send a retraction of a row's present revision, with any key or content, as jobs do after a restart."""
         place = data.draw(st.integers(0, len(self.newest) - 1))
         for said in (self.newest[place], self.ends.get(place)):
             if said is not None and said.rev:
@@ -158,7 +158,7 @@ class DividedMachine(RuleBasedStateMachine):
 
     @rule(name=servers, count=st.integers(0, 4))
     def go_on(self, name: str, count: int) -> None:
-        """Let one server do a round; it may not be there, and start."""
+        """Run one round of a server, which is started if it isn't running."""
         self.start(name)
         for shard in self.shards(name).values():
             shard.pull(count)
@@ -166,7 +166,7 @@ class DividedMachine(RuleBasedStateMachine):
 
     @rule(times_=st.integers(1, 3), count=st.integers(0, 4))
     def all_go_on(self, times_: int, count: int) -> None:
-        """Let all servers that are there do some rounds, as they do most of the time."""
+        """Run some rounds of all servers that are running, the most frequent event."""
         for _ in range(times_):
             for server in list(self.world.servers.values()):
                 for shard in server.shards().values():
@@ -182,7 +182,7 @@ class DividedMachine(RuleBasedStateMachine):
 
     @rule(share=st.sampled_from([0.1, 0.3, 0.6, 1.1]))
     def wait(self, share: float) -> None:
-        """Let time pass in which nobody does anything."""
+        """Advance the clock while no server does anything."""
         self.world.now += share * LASTING.total_seconds()
 
     @rule()
@@ -191,7 +191,7 @@ class DividedMachine(RuleBasedStateMachine):
 
     @rule(name=servers)
     def cut(self, name: str) -> None:
-        """Let a server be out of reach of others, or in reach again."""
+        """Cut a server off from the others, or connect it again."""
         if name in self.world.servers:
             self.world.servers[name].connected = not self.world.servers[name].connected
 
@@ -201,7 +201,7 @@ class DividedMachine(RuleBasedStateMachine):
 
     @rule(name=servers, ats=st.lists(times, min_size=1, max_size=3))
     def settle(self, name: str, ats: list[int]) -> None:
-        """Let all calm down: then everybody answers everything, as one undivided index."""
+        """End all disturbances, then check that every server answers everything as one undivided index does."""
         self.start(name)
         self.calm()
         wanted = self.undivided([*ats, 100 * SECOND])
@@ -216,7 +216,7 @@ class DividedMachine(RuleBasedStateMachine):
         self.world.postgres = True
         for server in self.world.servers.values():
             server.connected = True
-        # Nobody who is gone is a member any more.
+        # The membership of servers that are gone has expired by then.
         self.world.now += 1.1 * LASTING.total_seconds()
         for _ in range(ROUNDS):
             for server in self.world.servers.values():
@@ -228,7 +228,7 @@ class DividedMachine(RuleBasedStateMachine):
             server.shard_owner.look()
 
     def undivided(self, ats: list[int]) -> tuple[list[list[object]], list[bool]]:
-        """Read from one index that has all partitions."""
+        """Return rows read from one index that has all partitions."""
         path = self.world.folder / "undivided"
         path.mkdir()
         with tempfile.TemporaryDirectory(dir=path) as folder, IndexStore(Path(folder) / "db", geometry=SMALL) as store:
@@ -258,7 +258,8 @@ class DividedMachine(RuleBasedStateMachine):
                         raise
                     continue
                 if self.plan.aggregates == BUCKETS:
-                    # What closes them is known everywhere only when all is calm.
+                    # The max event time closes buckets, and every server knows it only after all disturbances have
+                    # ended.
                     continue
                 partition = partition_of_key(key)
                 naive = NaiveIndex(self.plan)
@@ -281,7 +282,7 @@ class RevisedVersions(DividedMachine):
 
 
 class RevisedAggregates(DividedMachine):
-    """Also of rows of a table, which end where the next one of their key begins."""
+    """The same for rows of a table, which end where the next row of their key begins."""
 
     plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=ALL_AGGREGATES)
     columns = COLUMNS

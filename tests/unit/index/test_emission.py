@@ -1,4 +1,4 @@
-"""What an index emits, whatever comes in which order and wherever it is killed, are the engine's rows."""
+"""The rows that an index emits are the engine's, whatever the order of inputs and wherever it is killed."""
 
 import random
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ SESSION = SessionWindow(gap_us=2 * SECOND)
 
 
 def few(found: Case, seed: int = 1) -> Case:
-    """Keep some of a case's aggregates: all of them would take a second for a few rows."""
+    """Return a case with some of its aggregates; all of them would take a second for a few rows."""
     specs = [a for a in found.operator.aggregates if a.function is not AggregateFunction.EXP_DECAY_SUM]
     chosen = random.Random(seed).sample(specs, min(6, len(specs)))  # noqa: S311 - a choice, not a secret
     return Case(found.name, replace(found.operator, aggregates=tuple(chosen)), found.keyed)
@@ -55,7 +55,7 @@ FICKLE = [found for found in CASES if not found.keyed]
 
 
 def some(cases: Sequence[Case], first: int) -> list[Any]:
-    """Leave most cases to the slow tier."""
+    """Return all cases, most of them marked for the slow tier."""
     return [
         pytest.param(found, id=found.name, marks=[] if n % 4 == first else [pytest.mark.slow])
         for n, found in enumerate(cases)
@@ -63,12 +63,12 @@ def some(cases: Sequence[Case], first: int) -> list[Any]:
 
 
 class KilledError(Exception):
-    """The process is gone."""
+    """An exception that stands for the end of the process."""
 
 
 @dataclass
 class Topic:
-    """The records that arrived on the topic of the rows; the process is killed now and then, before or after."""
+    """The records that arrived on the topic of the rows. Now and then the process is killed before or after a send."""
 
     plan: TopicPlan
     rng: random.Random
@@ -84,7 +84,7 @@ class Topic:
             raise KilledError
 
     def rows(self) -> list[dict[str, object]]:
-        """Consolidate: of each id the greatest revision holds. What has the same revision is the same."""
+        """Return the rows that hold: of each id the greatest revision. Records of equal revisions must be identical."""
         codec = RecordCodec(self.plan.schema)
         newest: dict[bytes, tuple[bytes, bytes, bytes]] = {}
         for key, value in self.records:
@@ -109,7 +109,7 @@ class Topic:
 
 
 class Process:
-    """A writer of the index and what it emits, started again after each kill."""
+    """A writer of an index together with its emission, started again after each kill."""
 
     def __init__(self, found: Case, topic: TopicPlan, store: IndexStore, arrived: Topic) -> None:
         self.plan = replace(found.plan, emits=topic)
@@ -121,7 +121,7 @@ class Process:
     def apply(self, messages: Sequence[Message]) -> None:
         assert not self._writer.apply(self.plan, messages).refused
         if self.arrived.rng.random() < 0.1:
-            # Killed before it looked at what changed.
+            # The process is killed before it compared the changed rows.
             self._start()
             return
         try:
@@ -143,7 +143,7 @@ class Process:
 
 
 def rows_of(found: Case) -> TopicPlan:
-    """Plan the topic of a case's rows."""
+    """Return the topic of a case's rows."""
     reader = derived(Input(dataset=found.out.name), "Reader", sources=(found.source, found.out))
     plan = plan_graph(Graph(datasets=(found.source, found.out, reader)))
     (emitting,) = [index for index in plan.indexes if index.emits is not None]
@@ -186,7 +186,7 @@ def deliver(process: Process, waiting: list[Message], rng: random.Random) -> Non
 
 @dataclass
 class Fickle:
-    """Events that are taken back and moved, as a join in front of an aggregate does."""
+    """Events that are retracted and moved, as by a join in front of an aggregate."""
 
     found: Case
     events: dict[int, SourceChange | None] = field(default_factory=dict)
@@ -235,7 +235,7 @@ def check_fickle(found: Case, seed: int, tmp_path: Path, rows: int) -> None:
         check_rows(found, process.arrived, fickle.engine())
 
 
-# A third of a second each: the fast tier takes some of them.
+# A case takes a third of a second, so the fast tier takes some of them.
 @pytest.mark.parametrize("found", some(CASES, 0))
 def test_what_is_emitted_are_the_rows_of_the_engine(found: Case, tmp_path: Path) -> None:
     check(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret

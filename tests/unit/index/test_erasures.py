@@ -1,4 +1,4 @@
-"""Erased keys: reads are those of the in-process engine, and nothing of the keys is left in the database."""
+"""Erased keys: reads equal those of the in-process engine, and nothing of the keys is left in the database."""
 
 import random
 import threading
@@ -24,14 +24,14 @@ MAC_KEYS = {"one": b"k" * 32}
 
 
 def erasure(plan: IndexPlan, value: str) -> tuple[Erasure, tuple[bytes, bytes, int, int]]:
-    """Erase a group of an aggregate; return its record, too, as Kafka delivers it."""
+    """Return the erasure of a group of an aggregate, and its record as Kafka delivers it."""
     made = erasure_of(plan.topic, plan.schema.keys, [value], "one", MAC_KEYS["one"])
     key, record = encode_erasure(made)
     return made, (key, record, 0, 10**6)
 
 
 def left_of(store: IndexStore, asset: bytes, text: bytes) -> list[bytes]:
-    """Return the entries of an asset in which a text stands."""
+    """Return the entries of an asset that contain a text."""
     found = []
     iterator = store.iterator()
     iterator.seek(b"")
@@ -44,7 +44,7 @@ def left_of(store: IndexStore, asset: bytes, text: bytes) -> list[bytes]:
 
 
 def removed_all(store: IndexStore, writer: IndexWriter, plan: IndexPlan, erased: ErasedKeys, *, slices_of: int) -> int:
-    """Remove as the worker does, in slices."""
+    """Remove the entries of erased keys as the worker does, in slices; return how many were removed."""
     hides = erased.hides(plan.topic, plan.schema.keys)
     assert hides is not None
     pending = known_erasures(store, plan.asset, pending=True)
@@ -66,7 +66,7 @@ def is_discrete(found: Case) -> bool:
     return any(isinstance(window, HoppingWindow) for window in windows)
 
 
-# Half a second each: the fast tier takes every eighth.
+# A case takes half a second, so the fast tier takes every eighth.
 @pytest.mark.filterwarnings("ignore:aggregate")
 @pytest.mark.parametrize(
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 8 > 0)) for n, c in enumerate(CASES)]
@@ -94,7 +94,7 @@ def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Pa
         _, record = erasure(found.plan, "a")
         assert not writer.apply(found.plan, [record]).refused
         agree()
-        # Of a table into discrete windows, the max event time doesn't follow erased rows (docs/index.md).
+        # For a table in discrete windows the max event time doesn't follow erased rows (docs/index.md).
         goes_on = not (found.keyed and is_discrete(found))
         if goes_on:
             log(6)
@@ -161,14 +161,14 @@ def test_what_comes_later_is_left_out_and_what_was_there_goes(store: IndexStore)
     rows = [trace.version(key, f"{key} {n}", n) for n in range(3) for key in ("ann", "bob", "cid")]
     writer.apply(plan, rows)
     erasures = [erasure(plan, name)[1] for name in ("ann", "cid")]
-    # In one batch with rows before and behind it.
+    # One batch has the erasures with rows before and behind them.
     writer.apply(plan, [trace.version("ann", "late", 7), *erasures, trace.version("ann", "later", 8)])
     assert read(reader, plan, "ann", "bob", "cid", "dan") == [None, "bob 2", None, None]
     assert left_of(store, plan.asset, b"ann")
     assert not left_of(store, plan.asset, b"late")
     assert removed_all(store, writer, plan, erased, slices_of=1) == 2
     assert not left_of(store, plan.asset, b"ann") + left_of(store, plan.asset, b"cid")
-    # A replay of all, after a restart, brings nothing back: the database itself knows.
+    # A replay of everything after a restart brings nothing back, since the database itself knows the erasures.
     again = ErasedKeys(lambda: MAC_KEYS)
     anew = IndexWriter(store, erased=again)
     anew.apply(plan, rows)
@@ -187,7 +187,7 @@ def test_what_was_removed_is_off_the_disk_when_nobody_reads_it_any_more(store: I
     assert held
     writer.apply(plan, [erasure(plan, "ann")[1]])
     removed_all(store, writer, plan, erased, slices_of=10)
-    # A read from before.
+    # A read that began before keeps the old files.
     reading = store.iterator()
     reading.seek(plan.asset)
     assert not compact(store, plan.asset, threading.Event(), seconds=0.2)
@@ -208,7 +208,7 @@ def test_a_row_that_moves_to_an_erased_key_is_gone_from_the_other(store: IndexSt
     assert read(reader, plan, "ann", "bob") == [None, None]
     removed_all(store, writer, plan, erased, slices_of=1)
     assert not left_of(store, plan.asset, b"ann")
-    # Revisions that come again are old, a newer one holds.
+    # Old revisions that are delivered again are ignored; a newer one holds.
     writer.apply(plan, [trace.version("bob", "moves", 1, of=0, rev=1), trace.version("bob", "stays", 1, of=1, rev=0)])
     assert read(reader, plan, "bob") == [None]
     writer.apply(

@@ -1,4 +1,4 @@
-"""Sweeping leaves every read from the horizon on as it was, and takes away all that none of them sees."""
+"""A sweep changes no read from the horizon on, and removes all versions that none of these reads returns."""
 
 import tempfile
 from pathlib import Path
@@ -67,7 +67,7 @@ def check(store: IndexStore, plan: IndexPlan, naive: NaiveIndex, horizon: int) -
 
 
 def distinct(records: list[Sent]) -> list[Sent]:
-    """An id has one record."""
+    """Return the records with only the last one of each id."""
     return list({record.record_id: record for record in records}.values())
 
 
@@ -79,7 +79,7 @@ def distinct(records: list[Sent]) -> list[Sent]:
     st.integers(1, 12),
     st.sampled_from([PLAIN, REVISED]),
 )
-# The look at a key is all that a slice of one may do: it still has to get on.
+# Examining a key may use up the limit of a slice; the sweep must make progress nevertheless.
 @example([Sent("a", position_id(n, 0), b"", PUT, n, ROW) for n in range(3)], [], 2, 1, PLAIN)
 def test_reads_from_the_horizon_on_stay_as_they_were(
     before: list[Sent], late: list[Sent], horizon: int, limit: int, plan: IndexPlan
@@ -95,12 +95,12 @@ def test_reads_from_the_horizon_on_stay_as_they_were(
         assert entries(store, plan) == was - removed
         assert entries(store, OTHER) == others
         check(store, plan, naive, horizon)
-        # Of each key what holds at the horizon, and all that begins later.
+        # The version of each key that holds at the horizon stays, and all that begin later.
         newest = {s.key for s in naive.newest.values() if s.time <= horizon and s.op != RETRACT}
         later = [s for s in naive.newest.values() if s.time > horizon and s.op != RETRACT]
         assert entries(store, plan) == len(newest) + len(later)
         assert swept(store, plan, horizon, limit) == 0
-        # Late records, and all of them again: they don't show either.
+        # Neither late records nor a repetition of all records become visible.
         late = [record for record in late if record.record_id not in naive.newest]
         again = distinct([*before, *late])
         apply(store, plan, again, len(before))

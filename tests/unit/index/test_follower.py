@@ -1,4 +1,4 @@
-"""An index that another process writes: whoever reads it sees all that was written, whatever becomes of the writer."""
+"""An index that another process writes: a reader sees everything that was written, whatever happens to the writer."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ def entries(iterator: RdictIter) -> dict[bytes, bytes]:
 
 
 class Following(RuleBasedStateMachine):
-    """A writer that writes, flushes, compacts, ends and comes back, with or without its database; and a follower."""
+    """A writer that writes, flushes, compacts, ends and returns with or without its database; and a follower."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,7 +59,7 @@ class Following(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         self.store = IndexStore(self.path, cache_bytes=CACHE, shared=True)
-        # What wasn't there at the last look is looked for again after a while.
+        # A database that was missing at the last attempt is looked for again after a pause.
         self.now += 1
 
     @precondition(lambda self: self.store is not None)
@@ -107,7 +107,7 @@ class Following(RuleBasedStateMachine):
     @precondition(lambda self: self.store is None)
     @rule(moved=st.booleans())
     def lose(self, moved: bool) -> None:  # noqa: FBT001 - an argument of a rule
-        """The database is gone while the writer is away: moved aside because it was damaged, or removed."""
+        """Remove the database while the writer is away: moved aside because of damage, or deleted."""
         if not self.path.exists():
             return
         if moved:
@@ -127,7 +127,7 @@ class Following(RuleBasedStateMachine):
 
     @rule()
     def look_again(self) -> None:
-        """What is read in several steps is of one state, whatever was written since."""
+        """Check that a read in several steps is of one state, whatever was written since."""
         for iterator, then in self.kept:
             assert entries(iterator) == then
         self.kept = []
@@ -183,7 +183,7 @@ def test_a_writer_in_another_process_is_followed_while_it_writes_and_is_killed(t
     number = last = 0
 
     def look() -> int:
-        """Read: what one batch wrote shows as a whole, and nothing goes back."""
+        """Return the number that was read; a batch is visible as a whole, and numbers never decrease."""
         values = set(entries(follower.iterator()).values())
         assert len(values) <= 1
         return int.from_bytes(values.pop()[:8]) if values else 0
@@ -197,14 +197,14 @@ def test_a_writer_in_another_process_is_followed_while_it_writes_and_is_killed(t
             process.stdin.write(f"{number}\n")
             process.stdin.flush()
             if number == 50:
-                # The first one makes the database.
+                # The first write creates the database.
                 process.stdout.readline()
             seen = [look() for _ in range(20)]
             assert seen == sorted(seen)
             assert seen[0] >= last
             if number != 50:
                 assert int(process.stdout.readline()) == number + 49
-            # It was told that it is written: so it shows.
+            # The writer has confirmed the write, so it is visible.
             assert look() == number + 49
             last = number + 49
         process.kill()
@@ -228,7 +228,7 @@ def test_damage_that_stays_is_told_to_the_writer(tmp_path: Path) -> None:
         follower.iterator()
         follower.mark_damaged("a table")
         told = [store.damaged]
-        # Once may be a table that was just removed; it is read from the files as they are now.
+        # The first damage may be a table that was just removed, so the files are opened as they are now.
         follower.iterator()
         follower.mark_damaged("a table")
         told.append(store.damaged)

@@ -1,4 +1,4 @@
-"""The shape of the pyramid."""
+"""The shape of the tile pyramid."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""What a server of a divided index must not answer, in each way in which a shard goes from one to another."""
+"""Answers that a server of a divided index must refuse, in each way in which a shard moves between servers."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 
 PLAN = index_plan(IndexKind.VERSIONS, revised=False)
 LASTS = LASTING.total_seconds()
-# A key of each shard.
+# One key of each shard.
 KEYS = {partition_of_key(key) % SHARDS: key for key in "abcdef"}
 
 
@@ -40,7 +40,7 @@ def begin(world: World, *names: str, plan: IndexPlan = PLAN) -> list[Server]:
 
 
 def rounds(*servers: Server, pulls: int = 100) -> None:
-    """Let servers do what they do in some time; a shard is open after the first round, and taken after the second."""
+    """Run rounds of servers; a shard is open after the first one and taken after the second."""
     for _ in range(3):
         for server in servers:
             for shard in server.shards().values():
@@ -87,7 +87,8 @@ def test_a_server_that_was_stopped_for_long_answers_nothing(world: World) -> Non
     put(world, KEYS[number], 7)
     rounds(two)
     assert read(two, KEYS[number]) == [7]
-    # It doesn't know yet. Whoever knows no better asks it, and it refuses; it looks again by itself.
+    # The first server hasn't noticed yet. A client with an old division asks it, and it refuses; its own reads look
+    # again.
     stale = Ask(number, world.owners[number].token - 1, PLAN.asset, [CODEC.encode_key([KEYS[number]]) or b""], 0, ["n"])
     assert isinstance(one.shard_owner.answer(stale), Moved)
     assert read(one, KEYS[number]) == [7]
@@ -139,7 +140,7 @@ def test_a_new_owner_has_all_that_was_shown_before(world: World) -> None:
     (two,) = begin(world, "two")
     two.reconcile()
     (number,) = two.shards()
-    # It isn't caught up with what was there when it began, so it takes nothing.
+    # The second server hasn't caught up with the topic's end at its start, so it takes nothing.
     rounds(two, pulls=0)
     assert numbers(two) == set()
     assert numbers(one) == set(range(SHARDS))
@@ -147,7 +148,7 @@ def test_a_new_owner_has_all_that_was_shown_before(world: World) -> None:
     put(world, KEYS[number], 2, second=1)
     rounds(one)
     assert read(two, KEYS[number]) == [2]
-    # Now it is, and the one before has shown more meanwhile.
+    # It has caught up now, but the first server has shown more meanwhile.
     two.reconcile()
     one.reconcile()
     assert numbers(two) == set()
@@ -187,7 +188,7 @@ def test_buckets_close_by_what_other_shards_have(world: World) -> None:
     put(world, KEYS[1], 2, second=9)
     rounds(one, two)
     rounds(one, two)
-    # Of the four seconds before 8, none.
+    # The last closed bucket is the four seconds before 8, which contain no row.
     assert counts() == [[0], [0]]
 
 
@@ -204,13 +205,13 @@ def test_what_is_wanted_of_a_server_at_one_time_goes_in_one_call(world: World) -
 
     assert asyncio.run(read_several()) == [[100 + number for number in KEYS]] * 5
     assert one.calls == 1
-    # A server that can't be reached is asked once: it is the owner as before.
+    # A server that can't be reached is called once, since it is still the owner.
     two.connected = False
     with pytest.raises(MovingError, match="doesn't answer"):
         asyncio.run(read_several())
     assert one.calls == 2
     two.connected = True
-    # One that has got another address is found by looking again.
+    # A server with a new address is found by looking at the registry again.
     world.now += 1.1 * LASTS
     two.end()
     begin(world, "two")

@@ -28,8 +28,8 @@ KEYS = ("a", "b")
 COLUMNS = ["k", *(spec.into for spec in ALL_AGGREGATES), "t"]
 ROW_COLUMNS = ["x", "k", "t", "n", "d"]
 
-# Quarters of a second with adjacent instants to the microsecond: times meet the edges of windows and tiles, and each
-# other.
+# Quarters of a second and the instants a microsecond beside them, so that times coincide with edges of windows and
+# tiles, and with each other.
 times = st.builds(
     lambda quarters, rest: quarters * SECOND // 4 + rest, st.integers(-30, 90), st.sampled_from([0, 0, 0, 1, -1])
 )
@@ -50,7 +50,7 @@ def same(left: object, right: object) -> bool:
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """Batches of records, delivered in any order and again, with the database closed in between."""
+    """Batches of records in any order, some delivered again; between them the database is closed and opened."""
 
     plan: IndexPlan
     columns: list[str]
@@ -67,7 +67,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     def _open(self) -> None:
         self.store = IndexStore(Path(self.folder.name) / "db", geometry=SMALL, cache_bytes=1 << 20)
-        # A cache of a few tiles: most are read from the database again.
+        # The cache has few tiles, so most are read from the database again.
         self.writer = IndexWriter(self.store, cached_tiles=8)
         self.reader = IndexReader(self.store)
 
@@ -142,7 +142,7 @@ class RevisedMachine(IndexMachine):
     @precondition(lambda self: self.next_id)
     @rule(data=st.data(), rev=revisions, position=st.tuples(st.sampled_from(KEYS), times), row=st.none() | rows)
     def revise(self, data: st.DataObject, rev: bytes, position: tuple[str, int], row: tuple[Any, ...] | None) -> None:
-        """Send another revision of an id: it is a function of id and revision, as an operator's output is."""
+        """Send another revision of an id; its content is a function of id and revision, as an operator's output is."""
         record_id, op = position_id(data.draw(st.integers(1, self.next_id)), 1), RETRACT if row is None else PUT
         for sent in (*self.history, *self.pending):
             if (sent.record_id, sent.rev) == (record_id, rev) and sent.op == op:

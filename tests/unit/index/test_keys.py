@@ -1,4 +1,4 @@
-"""Keys of the index: bytes in the order of what they stand for."""
+"""Keys of the index: the order of their bytes is the order of the entries."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,7 @@ def test_the_layout_is_that_of_the_contract() -> None:
 
 
 def test_the_longest_key_does_not_meet_the_locations() -> None:
-    # The entries of the whole asset, in order.
+    # These are the entries of the whole asset, in order.
     assert keys.OUTBOX < keys.DIRTY < keys.CHANGE_POINTS < keys.TIMES < keys.LOCATIONS
     assert keys.key_prefix(ASSET, b"\xff" * MAX_INDEXED_BYTES) < ASSET + keys.OUTBOX
     assert keys.times_key(ASSET, 2**63 - 1, b"\xff" * 20) < keys.location_key(ASSET, b"")

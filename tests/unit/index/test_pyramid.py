@@ -1,4 +1,4 @@
-"""The pyramid at scale: long traces against running totals, and how many entries a read touches."""
+"""The pyramid at scale: long traces against running totals, and the number of entries that a read touches."""
 
 import random
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ def store(tmp_path: Path) -> Iterator[IndexStore]:
 
 
 class CountingIterator:
-    """Passes everything on and counts the entries looked at."""
+    """An iterator that counts the entries that are read."""
 
     def __init__(self, inner: Any) -> None:
         self.inner = inner
@@ -63,7 +63,7 @@ class CountingIterator:
 
 
 def uneven_times(count: int, seed: int) -> list[int]:
-    """Three days with bursts, pauses and moments at which much happens."""
+    """Return times in three days with bursts, pauses and moments at which much happens."""
     rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
     now = 0
     times: list[int] = []
@@ -84,7 +84,7 @@ def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
         Sent("a", position_id(place, 0), b"", PUT, time, (rng.randrange(-1000, 1000), rng.gauss(0, 1), None))
         for place, time in enumerate(times)
     ]
-    # A tenth comes late, some come twice.
+    # A tenth of the records is late, and some come twice.
     order = sorted(range(len(sent)), key=lambda place: place + (rng.random() < 0.1) * rng.randrange(3000))
     deliveries = [sent[place] for place in order] + rng.sample(sent, 500)
     writer, reader, naive = IndexWriter(store), IndexReader(store), NaiveIndex(PLAN)
@@ -141,7 +141,7 @@ def test_when_all_is_retracted_nothing_is_left(store: IndexStore) -> None:
 
 @pytest.mark.parametrize("count", [10, 64, 65, 1000, 30_000])
 def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    """At each edge of a window: on each level the tiles beside it, on the lowest the inputs. In between: tiles."""
+    """Check that a read touches the tiles beside each edge of a window, a few on each level, and few inputs."""
     writer, reader = IndexWriter(store), IndexReader(store)
     step = 2 * DAY // count
     items = [Sent("a", position_id(n, 0), b"", PUT, n * step, (n, n / 7, None)).message(n) for n in range(count)]
@@ -162,7 +162,7 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
     for iterator in iterators:
         assert iterator.entries <= 2 * (levels * fan + split) + fan
         assert iterator.seeks <= 2 * levels + 4
-        # Far less than the bound, and than the aggregate inputs, in fact.
+        # In practice this is far below the bound, and below the number of aggregate inputs.
         assert iterator.entries <= 200
 
 
@@ -181,7 +181,7 @@ def test_many_inputs_of_one_moment_are_one_tile(store: IndexStore) -> None:
     items = [Sent("a", position_id(n, 0), b"", PUT, 5 * SECOND, (1, 0.5, None)).message(n) for n in range(500)]
     writer.apply(PLAN, items)
     assert len(list(store.scan(PLAN.asset, PLAN.asset + b"\xff"))) == 501
-    # A far away aggregate input makes the pyramid as high as it gets.
+    # A distant aggregate input makes the pyramid as high as it can be.
     writer.apply(PLAN, [Sent("a", position_id(500, 0), b"", PUT, 2**63 - 1, (1, 0.5, None)).message(500)])
     writer.apply(PLAN, [Sent("a", position_id(501, 0), b"", PUT, -(2**63), (1, 0.5, None)).message(501)])
     column = ["count_None_None", "count_None_60000000"]

@@ -1,4 +1,4 @@
-"""A new database in the place of a damaged one: nobody reads it before it has what the old one had."""
+"""A new database that replaces a damaged one is read only after it has caught up with the old one."""
 
 import threading
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def put(store: IndexStore, offset: int) -> None:
 
 
 class Filler:
-    """Fills a store by one record at each look."""
+    """A filler that adds one record to a store at each look."""
 
     def __init__(self, store: IndexStore) -> None:
         self.store = store
@@ -68,7 +68,7 @@ def test_nobody_reads_until_all_is_there_again_not_after_a_start_either(tmp_path
                 read(reader)
         looking.look()
         assert store.offsets(ASSET) == {0: refused}
-    # Damaged again, and ended: what the first one had is still what must be there.
+    # The second database is damaged too, and the process ends: the content of the first one is still required.
     store.mark_damaged("as another read said")
     looking.look()
     assert store.offsets(ASSET) == {}
@@ -96,7 +96,7 @@ def test_a_marker_of_another_process_is_seen_while_running(tmp_path: Path) -> No
     with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
         put(store, 1)
         follower = IndexFollower(path, tmp_path / "follower", cache_bytes=CACHE)
-        # A follower opens it anew first: it may have seen a table go.
+        # The first time the follower only opens the database again, since a table may just have been removed.
         for _ in range(2):
             follower.iterator()
             follower.mark_damaged("as a read said")

@@ -1,4 +1,4 @@
-"""Sessions as entries are those of the sorted aggregate inputs, and a busy group costs no more than a quiet one."""
+"""Stored sessions equal those of the sorted aggregate inputs, and a busy group costs no more than a quiet one."""
 
 import random
 from itertools import count
@@ -14,7 +14,7 @@ from caraway.index.windows.sessions import SECOND_US, Session, Sessions, session
 from tests.effort import examples
 
 GAP = 2 * SECOND_US
-# Half seconds: two aggregate inputs of one second count once.
+# Times in half seconds, so that two aggregate inputs may lie in one second, which counts once.
 HALVES = st.integers(min_value=-40, max_value=40)
 BATCH = st.tuples(st.lists(HALVES, max_size=12), st.randoms(use_true_random=False))
 
@@ -31,7 +31,7 @@ def naive(times: list[int]) -> list[Session]:
 
 
 class Group:
-    """A group whose aggregate inputs come and go in batches."""
+    """A group to which aggregate inputs are added, and from which they are removed, in batches."""
 
     def __init__(self, store: IndexStore, prefix: bytes) -> None:
         self.store = store
@@ -76,14 +76,14 @@ def test_sessions_are_those_of_all_aggregate_inputs(tmp_path: Path) -> None:
 
 
 def check(group: Group, number: int, halves: list[int], rng: random.Random) -> None:
-    """Let aggregate inputs come and go; compare the sessions with those of all aggregate inputs."""
+    """Add and remove aggregate inputs; compare the sessions with those of all aggregate inputs."""
     before = group.kept()
     added = {f"{number} {n}".encode(): half * SECOND_US // 2 for n, half in enumerate(halves)}
     removed = rng.sample(sorted(group.times), rng.randrange(len(group.times) + 1))
     intervals = group.change(added, removed)
     after = group.kept()
     assert after == naive(list(group.times.values()))
-    # Whatever was there or is there now, and not both, is told; so is what got another aggregate input.
+    # The returned intervals include every session that was removed, is new, or got another aggregate input.
     assert {(session.first_us, session.end_us) for session in set(before) ^ set(after)} <= set(intervals)
     for time_us in added.values():
         assert any(first <= time_us // SECOND_US * SECOND_US < end for first, end in intervals)

@@ -1,4 +1,4 @@
-"""Sketches: how far they are from the truth, and that they don't depend on the way to the values."""
+"""Sketches: their distance from the truth, and their independence of the order of values."""
 
 import math
 import random
@@ -31,7 +31,7 @@ def registers_of(values: range) -> bytearray:
 @pytest.mark.parametrize("count", [0, 1, 5, 100, 300, 1000, 5000, 20_000])
 def test_the_number_of_distinct_values_is_near(count: int) -> None:
     found = distinct_count(registers_of(range(count)))
-    # Three standard errors of 4,096 registers; few values are told exactly.
+    # The tolerance is three standard errors of 4,096 registers; few values are counted exactly.
     assert abs(found - count) <= (0.05 * count if count > 10 else 0)
 
 
@@ -51,7 +51,7 @@ def test_bins_are_in_the_order_of_numbers(left: float, right: float) -> None:
 def test_the_middle_of_a_bin_is_near_all_its_numbers(number: float) -> None:
     middle = bin_middle(bin_of(number))
     if abs(number) < 2**-1021:
-        # Below the smallest normal number the steps are absolute.
+        # Below the smallest normal number bins have an absolute width.
         assert abs(middle - number) <= 2**-1028
     else:
         assert math.isclose(middle, number, rel_tol=1 / 128)

@@ -1,4 +1,4 @@
-"""Snapshots: what is restored is what was there; one that isn't whole is refused."""
+"""Snapshots: a restored database equals the original, and a damaged snapshot is refused."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ KEY = CODEC.encode_key(["a"]) or b""
 
 
 class Clock:
-    """A second passes with each look."""
+    """A clock that advances by a second at each reading."""
 
     def __init__(self) -> None:
         self.now = 1_700_000_000.0
@@ -57,7 +57,7 @@ def newest(store: IndexStore) -> object:
 
 
 def taken(snapshots: Snapshots, folder: Path, *ends: int) -> None:
-    """Take a snapshot each time the index stands at one of `ends`."""
+    """Take a snapshot each time the index reaches one of the offsets `ends`."""
     with IndexStore(folder) as store:
         start = 0
         for end in ends:
@@ -77,7 +77,7 @@ def test_a_new_database_begins_with_the_newest_snapshot(snapshots: Snapshots, tm
     with IndexStore(tmp_path / "two", restore=snapshots.restore) as store:
         fill(store, 250, 50)
         assert newest(store) == 299
-    # It has a life of its own now.
+    # The restored database continues independently of the original.
     assert restored(snapshots, tmp_path / "two") == (299, {0: 300})
     assert restored(snapshots, tmp_path / "three") == (249, {0: 250})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["objects", "one", "three", "two"]
@@ -114,7 +114,7 @@ def test_a_torn_snapshot_is_refused(
 
 
 def named(objects: ObjectFolder) -> set[str]:
-    """Return the files that the manifests name."""
+    """Return the files that the manifests list."""
     manifests = [json.loads(objects.read(stored.name)) for stored in objects.stored(MANIFESTS)]
     return {f"{FILES}/{file['digest']}" for manifest in manifests for file in manifest["files"]}
 
@@ -126,7 +126,7 @@ def test_old_snapshots_go_and_files_that_nobody_needs(objects: ObjectFolder, tmp
     assert len(objects.stored(MANIFESTS)) == 2
     before = {stored.name for stored in objects.stored(FILES)}
     assert named(objects) < before
-    # What was written a moment ago may be of a snapshot that another server is taking.
+    # Files written a moment ago may belong to a snapshot that another server is taking, so the clock is advanced.
     clock.now += 10**9
     with IndexStore(tmp_path / "one") as store:
         fill(store, 400, 1)

@@ -86,7 +86,7 @@ def test_a_block_that_can_not_be_read_is_an_error_and_leads_to_a_new_database(tm
         store.db.flush()
     (table,) = (tmp_path / "index").glob("*.sst")
     content = bytearray(table.read_bytes())
-    # Not the first block, which is read when the database is opened, nor the index at the end.
+    # The damage is neither in the first block, which is read when the database is opened, nor in the index at the end.
     for position in range(len(content) // 4, len(content) * 3 // 4, 512):
         content[position] ^= 0xFF
     table.write_bytes(content)

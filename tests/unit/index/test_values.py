@@ -1,4 +1,4 @@
-"""The values of a tile against a plain list of occurrences, below and beyond what a tile keeps."""
+"""The values of a tile against a plain list of occurrences, below and above the number that a tile keeps."""
 
 from collections import Counter
 from collections.abc import Hashable
@@ -89,7 +89,7 @@ def test_values_that_are_taken_away_were_never_there(items: list[Occurrence], rn
             values.clear()
             values.add(left)
         elif values.sketch is not None:
-            # The bins forget; what can't, says so.
+            # Registers can't forget a value, so a sketch that isn't stale hasn't lost any.
             assert not gone
         assert values.counts == (Counter(value for _, value, _ in left) if values.sketch is None else {})
         if values.sketch is None:

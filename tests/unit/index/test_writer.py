@@ -66,7 +66,7 @@ def test_a_position_is_the_id_of_a_record_without_one(store: IndexStore) -> None
     versions = index_plan(IndexKind.VERSIONS, revised=False)
     values = [CODEC.encode_value(op=PUT, time_us=10, ingested_us=n, row=["a", n, None, None]) for n in range(3)]
     writer, reader = IndexWriter(store), IndexReader(store)
-    # Of equal times the later one holds, whatever the order of delivery.
+    # Among versions of equal times the one with the later position holds, whatever the order of delivery.
     writer.apply(versions, [(KEY, values[2], 0, 7), (KEY, values[1], 0, 6), (KEY, values[0], 3, 5)])
     assert reader.read(versions, [KEY], 10, ["n"]) == ([[2]], [True])
     totals = index_plan(IndexKind.AGGREGATE, revised=False, aggregates=ALL_AGGREGATES, asset=b"asset--2")

@@ -1,4 +1,4 @@
-"""JSON text: what is counted in it before values are made, and that the values are those of any parser."""
+"""JSON text: the bounds that are counted before values are made hold, and the values are those of any parser."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ VALUES = st.recursive(
 
 
 def counted(value: Any) -> tuple[int, int, int]:
-    """Return the values, the lists and objects, and the depth of a parsed value."""
+    """Return the number of values, the number of lists and objects, and the depth of a parsed value."""
     if not isinstance(value, (list, dict)):
         return 1, 0, 0
     inner = [counted(item) for item in (value.values() if isinstance(value, dict) else value)]
@@ -35,7 +35,7 @@ def test_nothing_is_counted_too_low(value: Any, piece: int) -> None:
     text = orjson.dumps(value)
     values, containers, depth = counted(value)
     with pytest.MonkeyPatch.context() as patch:
-        # Every text is a long one, looked at piece by piece.
+        # Every text is treated as a long one, which is counted piece by piece.
         patch.setattr(json_text, "SHORT_BYTES", 0)
         patch.setattr(json_text, "PIECE_BYTES", piece)
         shape = check(text)

@@ -1,4 +1,4 @@
-"""What becomes of the rows of a log request. The writer keeps records in memory; Kafka has its own tests."""
+"""The outcome of the rows of a log request. The writer keeps records in memory; Kafka has its own tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -147,7 +147,7 @@ def test_rows_of_erased_keys_are_taken_and_never_written() -> None:
     rows = [
         {"user": "gone", "age": 3, "at": 0},
         {"user": "here", "age": 4, "at": 0},
-        # Refused by both datasets of the endpoint, of which one has the key: no letter is to tell of it.
+        # Both datasets of the endpoint refuse this row, and one has the erased key: no dead letter may show it.
         {"user": "gone", "age": "much", "at": 0},
         {"user": "here", "age": "more", "at": 0},
     ]
@@ -263,7 +263,7 @@ def test_a_row_that_kafka_could_not_take_is_refused_alone() -> None:
 
 def test_a_row_whose_key_no_index_can_have_is_refused_alone() -> None:
     writer = MemoryWriter()
-    # As MessagePack, an array and a text of this length have three bytes more each, or one.
+    # In MessagePack the array and the long text need four bytes more than the characters.
     longest = MAX_KEY_BYTES - 4
     rows = [{"user": "x" * size, "age": 7, "at": 1_000} for size in (longest, longest + 1, 100_000)]
     report = log(rows, endpoint="people", writer=writer)

@@ -1,4 +1,4 @@
-"""Objects appear as a whole, under the names and with the content that they were given."""
+"""Objects appear as a whole, with the names and content that were written."""
 
 import hashlib
 import threading

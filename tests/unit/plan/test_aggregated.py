@@ -1,4 +1,4 @@
-"""Who reads an aggregate reads the topic of its rows, which an index of its own writes."""
+"""A job that reads an aggregate reads the topic of its rows, which a separate index writes."""
 
 from dataclasses import replace
 
@@ -51,7 +51,7 @@ def test_without_a_reader_nothing_is_emitted() -> None:
     alone = planned(COUNTED)
     assert [index.emits for index in alone.indexes] == [None]
     assert len(alone.topics) == 2
-    # So what answers queries stays the same when a reader comes.
+    # The index that answers queries stays the same when a reader is added.
     assert planned(COUNTED, READER).indexes[0] == alone.indexes[0]
 
 
@@ -90,7 +90,7 @@ def test_pipelines_that_begin_with_one_aggregate_share_it() -> None:
     assert first.inputs == second.inputs
     (emitting,) = both.indexes
     assert (emitting.topic, emitting.emits) == (counting.output.name, first.inputs[0])
-    # Whoever comes later finds it, and what is there already stays what it is.
+    # A later pipeline finds the shared job and topics, and those that exist already don't change.
     assert set(alone.jobs) < set(both.jobs)
     assert set(alone.topics) < set(both.topics)
     assert alone.indexes == both.indexes

@@ -1,6 +1,6 @@
-"""What a plan tells of itself: each step, what it keeps, who shares what."""
+"""Explanations of plans: each step, the state that it keeps, and shared topics and steps."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators return datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator"
 from collections.abc import Iterator
 from dataclasses import replace
@@ -75,7 +75,7 @@ def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: Pla
 def test_columns_that_nobody_needs_are_named(explained: PlanExplained) -> None:
     unread = {job.dataset: {part.dataset: part.columns for part in job.unread} for job in explained.jobs}
     assert unread["CarrierPunctuality"] == {"Departures": ("flight_id", "origin", "dest", "tailnum")}
-    # A key is always read.
+    # Keys are always read.
     assert unread["AircraftAway"] == {"LastDepartures": ("delay",)}
     assert unread["FlightConditions"] == {}
 
@@ -97,7 +97,8 @@ def test_right_hand_columns_that_are_not_taken_are_unread_unless_taken_elsewhere
 
 def test_a_job_holds_a_slot_for_each_partition_of_what_it_reads_and_keeps(plan: GraphPlan) -> None:
     held = {job.dataset: job.slots for job in explain(plan, partitions=2).jobs}
-    # Departures; the table and what is kept of it; two topics and the join.
+    # OriginDelays reads departures; AircraftAway has the table and its kept rows; FlightConditions two topics and the
+    # join.
     assert (held["OriginDelays"], held["AircraftAway"], held["FlightConditions"]) == (2, 4, 6)
     assert explain(plan, partitions=1).slots * 2 == sum(held.values())
 
@@ -114,16 +115,16 @@ def test_a_join_of_tables_keeps_its_left_side_twice(plan: GraphPlan) -> None:
 @pytest.mark.parametrize(
     ("dataset", "partitions", "processors", "count"),
     [
-        # A join has more to do than to read, up to a bound.
+        # A join works more than it reads, so it gets more tasks than partitions, up to a bound.
         ("FlightConditions", 1, 1, 1),
         ("FlightConditions", 1, 2, 2),
         ("FlightConditions", 1, 64, 4),
         ("FlightConditions", 8, 64, 8),
-        # Never more than processors, if that is known.
+        # There are never more tasks than processors, if their number is known.
         ("FlightConditions", 8, 2, 2),
         ("AircraftAway", 8, 2, 2),
         ("FlightConditions", 8, None, 8),
-        # What looks at an adjacent row, and what keeps nothing.
+        # A step that looks at an adjacent row gets no more tasks than partitions, nor does a job that keeps no rows.
         ("AircraftAway", 1, 64, 1),
         ("OriginDelays", 3, 64, 3),
     ],

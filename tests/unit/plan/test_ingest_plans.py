@@ -1,4 +1,4 @@
-"""What of the sources a server reads, and what it refuses when a commit is planned."""
+"""The sources that a server can read, and those that it refuses when a commit is planned."""
 
 from dataclasses import replace
 from typing import Any

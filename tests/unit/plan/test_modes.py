@@ -1,6 +1,6 @@
-"""The mode of a job: real-time, unless a step needs Python, which the reason names."""
+"""The mode of a job: real-time, unless a step needs Python, which the reason mentions."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators return datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator"
 from collections.abc import Callable
 from typing import Any
@@ -37,7 +37,7 @@ PARSED = col("shop").str.parse(int).fillnull(0).astype(int)
             lambda: Orders.filter(col("shop").str.json_extract("$.a").isnull()),
             "filter: str.json_extract() reads JSON more strictly than Spark does, and knows more paths",
         ),
-        # Wherever it stands, on either side of a union; each reason once.
+        # A Python step is found at any position, on either side of a union, and each reason is listed once.
         (
             lambda: (Orders.select("user", "price") + Orders.select("user", "price").filter(cheap)).filter(cheap),
             "filter by the Python function cheap",

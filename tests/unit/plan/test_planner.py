@@ -1,4 +1,4 @@
-"""Plans of small graphs, and the laws of their names."""
+"""Plans of small graphs, and the laws of the names in them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Columns that nobody needs: what is left out, and that nothing else changes."""
+"""Columns that no step and no output needs: they are left out, and nothing else changes."""
 
 from dataclasses import replace
 from typing import Any
@@ -87,13 +87,13 @@ PYTHON = function(lambda frame: frame)
 @pytest.mark.parametrize(
     ("whole", "less"),
     [
-        # What goes out goes in.
+        # All columns of the output are columns of the input, so nothing is left out.
         (wide, wide),
         (Latest(of=wide, keys=("k",)), Latest(of=wide, keys=("k",))),
-        # An input is narrowed at once, keys stay.
+        # Columns are left out right behind an input; keys stay.
         (counted(wide), counted(only(wide, "k", "a"))),
         (counted(table, "p", ("q",)), counted(only(table, "j", "p", "q"), "p", ("q",))),
-        # What a step reads is there until then, and no longer in what keeps rows.
+        # A column that a step reads is kept up to that step, but not in the state of later steps.
         (
             counted(Dedup(of=Filter(of=wide, predicate=IS_LARGE), by=("c",)), "d"),
             counted(
@@ -101,18 +101,19 @@ PYTHON = function(lambda frame: frame)
                 "d",
             ),
         ),
-        # A join keeps of the right side what is taken, of the left what goes on.
+        # A join keeps only those columns of the right side that are used later, and those of the left side that are
+        # needed behind it or as its keys.
         (counted(joined(wide, "p", "q"), "p"), counted(joined(only(wide, "k"), "p"), "p")),
         (counted(joined(wide, "p", "q")), counted(joined(only(wide, "k", "a"), "p"))),
-        # In a join of tables each change of a joined column is a version.
+        # In a join of tables each change of a joined column begins a version, so all of these stay.
         (
             counted(joined(Latest(of=wide, keys=("c",)), "p", "q"), "p", ("c",)),
             counted(only(joined(Latest(of=only(wide, "k", "c"), keys=("c",)), "p", "q"), "c", "p"), "p", ("c",)),
         ),
-        # Columns that are made and not used aren't made.
+        # Assigned columns that aren't used aren't computed.
         (counted(assigned(wide, "e", "d", FLOAT)), counted(only(wide, "k", "a"))),
         (counted(assigned(wide, "e", "d", FLOAT), "e"), counted(assigned(only(wide, "k", "d"), "e", "d", FLOAT), "e")),
-        # But a step that can fail sees the whole row, which a dead letter shows, and fails though nobody uses it.
+        # A step that can fail needs the whole row for its dead letter, and runs even if its column isn't used.
         (counted(HALVED),) * 2,
         (counted(AssignFunction(of=wide, column="e", dtype=INT, function=PYTHON)),) * 2,
         (counted(FilterFunction(of=wide, function=PYTHON)),) * 2,
@@ -121,13 +122,13 @@ PYTHON = function(lambda frame: frame)
             counted(FilterFunction(of=wide, function=PYTHON, traced=IS_LARGE)),
             counted(FilterFunction(of=only(wide, "k", "a"), function=PYTHON, traced=IS_LARGE)),
         ),
-        # Names.
+        # Renamed columns are followed back to their names in the input.
         (
             counted(Rename(of=wide, pairs=(("a", "x"), ("c", "y"), ("x", "z"))), "z"),
             counted(Rename(of=only(wide, "k", "a"), pairs=(("a", "x"), ("x", "z"))), "z"),
         ),
         (counted(Rename(of=wide, pairs=(("d", "e"),))), counted(only(wide, "k", "a"))),
-        # Steps that do what is done already.
+        # Steps that only remove columns disappear if these were left out already.
         (counted(Drop(of=wide, columns=("b", "c"))), counted(only(wide, "k", "a"))),
         (counted(Select(of=wide, columns=("k", "a", "b"))), counted(only(wide, "k", "a"))),
         (
@@ -135,7 +136,7 @@ PYTHON = function(lambda frame: frame)
             counted(Drop(of=Transform(of=wide, function=PYTHON), columns=("b",))),
         ),
         (counted(DropNull(of=wide, columns=("b",))), counted(DropNull(of=only(wide, "k", "a", "b"), columns=("b",)))),
-        # Both sides of a union have the same columns.
+        # Both sides of a union are narrowed to the same columns.
         (
             counted(Union(left=wide, right=Filter(of=wide, predicate=compared("a", BinaryOp.GT, 3)))),
             counted(Union(left=only(wide, "k", "a"), right=Filter(of=only(wide, "k", "a"), predicate=IS_LARGE))),
@@ -170,9 +171,9 @@ def test_a_job_is_named_after_what_it_keeps(monkeypatch: pytest.MonkeyPatch) -> 
     (less,) = plan_graph(graph).jobs
     monkeypatch.setattr("caraway.plan.planner.pruned", lambda operator, _: operator)
     (whole,) = plan_graph(graph).jobs
-    # Whoever reads the topic needn't know.
+    # The output is the same, so readers of the topic aren't affected.
     assert less.output == whole.output
-    # What a job of one kept isn't what a job of the other can read.
+    # The state of one job isn't readable for the other, so they have different ids.
     assert less.operator != whole.operator
     assert less.job_id != whole.job_id
 
@@ -198,5 +199,5 @@ def _pruned(spec: DatasetSpec, specs: dict[str, DatasetSpec]) -> DatasetSpec:
 
 
 def _rows(engine: LocalEngine, spec: DatasetSpec) -> list[str]:
-    """Return the rows as text: NaN is equal to itself there."""
+    """Return the rows as text, in which NaN is equal to itself."""
     return [repr(row) for row in engine.rows(spec.name)]

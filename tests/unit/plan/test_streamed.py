@@ -1,6 +1,6 @@
-"""All that the API allows is planned for the streaming engine."""
+"""Every operator that the API allows can be planned for the streaming engine."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators return datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, type-arg, valid-type, union-attr"
 import warnings
 from collections.abc import Callable
@@ -22,7 +22,7 @@ BY_SHOP = SLIM.groupby("user", "shop").aggregate(n=Count(window=Tumbling("1h")))
 
 
 def planned(build: Callable[[], Any]) -> None:
-    """Plan a dataset that is whatever comes out of a step."""
+    """Plan a dataset with the schema of a step's output."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         node = build()
@@ -51,10 +51,10 @@ def planned(build: Callable[[], Any]) -> None:
         lambda: Visits.explode("tags").filter(col("user") > 1),
         lambda: SLIM + SLIM.filter(col("price") > 1),
         lambda: SLIM.join(Users, how="left", on=["user"]),
-        # Wherever it stands.
+        # A join can stand before another step.
         lambda: TABLE.join(Users, how="left", on=["user"]).filter(col("user") > 1),
         lambda: TABLE.join(Users, how="left", on=["user"]),
-        # A table whose rows may be corrected, with another one.
+        # A table whose rows may be corrected is joined with another table.
         lambda: TABLE.join(Users, how="left", on=["user"], fields=["town"]).join(
             Users, how="left", on=["user"], fields=["born"]
         ),

@@ -1,4 +1,4 @@
-"""Records as bytes: the vectors that the Java codec must meet as well, and what a reader refuses."""
+"""Records as bytes: the vectors that the Java codec must meet as well, and bytes that a reader refuses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who an erasure hides: exactly the keys with its values, on its topic, for those who have the key of its hash."""
+"""The keys that an erasure hides: exactly those with its values, on its topic, in processes that have its secret."""
 
 from collections.abc import Sequence
 

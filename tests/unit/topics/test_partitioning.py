@@ -4,7 +4,7 @@ import pytest
 
 from caraway.topics.partitioning import murmur2, partition_of
 
-# The examples of Kafka's own tests (org.apache.kafka.common.utils.UtilsTest).
+# These are the examples of Kafka's own tests (org.apache.kafka.common.utils.UtilsTest).
 HASHES = {
     b"21": -973932308,
     b"foobar": -790332482,

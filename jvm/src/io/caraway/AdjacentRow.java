@@ -4,25 +4,29 @@ import java.io.ByteArrayOutputStream;
 import java.util.function.Predicate;
 
 /**
- * What lies between a record and its adjacent row: the nearest one of its key, on one side, that is not retracted.
+ * The adjacent row of a record and the rank of the records up to it. The adjacent row is the nearest one of the key, on one side, that isn't
+ * retracted.
  *
- * <p>What an operator makes of a record and its adjacent row needs a revision which is a pure function of what has arrived, not of the order,
- * and which grows as more arrives. That is the {@code rank}: the records up to the adjacent row, the nearest first, each with its position and
- * revision. Of two states of which one knows more, compare at the first difference: there the better informed one has a record that is
- * nearer, or the same one with a greater revision. A record changes the ranks of its two adjacent rows only.
+ * <p>The output for a record and its adjacent row needs a revision that depends on the records that have arrived but not on their order, and that
+ * grows as more records arrive. The {@code rank} is such a revision: the records up to the adjacent row, nearest first, each with its position and
+ * revision. If one of two states knows more records, then at the first difference of their ranks it has a nearer record, or the same one with a
+ * greater revision. A record changes the ranks of its two adjacent rows only.
  */
 record AdjacentRow(Version row, byte[] rank) {
-  /** The rank of what depends on no other record: the least one. Ranks end with this byte, so that what is appended doesn't disturb. */
+  /**
+   * The rank of outputs that depend on no other record, which is the least rank. Every rank ends with this byte, so that bytes appended to it don't
+   * change the order of ranks.
+   */
   static final byte[] NOTHING = {0};
 
   private static final int ENTRY = 1;
 
-  /** Returns what lies on one side of a position, the position itself not included. */
+  /** Returns the adjacent row and its rank on one side of a position, the position itself not included. */
   static AdjacentRow of(Slice versions, byte[] position, boolean forward) {
     return of(versions, position, forward, version -> true);
   }
 
-  /** Returns what lies there of the records that count. */
+  /** Returns the adjacent row and its rank among the records that count. */
   static AdjacentRow of(Slice versions, byte[] position, boolean forward, Predicate<Version> counts) {
     ByteArrayOutputStream rank = new ByteArrayOutputStream();
     Version found = next(versions, position, forward);
@@ -32,7 +36,7 @@ record AdjacentRow(Version row, byte[] rank) {
         continue;
       }
       rank.write(ENTRY);
-      // The nearer of two positions is the greater rank.
+      // The nearer of two positions must give the greater rank.
       int flip = forward ? 0xff : 0;
       for (byte b : Version.at(found.time())) {
         rank.write(b ^ flip);
@@ -53,7 +57,7 @@ record AdjacentRow(Version row, byte[] rank) {
     return Version.decode(forward ? versions.higher(position) : versions.lower(position));
   }
 
-  /** Writes bytes with a mark at their end, in a form that keeps their order whatever follows. */
+  /** Writes bytes with a mark at their end, in a form that keeps their order whatever bytes follow. */
   static void write(ByteArrayOutputStream out, byte[] bytes, int flip) {
     for (byte b : bytes) {
       out.write(b ^ flip);

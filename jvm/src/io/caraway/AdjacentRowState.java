@@ -7,18 +7,19 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * The records that follow from a record of a key and the adjacent one in event time (docs/revisions.md): changes of a table, duplicates, the first.
+ * The state of the operators whose output for a record depends on the adjacent record of its key in event time (docs/revisions.md): changes of a
+ * table, dedup, first.
  *
- * <p>A record that arrives can change what follows from itself, and from the one whose adjacent row it is; nothing else.
+ * <p>A record that arrives can change the output for itself, and for the record whose adjacent row it is; nothing else.
  */
 final class AdjacentRowState {
-  /** What to make of a record and its adjacent row. */
+  /** The output for a record and its adjacent row. */
   enum Kind {
     /** An aggregate input at the record's time, and its end at the time of the next. */
     AGGREGATE_INPUTS,
-    /** An event at the record's time, and another one at the time of the next; nothing if both are the same. */
+    /** An event at the record's time, and another one at the time of the next; nothing if both times are the same. */
     CHANGES,
-    /** The record, a delete too, and what ends it at the time of the next; nothing if both are the same. */
+    /** The record, also if it is a delete, and its end at the time of the next; nothing if both times are the same. */
     TABLE,
     /** The record, if the next one is of another time. */
     INSTANT,
@@ -29,14 +30,14 @@ final class AdjacentRowState {
     /** The record, if there is none before it. */
     FIRST;
 
-    /** Tells whether two records are made of one. */
+    /** Returns whether two output records are made of one input record. */
     boolean twofold() {
       return this == AGGREGATE_INPUTS || this == CHANGES || this == TABLE;
     }
   }
 
   /**
-   * What to do.
+   * The output to make, with its times.
    *
    * @param window length of the buckets or of the gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
@@ -49,7 +50,7 @@ final class AdjacentRowState {
 
   static final int BEGIN = 0;
   static final int END = 1;
-  /** A version as it came, for {@link VersionFanOut}. */
+  /** A version as it arrived, for {@link VersionFanOut}. */
   static final int FAN_OUT = 2;
 
   private static final byte TABLE_ENDS = 0;
@@ -60,7 +61,7 @@ final class AdjacentRowState {
   private final Slice versions;
   private final MaxEventTime maxEventTime;
 
-  /** An output record, and which of those that are made of one record. */
+  /** An output record, and its number among the outputs of one record: {@link #BEGIN}, {@link #END} or {@link #FAN_OUT}. */
   record Part(int which, Version version) {}
 
   AdjacentRowState(Rule rule, Slice versions, MaxEventTime maxEventTime) {
@@ -69,17 +70,17 @@ final class AdjacentRowState {
     this.maxEventTime = maxEventTime;
   }
 
-  /** Takes a record, and tells whether it was not known yet. */
+  /** Processes a record, and returns whether it was not known yet. */
   boolean version(Version version, Consumer<Part> out) {
     byte[] key = version.key();
     Version replaced = version.known(versions);
-    // A retraction of the least revision was never anything else, in any run.
+    // A record that is retracted at its least revision was never anything else, in any attempt.
     if (version.op() == Version.RETRACT && Version.isLeast(version.rev())) {
       return false;
     }
     if (!version.replaces(replaced)) {
       if (version.op() == Version.RETRACT) {
-        // What is known here need not be known of further on, where its columns name a group ({@link Replay}).
+        // This state knows the retraction already, but a later step that groups by its columns may not ({@link Replay}).
         parts(version).forEach(out);
       }
       return false;
@@ -98,19 +99,19 @@ final class AdjacentRowState {
     return true;
   }
 
-  /** Tells whether an identity of {@link Kind#TABLE} is that of a begin. */
+  /** Returns whether an identity of {@link Kind#TABLE} is that of a begin. */
   static boolean begins(byte[] id) {
     return id[0] == TABLE_BEGINS;
   }
 
-  /** Returns what a full page is rid of. */
+  /** Returns the pruner that decides which entries of a full page are still needed. */
   static SortedPages.Pruner pruner(Rule rule, MaxEventTime maxEventTime) {
     Pruning.Needed needed = switch (rule.kind) {
       case AGGREGATE_INPUTS, CHANGES, TABLE -> Pruning.Needed.HOLDING;
       case INSTANT, TUMBLING, SESSION -> Pruning.Needed.NOTHING;
       case FIRST -> Pruning.Needed.FIRST;
     };
-    // A row is a duplicate only of one that is less than a window away, in whole seconds.
+    // A row can only be a duplicate of one that is less than a window away, in whole seconds.
     long window = rule.window == 0 ? 0 : rule.window + SECOND;
     return new Pruning(1, needed, () -> maxEventTime.settledBefore(rule.horizon + window));
   }
@@ -120,7 +121,7 @@ final class AdjacentRowState {
       Version.trim(versions, bound);
       return;
     }
-    // The first holds for good.
+    // The first row of a group stays for ever, so it is put back.
     Version first = Version.after(versions, Version.at(Long.MIN_VALUE));
     if (first != null) {
       versions.removeBelow(Version.at(bound));
@@ -136,7 +137,7 @@ final class AdjacentRowState {
     List<Part> parts = new ArrayList<>();
     boolean put = of.op() == Version.PUT;
     if (!put && (of.op() == Version.RETRACT || rule.kind != Kind.TABLE)) {
-      // It depends on no other record, and must not outweigh the same revision of the row under another key.
+      // A retraction depends on no other record, and must not outweigh the same revision of the row under another key.
       parts.add(part(of, Version.RETRACT, of.time(), BEGIN, AdjacentRow.NOTHING));
       if (twofold) {
         parts.add(part(of, Version.RETRACT, of.time(), END, AdjacentRow.NOTHING));
@@ -175,13 +176,13 @@ final class AdjacentRowState {
   }
 
   /**
-   * Sends what has changed: the old position first, where an operator behind this one, or a part of a divided index, keeps it.
+   * Sends the changed outputs. The retraction at the old position comes first, for a later operator or a shard of an index that keeps it there.
    *
-   * @param held whether the record that {@code before} was made of holds: what doesn't stand here may have stood in a failed attempt, at its revision
+   * @param held whether the record of {@code before} held; if it didn't, a failed attempt may have sent its outputs as puts, at its revision
    */
   private void send(List<Part> before, List<Part> after, boolean held, Consumer<Part> out) {
     for (int n = 0; n < after.size(); n++) {
-      // An end of a table's row comes first: what {@link TableState} makes of both has the revision of the begin.
+      // The end of a table's row comes first, because {@link TableState} sends its output, with the revision of the begin, when the begin arrives.
       int i = rule.kind == Kind.TABLE ? after.size() - 1 - n : n;
       Version was = before.isEmpty() ? null : before.get(i).version;
       Version now = after.get(i).version;
@@ -191,12 +192,12 @@ final class AdjacentRowState {
       if (was != null && stood == stands && Arrays.equals(was.rev(), now.rev()) && !differs) {
         continue;
       }
-      // An index, which alone reads aggregate inputs, finds an end by its key, whatever its time. Another row may have another key.
+      // Aggregate inputs, which only indexes read, need no retraction when an end moves, since an index finds an end by its identity and key.
       boolean later = stood && stands && rule.kind != Kind.AGGREGATE_INPUTS && was.time() != now.time();
       if ((stood && !stands) || later || (differs && held)) {
         out.accept(new Part(i, new Version(Version.RETRACT, was.time(), was.ingested(), was.id(), now.rev(), was.row())));
       }
-      // The row of a retraction may be another one than that which stood: one that a failed attempt has sent ({@link Replay}).
+      // A retraction is sent even if nothing stood here, because a failed attempt may have sent its row as a put ({@link Replay}).
       if (stands || ((!stood || differs) && !Version.isLeast(now.rev()))) {
         out.accept(new Part(i, now));
       }
@@ -211,9 +212,9 @@ final class AdjacentRowState {
   private byte[] identity(Version of, int which) {
     return switch (rule.kind) {
       case AGGREGATE_INPUTS -> ByteBuffer.allocate(of.id().length + 1).put(of.id()).put((byte) which).array();
-      // Of one instant the begins come first, and the ends in the order of their begins.
+      // Among events of one instant the begins come first, and the ends are in the order of their begins.
       case CHANGES -> ByteBuffer.allocate(1 + of.key().length).put((byte) which).put(of.key()).array();
-      // A row that begins where another one ends comes behind it.
+      // A begin has a greater identity than an end, so it counts at the time at which another row ends.
       case TABLE -> ByteBuffer.allocate(1 + of.key().length).put(which == BEGIN ? TABLE_BEGINS : TABLE_ENDS).put(of.key()).array();
       default -> of.id();
     };

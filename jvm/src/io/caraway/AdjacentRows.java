@@ -14,9 +14,9 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * {@link AdjacentRowState} as a Spark operator, and {@link VersionFanOut} beside it for a table whose versions may be revised before it is joined.
+ * {@link AdjacentRowState} as a Spark operator, with {@link VersionFanOut} for tables that are joined and whose versions may be revised.
  *
- * <p>Rows have side 0; those of other sides pass, for the joins further on.
+ * <p>The operator processes rows of side 0; rows of other sides pass through, for later steps.
  */
 public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
@@ -35,15 +35,17 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
   }
 
   /**
-   * Follows the rows of {@code in} (side, key, op, time, ingested, id, rev, offset, row; the key of the join behind, if {@code fansOut}).
+   * Applies the operator to the rows of {@code in}: side, key, op, time, ingested, id, rev, offset, row; and the key of the next join, if versions
+   * fan out.
    *
    * @param operator a name that no other operator of this JVM has
-   * @param kind name of a {@link AdjacentRowState.Kind}
-   * @param window length of its buckets or of its gap, in microseconds
+   * @param kind the name of an {@link AdjacentRowState.Kind}
+   * @param window the length of its buckets or of its gap, in microseconds
    * @param horizon how late a record may come and still be put between others, in microseconds
-   * @param fansOut whether join keys hear of all versions: which is {@link AdjacentRowState#FAN_OUT} then
+   * @param fansOut whether join keys receive all versions, which are sent with {@link AdjacentRowState#FAN_OUT}
    * @param settleMs see {@link MaxEventTime}
-   * @return meta columns, side, key, row, which of the records that are made of one, the join key that is to hear of it (of fanned-out versions only)
+   * @return meta columns, side, key, row, the number of the output ({@link AdjacentRowState.Part}), the join key that receives it (of fanned-out
+   * versions only)
    */
   public static Dataset<Row> apply(
       Dataset<Row> in, String operator, String kind, long window, long horizon, boolean fansOut, long settleMs) {
@@ -59,7 +61,7 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
   @Override
   public void init(OutputMode outputMode, TimeMode timeMode) {
     maxEventTime = MaxEventTime.named(operator, settleMs);
-    // Checkpoints find the state by these names, so they stay as they are.
+    // Checkpoints contain these names of the state, so they must not change.
     versions = Operators.trees(getHandle(), "versions", AdjacentRowState.pruner(rule, maxEventTime));
     Pruning ofStands = new Pruning(2, Pruning.Needed.HOLDING, () -> maxEventTime.settledBefore(rule.horizon()));
     stands = fansOut ? Operators.trees(getHandle(), "stands", ofStands) : null;
@@ -77,7 +79,7 @@ public final class AdjacentRows extends StatefulProcessor<Integer, Row, Row> {
         Slice own = Slice.of(pages, key);
         Version version = Operators.version(row);
         boolean isNew = new AdjacentRowState(rule, own, maxEventTime).version(version, part -> {
-          // Join keys need no ends: they hear of the version that makes it.
+          // Join keys that receive all versions need no ends: the next version ends the one before.
           if (!fansOut || part.which() == AdjacentRowState.BEGIN) {
             out.add(row(part.which(), part.version(), null));
           }

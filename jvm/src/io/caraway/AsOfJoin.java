@@ -16,10 +16,10 @@ import scala.collection.Iterator;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * {@link AsOfState} as a Spark operator, and {@link TableState} beside it if the left side is a table.
+ * {@link AsOfState} as a Spark operator, with {@link TableState} if the left side is a table.
  *
- * <p>Left rows have side 0, right rows the number of this join. Rows of other sides pass: they are the right rows of joins further on, since
- * Spark's real-time mode takes no union behind a stateful operator.
+ * <p>Left rows have side 0, right rows the number of this join. Rows of other sides pass through: they are for later steps, and are in the stream
+ * from the start because Spark's real-time mode allows no union behind a stateful operator.
  */
 public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final String operator;
@@ -30,7 +30,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
   private final long settleMs;
   private transient MaxEventTime leftMaxEventTime;
   private transient MaxEventTime rightMaxEventTime;
-  // Null when what a failed attempt may have read is over.
+  // This is null after the first batch after a restart, the only one with records that a failed attempt may have read.
   private transient Replay replay;
   private transient Trees lefts;
   private transient Trees rights;
@@ -53,11 +53,11 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
    * @param operator a name that no other operator of this JVM has
    * @param number the side of this join's right rows
    * @param horizon how late a record may come and still correct results, in microseconds
-   * @param low how much older than the left row a match may be, in microseconds; negative: any
-   * @param high how much younger, in microseconds
+   * @param low how much older than the left row a match may be, in microseconds; negative means without a limit
+   * @param high how much younger than the left row a match may be, in microseconds
    * @param keyed whether the left rows are begins and ends of the rows of a table
-   * @param fansOut whether what is known of the left table comes fanned out ({@link VersionFanOut}), not as begins and ends
-   * @param batch see {@link Replay.Scope}; negative, too, if no steps behind tell groups by what is joined
+   * @param fansOut whether the versions of the left table come fanned out ({@link VersionFanOut}), not as begins and ends
+   * @param batch see {@link Replay.Scope}; also negative if no later step groups rows by joined columns
    * @param before see {@link Replay.Scope}
    * @param settleMs see {@link MaxEventTime}
    * @return meta columns, side, key, row (the left one, or that of a row that passes), right row (null without a match)
@@ -80,7 +80,7 @@ public final class AsOfJoin extends StatefulProcessor<Integer, Row, Row> {
     rightMaxEventTime = MaxEventTime.named(operator + "/right", settleMs);
     LongSupplier leftBound = () -> AsOfState.leftBound(rule, leftMaxEventTime, rightMaxEventTime);
     LongSupplier rightBound = () -> AsOfState.rightBound(rule, leftMaxEventTime);
-    // Checkpoints find the state by these names, so they stay as they are.
+    // Checkpoints contain these names of the state, so they must not change.
     lefts = Operators.trees(getHandle(), "lefts", new Pruning(1, Pruning.Needed.NOTHING, leftBound));
     rights = Operators.trees(getHandle(), "rights", new Pruning(1, Pruning.Needed.HOLDING, rightBound));
     tables = rule.keyed() ? Operators.trees(getHandle(), "tables", new Pruning(2, Pruning.Needed.HOLDING, rightBound)) : null;

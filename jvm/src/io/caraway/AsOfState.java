@@ -3,25 +3,25 @@ package io.caraway;
 import java.util.Arrays;
 import java.util.function.Consumer;
 
-/** The as-of join of the rows of one join key (docs/revisions.md): both sides in order of time, and what follows from each arrival. */
+/** The as-of join of the rows of one join key (docs/revisions.md): both sides in order of time, and the output for each arrival. */
 final class AsOfState {
   /**
-   * What to join.
+   * The parameters of a join.
    *
    * @param horizon how late a record may come, in microseconds
-   * @param low how much older than the left row a match may be, in microseconds; negative: any
-   * @param high how much younger, in microseconds
+   * @param low how much older than the left row a match may be, in microseconds; negative means without a limit
+   * @param high how much younger than the left row a match may be, in microseconds
    * @param inner whether a left row without a match is left out
-   * @param keyed whether the left rows are versions of a table: what ends there must end further on, whether or not anything matches
+   * @param keyed whether the left rows are versions of a table; a delete among them is passed on whether or not anything matches
    */
   record Rule(long horizon, long low, long high, boolean inner, boolean keyed) implements java.io.Serializable {
-    /** Returns what is sent for a left row that an inner join leaves out. */
+    /** Returns the operation that is sent for a left row that an inner join leaves out. */
     int leftOut() {
       return keyed ? Version.DELETE : Version.RETRACT;
     }
   }
 
-  /** An output record: the left one with what it matches, {@code right} null if nothing. */
+  /** An output record: the left one, and the right row that it matches, null if none. */
   record Joined(int op, Version left, byte[] rev, byte[] right) {}
 
   private final Rule rule;
@@ -31,7 +31,7 @@ final class AsOfState {
   private final MaxEventTime rightMaxEventTime;
   private final Replay.Arrivals replayed;
 
-  /** Makes the state of one join key; {@code replayed} is what has come to it since a restart, null when that is over. */
+  /** Creates the state of one join key; {@code replayed} has the records since a restart, null after the first batch. */
   AsOfState(
       Rule rule, Slice lefts, Slice rights, MaxEventTime leftMaxEventTime, MaxEventTime rightMaxEventTime, Replay.Arrivals replayed) {
     this.rule = rule;
@@ -46,7 +46,7 @@ final class AsOfState {
     byte[] key = row.key();
     Version replaced = row.known(lefts);
     boolean isNew = row.replaces(replaced);
-    // A retraction that is known here need not be known of further on, where its columns name a group ({@link Replay}).
+    // This state may know the retraction already, but a later step that groups by its columns may not ({@link Replay}).
     if (!isNew && (row.op() != Version.RETRACT || Version.isLeast(row.rev()))) {
       return;
     }
@@ -55,7 +55,7 @@ final class AsOfState {
     byte[] match = match(rule, Version.before(rights, end), row.time());
     long oldest = rule.low < 0 ? Long.MIN_VALUE : row.time() - rule.low;
     byte[] rev = row.revision(row.op() == Version.RETRACT ? 0 : settledAt(rights, end, oldest));
-    // What takes a row back may be new: the row was there before.
+    // A retraction may be new since the restart while its row was joined before, so other matches are retracted for it, too.
     boolean retold = replayed != null && (replayed.mayBeOfFailedAttempt(row) || row.op() == Version.RETRACT);
     if (replayed != null) {
       replayed.left(replaced, row);
@@ -66,8 +66,8 @@ final class AsOfState {
       }
     }
     if (row.op() == Version.RETRACT) {
-      // It depends on nothing here, and must not outweigh the same revision of the row under another join key. It bears the joined row
-      // that it takes back: the columns of the match may tell where that is, further on.
+      // A retraction depends on nothing in this state, and must not outweigh the same revision of the row under another join key. It has the columns
+      // of the joined row that it retracts, because later steps may find that row's group by the columns of the match.
       boolean sent = replaced != null && replaced.op() != Version.RETRACT;
       out.accept(new Joined(Version.RETRACT, row, rev, sent || retold ? match : null));
     } else {
@@ -83,7 +83,7 @@ final class AsOfState {
     }
   }
 
-  /** Takes a right row, and tells whether it was not known yet. */
+  /** Processes a right row, and returns whether it was not known yet. */
   boolean right(Version row, long offset, Consumer<Joined> out) {
     byte[] key = row.key();
     Version replaced = row.known(rights);
@@ -110,7 +110,7 @@ final class AsOfState {
     return true;
   }
 
-  /** Says of the left rows that were there for a moment that they aren't joined with a right one: they may have been, before the restart. */
+  /** Retracts the joins of a right row with left rows that have been replaced since the restart: a failed attempt may have sent them. */
   private void takeBack(Version right, Consumer<Joined> out) {
     for (Version former : replayed.formerLefts()) {
       Version now = former.known(lefts);
@@ -121,24 +121,27 @@ final class AsOfState {
     }
   }
 
-  /** Returns the time before which no left row is needed. A table that rarely changes must not keep all rows of a stream for ever. */
+  /**
+   * Returns the time before which no left row is needed. It also follows the left side, so that a right table that rarely changes doesn't keep all
+   * rows of a stream for ever.
+   */
   static long leftBound(Rule rule, MaxEventTime left, MaxEventTime right) {
     long margin = rule.horizon + rule.high;
     return Math.max(left.settledBefore(margin), right.settledBefore(margin));
   }
 
-  /** Returns the time at which the oldest right version that is needed holds. */
+  /** Returns the time at which the oldest needed right version holds. */
   static long rightBound(Rule rule, MaxEventTime left) {
     return left.settledBefore(rule.horizon + rule.high);
   }
 
-  /** Corrects the left rows that see the right side from {@code time} to the next version: {@code old} gives way to {@code now}. */
+  /** Corrects the left rows that match the right side between {@code time} and the next version, where {@code now} replaces {@code old}. */
   private void correct(
       long time, long arrival, Version old, Version now, Version next, Consumer<Joined> out) {
     byte[] from = Version.at(time - rule.high);
     byte[] to = next == null ? null : Version.at(next.time() - rule.high);
     if (rule.low >= 0) {
-      // Rows that are too young for both are not touched.
+      // Left rows that are too young for both versions match neither.
       long youngest = Math.max(old == null ? Long.MIN_VALUE : old.time(), now == null ? Long.MIN_VALUE : now.time());
       byte[] end = youngest == Long.MIN_VALUE ? from : Version.at(youngest + rule.low + 1);
       to = to == null || Arrays.compareUnsigned(end, to) < 0 ? end : to;
@@ -155,7 +158,7 @@ final class AsOfState {
       if (!same && (before != null || !rule.inner || rule.keyed)) {
         out.accept(new Joined(Version.RETRACT, left, rev, before));
       }
-      // With the same content too, and with none: the revision is that of a run in which the left row came later.
+      // The record is sent even with the same match or none, so that its revision is that of an attempt in which the left row came later.
       if (after != null || !rule.inner) {
         out.accept(new Joined(left.op(), left, rev, after));
       } else if (before == null || rule.keyed) {
@@ -165,12 +168,12 @@ final class AsOfState {
   }
 
   /**
-   * Returns when the match of a left row was settled: the arrival of the last right record that changed it, 0 if none has.
+   * Returns the arrival of the right record that settled the match of a left row, which is the last one that changed it; 0 if there is none.
    *
-   * <p>It depends on the row and on what has arrived of the right side, not on when the row came: in a run after a crash, which mixes both
-   * sides otherwise, the same match has the same number. That is the match's own arrival, or that of a later version which is retracted since.
+   * <p>It depends on the row and on the arrived right records, not on the arrival of the row, so the same match has the same number in a later
+   * attempt, which mixes the two sides differently. It is the arrival of the match itself, or of a later version that has been retracted.
    *
-   * @param end above the position of the match
+   * @param end an exclusive bound of the match's position
    * @param oldest the least time that a match may have
    */
   static long settledAt(Slice rights, byte[] end, long oldest) {

@@ -7,11 +7,11 @@ import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.util.LongAccumulator;
 
-/** Counts dead letters, on whatever machine they are written. */
+/** Counts dead letters on all executors. */
 public final class Letters {
   private Letters() {}
 
-  /** Returns letter -> letter, which adds one to {@code count} for each that isn't null. */
+  /** Returns the function letter -> letter, which adds one to {@code count} for each letter that isn't null. */
   public static UserDefinedFunction counted(LongAccumulator count) {
     UDF1<byte[], byte[]> pass = letter -> {
       if (letter != null) {

@@ -5,14 +5,14 @@ import java.util.Arrays;
 import java.util.List;
 import org.apache.spark.unsafe.hash.Murmur3_x86_32;
 
-/** Keys by which a marker gets to every task of a step that keeps rows. */
+/** Keys by which a marker reaches every task of a stateful step. */
 public final class Markers {
   // The seed of the hash by which Spark chooses the task of a row.
   private static final int SEED = 42;
 
   private Markers() {}
 
-  /** Returns a key for each of so many tasks, in their order: rows with the key go to the task. */
+  /** Returns for each task, in order, a key whose rows go to that task. */
   public static List<byte[]> keys(int tasks) {
     byte[][] keys = new byte[tasks][];
     int found = 0;

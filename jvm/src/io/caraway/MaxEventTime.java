@@ -4,10 +4,10 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.LongSupplier;
 
 /**
- * The greatest event time that an operator has seen, with a delay: what is behind it may be forgotten.
+ * The greatest event time that an operator has seen, with a delay. State behind it may be dropped.
  *
- * <p>While a backlog is read, one topic or partition may run far ahead of another in event time. So a time counts only when it was reached
- * some minutes ago. It is kept in memory: after a restart nothing is forgotten until it has settled again.
+ * <p>While a backlog is read, one topic or partition may run far ahead of another in event time. So a time is settled, and counts, only some minutes
+ * after it was reached. The times are kept in memory: after a restart nothing is dropped until a time has settled again.
  */
 final class MaxEventTime {
   private static final ConcurrentHashMap<String, MaxEventTime> ALL = new ConcurrentHashMap<>();
@@ -25,7 +25,7 @@ final class MaxEventTime {
     since = clockMs.getAsLong();
   }
 
-  /** Returns the max event time of this name in this JVM, which the tasks of an operator share. */
+  /** Returns the object of this name in this JVM, which the tasks of an operator share. */
   static MaxEventTime named(String name, long settleMs) {
     return ALL.computeIfAbsent(name, n -> new MaxEventTime(System::currentTimeMillis, settleMs));
   }
@@ -40,7 +40,7 @@ final class MaxEventTime {
     }
   }
 
-  /** Returns the settled time less {@code horizon}, or the least long while nothing has settled. */
+  /** Returns the settled time minus {@code horizon}, or the least long while no time has settled. */
   synchronized long settledBefore(long horizon) {
     long bound = settled - horizon;
     return bound < settled || horizon == 0 ? bound : Long.MIN_VALUE;

@@ -131,7 +131,7 @@ final class MessagePack {
       in = ByteBuffer.wrap(bytes);
     }
 
-    /** Skips a nil if one comes next, and tells whether it did. */
+    /** Skips a nil if one comes next, and returns whether it did. */
     boolean nil() {
       if ((in.get(in.position()) & 0xff) == 0xc0) {
         in.get();
@@ -166,7 +166,7 @@ final class MessagePack {
       }
     }
 
-    /** Reads a float; an integer is taken as one, since a writer may have shortened a whole number. */
+    /** Reads a float; an integer is accepted, since a writer may have shortened a whole number to one. */
     double float64() {
       int tag = in.get(in.position()) & 0xff;
       if (tag == 0xcb) {

@@ -8,14 +8,14 @@ import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.expressions.UserDefinedFunction;
 import org.apache.spark.sql.types.DataTypes;
 
-/** What Spark's own functions spell otherwise than the expression language. */
+/** Text of numbers, where the expression language writes it differently from Spark's functions. */
 public final class Numbers {
   private static final int MAX_PLAIN_EXPONENT = 16;
   private static final int MIN_PLAIN_EXPONENT = -5;
 
   private Numbers() {}
 
-  /** Returns double -> its shortest text that reads back as the same double: 1.0, 1e20, 1e-7, -0.0, inf. */
+  /** Returns the function double -> its shortest text that reads back as the same double: 1.0, 1e20, 1e-7, -0.0, inf. */
   public static UserDefinedFunction text() {
     UDF1<Double, String> text = number -> number == null ? null : text(number);
     return udf(text, DataTypes.StringType);
@@ -44,10 +44,10 @@ public final class Numbers {
     return sign + (plain.indexOf('.') < 0 ? plain + ".0" : plain);
   }
 
-  /** Rounds the exact value to ever more digits until it reads back; before JDK 19 Double.toString may give too many. */
+  /** Rounds the exact value to more and more digits until it reads back; before JDK 19 Double.toString may return too many. */
   private static BigDecimal shortest(double size) {
     BigDecimal exact = new BigDecimal(size);
-    // Any normal double of up to 15 digits survives rounding to 15, and then only has zeros to strip.
+    // A normal double of up to 15 digits reads back after rounding to 15, and then only has zeros to strip.
     for (int digits = size < Double.MIN_NORMAL ? 1 : 15; digits < 17; digits++) {
       BigDecimal rounded = exact.round(new MathContext(digits));
       if (rounded.doubleValue() == size) {

@@ -15,19 +15,19 @@ import org.apache.spark.sql.streaming.TTLConfig;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
-/** What the stateful operators share: the columns that they read and write, and their state. */
+/** The columns that the stateful operators read and write, and the opening of their state. */
 final class Operators {
   // Input columns: side, key, op, time, ingested, id, rev, offset, row.
   static final int SIDE = 0;
   static final int KEY = 1;
   static final int OFFSET = 7;
-  // Of a table that is followed: key of the join.
+  // With fanned-out versions: the key of the next join.
   static final int JOINED = 9;
-  // Of a join of tables: key of the left table, and whether the row is fanned out.
+  // In a join of tables: the key of the left table, and whether the row is a fanned-out version.
   static final int TABLE = 9;
   static final int FAN_OUT = 10;
 
-  // The side of the rows that an operator is about.
+  // The side of the rows that an operator processes.
   static final int OWN = 0;
 
   private static final int OP = 2;
@@ -48,7 +48,7 @@ final class Operators {
         payload == null ? NOTHING : payload);
   }
 
-  /** Returns a row that an operator lets pass: meta columns, side, key, row, and further ones that are null. */
+  /** Returns a pass-through row: meta columns, side, key, row, and further columns that are null. */
   static Row passing(Row row, int further) {
     Object[] values = {
       row.get(OP), row.get(TIME), row.get(INGESTED), row.get(ID), row.get(REV), row.get(OFFSET), row.get(SIDE), row.get(KEY),
@@ -57,7 +57,7 @@ final class Operators {
     return RowFactory.create(Arrays.copyOf(values, values.length + further));
   }
 
-  /** Returns the schema of such a row without further columns. */
+  /** Returns the schema of a pass-through row without further columns. */
   static StructType passThrough() {
     return meta().add("$side", "int").add("$key", "binary").add("row", "binary");
   }
@@ -71,14 +71,14 @@ final class Operators {
 
   /** Groups rows by the bucket of their key. */
   static KeyValueGroupedDataset<Integer, Row> grouped(Dataset<Row> in) {
-    // Rows that only pass may have no key.
+    // Pass-through rows may have no key.
     UDF1<byte[], Integer> bucket = key -> key == null ? 0 : Slice.bucket(key);
     Dataset<Row> rows = in.withColumn("bucket", udf(bucket, DataTypes.IntegerType).apply(in.col("key")));
-    // By a column: Spark would make an object of each row twice otherwise, once for the key alone.
+    // The rows are grouped by a column: with a function Spark would make two objects of each row, one of them only for the key.
     return rows.groupBy("bucket").as(Encoders.INT(), Encoders.row(rows.schema()));
   }
 
-  /** Returns the trees in a map state, whose pages are those of the bucket that Spark is at. */
+  /** Returns the trees in a map state. Spark gives access to the pages of the current bucket only. */
   static Trees trees(StatefulProcessorHandle handle, String name, SortedPages.Pruner pruner) {
     MapState<Long, byte[]> state = handle.getMapState(name, Encoders.LONG(), Encoders.BINARY(), TTLConfig.NONE());
     SortedPages.Store store = new SortedPages.Store() {

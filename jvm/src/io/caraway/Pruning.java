@@ -6,15 +6,16 @@ import java.util.List;
 import java.util.function.LongSupplier;
 
 /**
- * What of a full page is still needed, when all before a time is settled. What isn't known from the page alone is kept.
+ * Decides which entries of a full page are still needed, if event times before a bound are settled. An entry is kept if the page alone doesn't show
+ * that it can go.
  *
  * <p>Entries are {@link Version}s under one or more keys and their position in time.
  *
- * @param keys how many keys an entry is under
- * @param bound the settled time; the least long: none is
+ * @param keys the number of keys before the position in an entry
+ * @param bound the settled time; the least long if there is none
  */
 record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPages.Pruner {
-  /** What is needed of the past. */
+  /** The entries of a key before the bound that are needed. */
   enum Needed {
     /** Nothing. */
     NOTHING,
@@ -55,7 +56,7 @@ record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPag
     return kept;
   }
 
-  /** Returns which of the old entries of a key is needed. The page may begin in the middle of a key: then not {@code whole}. */
+  /** Returns the one of a key's old entries that is needed, or null. It isn't {@code whole} if the page may begin in the middle of the key. */
   private SortedPages.Entry pillar(List<SortedPages.Entry> old, boolean whole) {
     return switch (needed) {
       case NOTHING -> null;
@@ -65,7 +66,7 @@ record Pruning(int keys, Needed needed, LongSupplier bound) implements SortedPag
         for (SortedPages.Entry entry : old) {
           holds = isRetraction(entry) ? holds : entry;
         }
-        // Where a key has no row, that it was deleted need not be known, unless that hides an older version.
+        // A delete isn't needed to know that a key has no row, unless the page before may have an older version, which the delete hides.
         yield holds != null && whole && Version.opOf(holds.value()) == Version.DELETE ? null : holds;
       }
     };

@@ -14,30 +14,31 @@ import java.util.Set;
 import org.apache.spark.TaskContext;
 
 /**
- * What comes to an as-of join in its first batch after a restart, by join key.
+ * The records that arrive at an as-of join in its first batch after a restart, by join key.
  *
- * <p>In a run that a crash ended, the rows since the checkpoint may have come in another order. So a left row may have been joined with any
- * of the right rows since then, or with what was there at the checkpoint, and gone to the group or key that this names. Each of these positions
- * must hear that it isn't there: nobody else knows of them (docs/decisions/0018-records-of-a-failed-attempt.md).
+ * <p>In a failed attempt the records since the checkpoint may have arrived in another order. So a left row may have been joined with any right row
+ * since then, or with the one at the checkpoint, and sent to the group or key in that row's columns. The join must retract the left row for each of
+ * these matches, because no other step knows them (docs/decisions/0018-records-of-a-failed-attempt.md).
  */
 final class Replay {
   /**
-   * When to say again what a failed attempt may have said.
+   * The records that a failed attempt may have read.
    *
-   * @param batch number of the first batch after the restart; negative: there was none
-   * @param before when it was, in microseconds: the failed attempt can't have read what was ingested later
+   * @param batch the number of the first batch after the restart; negative if there was no restart
+   * @param before the instant of the restart, in microseconds; the failed attempt can't have read records that were ingested later
    */
   record Scope(long batch, long before) implements Serializable {
-    /** Begins to note what comes to this task, if that is in the first batch; else returns null. */
+    /** Returns a new replay if this task belongs to the first batch, otherwise null. */
     Replay begin() {
       TaskContext task = TaskContext.get();
-      // Spark's driver prepares operators, too, but no rows come to them there.
+      // Spark's driver prepares operators, too, but without a task and without rows.
       boolean first = batch >= 0 && task != null && Long.parseLong(task.getLocalProperty("streaming.sql.batchId")) == batch;
       return first ? new Replay(before) : null;
     }
   }
 
-  // Each is a record more for a left row. A right key may have had more versions in one batch, but that many matches of a row are not worth it.
+  // The most matches that are retracted for a row, since each costs a record. A row that more versions could have matched keeps a small risk
+  // (docs/revisions.md).
   private static final int MOST = 100;
 
   private final long before;
@@ -47,7 +48,7 @@ final class Replay {
     this.before = before;
   }
 
-  /** A row of a left table, and that of a right one, null if none. */
+  /** A row of a left table, and the right row joined with it, null if there is none. */
   record Pair(Version left, byte[] right) {}
 
   Arrivals of(byte[] key) {
@@ -56,7 +57,7 @@ final class Replay {
     return known != null ? known : new Arrivals(position);
   }
 
-  /** What has come to one join key. */
+  /** The records that have arrived for one join key. */
   final class Arrivals {
     private final ByteBuffer position;
     private final List<Version> rights = new ArrayList<>();
@@ -68,15 +69,15 @@ final class Replay {
       this.position = position;
     }
 
-    /** Tells whether the failed attempt may have read a record. */
+    /** Returns whether the failed attempt may have read a record. */
     boolean mayBeOfFailedAttempt(Version version) {
       return version.ingested() < before;
     }
 
-    /** Notes a right row, and what it replaces. Of one that the failed attempt can't have read, only that it wasn't there at the checkpoint. */
+    /** Notes a right row, and the row that it replaces. If the failed attempt can't have read it, only its absence at the checkpoint is noted. */
     void right(AsOfState.Rule rule, Version replaced, Version row) {
       boolean failed = mayBeOfFailedAttempt(row);
-      // Rows of after the restart come for minutes; one that is no older than it matches no row that may have been lost.
+      // Rows from after the restart keep coming for minutes. One with a later event time than the restart matches no row of the failed attempt.
       if (failed || replaced != null || row.time() <= before + rule.high()) {
         arrivals.put(position, this);
         rightKeys.add(ByteBuffer.wrap(row.key()));
@@ -100,12 +101,12 @@ final class Replay {
       }
     }
 
-    /** Returns rows that stood on the left side, or may have, and don't any more. */
+    /** Returns left rows that stood, or may have stood, and have been replaced or retracted since. */
     List<Version> formerLefts() {
       return lefts;
     }
 
-    /** Returns what a left row may have matched instead of {@code match}: rows, and null for nothing. */
+    /** Returns the right rows that a left row may have matched instead of {@code match}, with null for no match. */
     List<byte[]> otherMatches(AsOfState.Rule rule, Slice known, Version left, byte[] match) {
       byte[] end = Version.at(left.time() + rule.high() + 1);
       Version atCheckpoint = Version.before(known, end);
@@ -115,7 +116,7 @@ final class Replay {
       List<byte[]> others = new ArrayList<>();
       Set<ByteBuffer> distinct = new HashSet<>();
       distinct.add(content(match));
-      // Where nothing matches, or isn't known to, a retraction is sent that has nothing of the right side.
+      // For a row without a match a retraction without right columns was sent.
       add(others, distinct, null);
       add(others, distinct, AsOfState.match(rule, atCheckpoint, left.time()));
       for (Version right : rights) {
@@ -126,7 +127,7 @@ final class Replay {
       return others;
     }
 
-    /** Notes what has become known of a key of a left table, and what that replaces. */
+    /** Notes an event of a key of a left table, and the event that it replaces. */
     void event(byte[] table, Version replaced, Version event) {
       boolean failed = mayBeOfFailedAttempt(event);
       if (!failed && replaced == null) {
@@ -143,7 +144,7 @@ final class Replay {
       }
     }
 
-    /** Returns the next event of a key of a left table that was there at the checkpoint, null if none. */
+    /** Returns the next event of a key of a left table that was known at the checkpoint, null if there is none. */
     Version keptAfter(byte[] table, Slice known, byte[] position) {
       Events events = tables.get(ByteBuffer.wrap(table));
       Version next = Version.after(known, position);
@@ -153,7 +154,7 @@ final class Replay {
       return next;
     }
 
-    /** Returns of what rows the piece of a left key at a right version may have been made, but for {@code pair}. */
+    /** Returns the pairs of rows, other than {@code pair}, of which the record of a left key at a right version may have been made. */
     List<Pair> otherPairs(byte[] table, Slice known, Version right, Pair pair) {
       Events events = tables.get(ByteBuffer.wrap(table));
       List<Version> lefts = new ArrayList<>();
@@ -202,13 +203,13 @@ final class Replay {
     }
   }
 
-  /** What has come of one key of a left table: positions in time, and rows that may have stood there. */
+  /** The events that have arrived for one key of a left table: their positions in time, and rows that may have stood there. */
   private static final class Events {
     private final Set<ByteBuffer> positions = new HashSet<>();
     private final List<Version> rows = new ArrayList<>();
 
     private void add(Version version) {
-      // Of a row that isn't here nothing was made.
+      // Nothing was joined with a delete, or with a record without a row.
       if (version.op() != Version.DELETE && version.row().length > 0) {
         rows.add(version);
       }

@@ -38,10 +38,10 @@ import scala.collection.immutable.Vector$;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Records and rows between MessagePack and Spark (docs/records.md), as functions for columns.
+ * The conversion of records and rows between MessagePack and Spark (docs/records.md), as functions of columns.
  *
- * <p>Types come as the JSON of a Spark struct of long, double, boolean, string, binary, and arrays, string maps and structs of these. All
- * functions are marked non-deterministic: otherwise Spark would evaluate a decoder once for each column that is taken out of its result.
+ * <p>Types are given as the JSON of a Spark struct of long, double, boolean, string, binary, and arrays, string maps and structs of these. All
+ * functions are marked non-deterministic; otherwise Spark would evaluate a decoder once for each column that is taken out of its result.
  */
 public final class RowCodec {
   private static final int FORMAT = 1;
@@ -50,9 +50,9 @@ public final class RowCodec {
   private RowCodec() {}
 
   /**
-   * Returns (value, partition, offset) -> struct(op, time, ingested, id, rev, row).
+   * Returns the function (value, partition, offset) -> struct(op, time, ingested, id, rev, row).
    *
-   * <p>The identity is the position in the topic if the record has none. A record of another schema fails: reading on would misread it.
+   * <p>A record without an identity gets its position in the topic as one. A record of another schema fails, since it would be misread.
    */
   public static Function recordDecoder(String rowType, long schema) {
     StructType type = (StructType) DataType.fromJson(rowType);
@@ -61,18 +61,18 @@ public final class RowCodec {
     return new Function(new RecordDecoder(type, schema), "decode", result);
   }
 
-  /** Returns (op, time, ingested, id, rev, row) -> value. */
+  /** Returns the function (op, time, ingested, id, rev, row) -> value. */
   public static Function recordEncoder(String rowType, long schema) {
     return new Function(new RecordEncoder((StructType) DataType.fromJson(rowType), schema), "encode", DataTypes.BinaryType);
   }
 
-  /** Returns bytes -> row, for what {@link #rowEncoder} wrote. */
+  /** Returns the function bytes -> row, for bytes of {@link #rowEncoder}. */
   public static Function rowDecoder(String rowType) {
     StructType type = (StructType) DataType.fromJson(rowType);
     return new Function(new Rows(type), "decode", type);
   }
 
-  /** Returns row -> MessagePack array of its columns: payloads of operators, and Kafka keys. */
+  /** Returns the function row -> MessagePack array of its columns, for payloads of operators and for Kafka keys. */
   public static Function rowEncoder(String rowType) {
     return new Function(new Rows((StructType) DataType.fromJson(rowType)), "encode", DataTypes.BinaryType);
   }
@@ -80,11 +80,11 @@ public final class RowCodec {
   /**
    * A method of an object as a function of columns.
    *
-   * <p>It gets and gives Spark's own rows. Those of a UDF would be made into objects and back, all fields of each row.
+   * <p>The method takes and returns Spark's internal rows. For a UDF Spark would convert all fields of each row to objects and back.
    */
   public record Function(Serializable target, String method, DataType result) {
     public Column apply(Seq<Column> columns) {
-      // Scala's own map and toSeq are inherited twice: javac takes one of them, Eclipse's compiler refuses to choose.
+      // Java's streams are used because Scala's map and toSeq are inherited twice: javac takes one, Eclipse's compiler refuses to choose.
       Seq<Expression> arguments = seq(CollectionConverters.asJava(columns).stream().map(ExpressionUtils::expression).toList());
       Expression object = Literal.fromObject(target, new ObjectType(target.getClass()));
       Seq<AbstractDataType> anyTypes = seq(List.of());
@@ -96,7 +96,7 @@ public final class RowCodec {
     }
   }
 
-  /** See {@link #recordDecoder}. Public, as the others are, for the code that Spark generates. */
+  /** See {@link #recordDecoder}. This and the other records are public for the code that Spark generates. */
   public record RecordDecoder(StructType type, long schema) implements Serializable {
     public InternalRow decode(byte[] value, int partition, long offset) {
       if (value == null) {
@@ -162,7 +162,7 @@ public final class RowCodec {
     return new GenericInternalRow(new Object[] {op, time, ingested, id, rev, read(in, type)});
   }
 
-  /** The identity of a source record. Big-endian, so that identities in byte order are positions in order. */
+  /** Returns the identity of a source record, big-endian, so that identities in byte order are in the order of positions. */
   private static byte[] position(int partition, long offset) {
     return ByteBuffer.allocate(12).putLong(offset).putInt(partition).array();
   }
@@ -210,7 +210,7 @@ public final class RowCodec {
       }
     } else if (type instanceof MapType map) {
       MapData entries = values.getMap(at);
-      // Sorted by code point, as Python sorts text, so that equal maps are equal bytes.
+      // Keys are sorted by code point, as Python sorts text, so that equal maps become equal bytes.
       TreeMap<byte[], Integer> sorted = new TreeMap<>(Arrays::compareUnsigned);
       for (int i = 0; i < entries.numElements(); i++) {
         sorted.put(entries.keyArray().getUTF8String(i).getBytes(), i);
@@ -256,7 +256,7 @@ public final class RowCodec {
       }
       return new GenericArrayData(values);
     } else if (type instanceof MapType map) {
-      // Of two entries with one key the last one counts.
+      // If two entries have one key, the last one counts.
       Map<Object, Object> values = new LinkedHashMap<>();
       int entries = in.map();
       for (int i = 0; i < entries; i++) {

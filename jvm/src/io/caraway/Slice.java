@@ -6,17 +6,18 @@ import java.util.Arrays;
 import java.util.List;
 
 /**
- * The entries of one key in a tree that it shares with others, each under the key and then its position in time.
+ * The entries of one key in a tree that many keys share; each entry's key is that key followed by a position in time.
  *
- * <p>Spark keeps the state of a group until the group comes again. So a group is a bucket of keys ({@link #bucket}): when one of them
- * comes, a full page is rid of what is old of all. The position of a key in its bucket is scattered: keys that rise, as numbers do, fill all
- * pages, not the last one only, so that each page is full now and then.
+ * <p>Spark only changes the state of a group when rows of the group arrive, so a group is a bucket of keys ({@link #bucket}): a row of any key can
+ * prune a full page of old entries of all keys on it. The position of a key in its bucket is scattered, so that rising keys such as numbers fill all
+ * pages, and not only the last one, and each page is full and pruned now and then.
  *
  * @param pages the tree
- * @param prefix what its keys begin with
+ * @param prefix the bytes with which the keys of the entries begin
  */
 record Slice(SortedPages pages, byte[] prefix) {
-  // A bucket that isn't full keeps what it has: 8,192 pages of 1 KiB at most. With ten million keys a bucket is a tree of three levels.
+  // The bits of a bucket's number. The first page of each bucket keeps old entries until it is full, which is at most 8,192 pages of 1 KiB. With ten
+  // million keys a bucket is a tree of three levels.
   private static final int BUCKET_BITS = 13;
   private static final int SCATTER_BYTES = 2;
   private static final byte[] ABOVE_ALL_TIMES = {-1, -1, -1, -1, -1, -1, -1, -1, -1};
@@ -31,13 +32,13 @@ record Slice(SortedPages pages, byte[] prefix) {
     return new Slice(pages, prefix.putShort((short) (hash(key) >>> BUCKET_BITS)).putInt(key.length).put(key).array());
   }
 
-  /** Returns those of these entries that belong to a further key. */
+  /** Returns the entries below a further key. */
   Slice of(byte[] further) {
     return new Slice(pages, ByteBuffer.allocate(prefix.length + Integer.BYTES + further.length)
         .put(prefix).putInt(further.length).put(further).array());
   }
 
-  /** Returns how many bytes the prefix of an entry's key has, which is made of so many keys. */
+  /** Returns the length in bytes of the prefix of an entry's key that has so many keys. */
   static int prefixLength(byte[] entryKey, int keys) {
     int length = SCATTER_BYTES;
     for (int i = 0; i < keys; i++) {
@@ -46,7 +47,7 @@ record Slice(SortedPages pages, byte[] prefix) {
     return length;
   }
 
-  /** Returns all further keys of these entries. */
+  /** Returns all further keys below this one. */
   List<byte[]> furtherKeys() {
     List<byte[]> found = new ArrayList<>();
     SortedPages.Entry entry = pages.higher(prefix);
@@ -108,7 +109,7 @@ record Slice(SortedPages pages, byte[] prefix) {
     return key.length >= prefix.length && Arrays.equals(key, 0, prefix.length, prefix, 0, prefix.length);
   }
 
-  /** FNV-1a, stirred by the finalizer of MurmurHash3 (both are in the public domain). It is part of the state's format. */
+  /** Returns the FNV-1a hash, mixed by the finalizer of MurmurHash3 (both are in the public domain). It is part of the state's format. */
   private static long hash(byte[] key) {
     long hash = 0xcbf29ce484222325L;
     for (byte b : key) {

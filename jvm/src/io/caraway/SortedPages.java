@@ -10,13 +10,13 @@ import java.util.Map;
 import java.util.Set;
 
 /**
- * A sorted map of byte strings kept in numbered pages: a B+ tree.
+ * A sorted map of byte strings in numbered pages, which is a B+ tree.
  *
- * <p>Spark's map state can be read by exact key only. Keyed by page number it holds this tree, so that a hot key with millions of rows
- * costs a few pages a row. Pages are read once as long as the tree is open and small, and written once between {@link #flush}es.
+ * <p>Spark's map state can be read by exact key only. Keyed by page number it stores this tree, so that a row of a hot key with millions of rows
+ * costs only a few pages. While the tree is open and small, each page is read once; it is written at most once in each {@link #flush}.
  */
 final class SortedPages {
-  /** Where pages are kept. */
+  /** The storage of pages. */
   interface Store {
     /** Returns the page, or null if there is none. */
     byte[] get(long page);
@@ -28,16 +28,16 @@ final class SortedPages {
 
   record Entry(byte[] key, byte[] value) {}
 
-  /** Decides what of a full page is still needed. */
+  /** Decides which entries of a full page are still needed. */
   interface Pruner {
-    /** Returns the entries to be kept, which are adjacent ones of the tree in order; {@code added} is kept in any case. */
+    /** Returns those of a page's entries that are needed; {@code entries} are in order and adjacent in the tree, and {@code added} must be kept. */
     List<Entry> prune(List<Entry> entries, Entry added);
   }
 
   private static final class Page {
     final boolean leaf;
     List<Entry> entries;
-    // Its bytes when it was read or written last.
+    // The size of the page in bytes when it was last read or written.
     int stored;
 
     Page(boolean leaf, List<Entry> entries) {
@@ -46,13 +46,14 @@ final class SortedPages {
     }
   }
 
-  // A page is rewritten as a whole for each row that it takes: some ten rows of 100 bytes keep that cheap and the tree flat. With 4 KiB a
-  // join was a quarter slower.
+  // The most bytes of a page, which is rewritten as a whole for each row that is added: some ten rows of 100 bytes keep that cheap and the tree flat.
+  // With 4 KiB a join was a quarter slower.
   private static final int PAGE_BYTES = 1024;
   private static final int ENTRY_OVERHEAD = 8;
   private static final int HEADER_BYTES = 9;
   private static final long ROOT = 0;
-  // Of a tree that stays open. A key that all rows have goes through as many pages as there are, and a page of long rows may be of any size.
+  // The most bytes of pages that an open tree keeps in memory: the rows of a hot key touch any number of pages, and a page of long rows may have any
+  // size.
   private static final int MOST_HELD_BYTES = 128 * PAGE_BYTES;
   private static final int OVERHEAD_BYTES = 512;
 
@@ -60,7 +61,7 @@ final class SortedPages {
   private final Pruner pruner;
   private final Map<Long, Page> pages = new HashMap<>();
   private final Set<Long> dirty = new HashSet<>();
-  // Lives in the root page.
+  // The number is stored in the root page.
   private long nextPage = ROOT + 1;
   private int held;
 
@@ -96,7 +97,7 @@ final class SortedPages {
     return found;
   }
 
-  /** Sets the value of {@code key}, and tells whether a page was split, so that it is time to remove what is old. */
+  /** Sets the value of {@code key}, and returns whether a page was split, at which the caller removes old entries. */
   boolean put(byte[] key, byte[] value) {
     page(ROOT);
     long pagesBefore = nextPage;
@@ -128,7 +129,7 @@ final class SortedPages {
     }
   }
 
-  /** Writes the pages that have changed. Returns by how much more is held in memory than after the last time, in bytes. */
+  /** Writes the changed pages, and returns by how many bytes the pages in memory have grown since the last flush. */
   int flush() {
     for (long number : dirty) {
       Page page = pages.get(number);
@@ -154,7 +155,7 @@ final class SortedPages {
     return held - before;
   }
 
-  /** Returns how many bytes of pages were held in memory after the last flush. */
+  /** Returns the bytes of pages that were in memory after the last flush. */
   int held() {
     return held;
   }
@@ -165,7 +166,7 @@ final class SortedPages {
     if (page.leaf) {
       return at < 0 ? null : page.entries.get(at);
     }
-    // The first separator may be above what its child holds, and a child may have lost its least entries.
+    // The first separator may be above the entries of its child, and a child may have lost its least entries, so earlier children are searched, too.
     for (int i = Math.max(at, 0); i >= 0; i--) {
       Entry found = lower(key, inclusive, child(page, i));
       if (found != null) {
@@ -210,7 +211,7 @@ final class SortedPages {
     }
   }
 
-  /** Puts an entry below page {@code number}; returns the separator of a new right sibling if the page had to be split. */
+  /** Puts an entry into the subtree of page {@code number}; returns the separator of a new right sibling if the page was split, otherwise null. */
   private Entry put(byte[] key, byte[] value, long number) {
     Page page = page(number);
     int at = index(page, key, true);
@@ -234,7 +235,7 @@ final class SortedPages {
     if (size(page) <= PAGE_BYTES || page.entries.size() < 4) {
       return null;
     }
-    // Rows mostly come in order: a split at the end leaves a full page behind instead of a half full one.
+    // Rows mostly come in order, so a split after an append leaves a full page behind instead of a half full one.
     boolean appended = page.entries.get(page.entries.size() - 1) == added;
     int middle = appended ? page.entries.size() - 1 : page.entries.size() / 2;
     List<Entry> moved = new ArrayList<>(page.entries.subList(middle, page.entries.size()));
@@ -260,7 +261,7 @@ final class SortedPages {
     int end = Math.max(index(page, to, false), begin);
     for (int i = end; i >= begin; i--) {
       long child = child(page, i);
-      // The first child may hold less than its separator, the last one what lies above.
+      // The first child may have entries below the range, and the last one entries above it.
       if (i > begin && i < end) {
         removeAll(child);
       } else {

@@ -8,13 +8,14 @@ import java.util.List;
 import java.util.function.Consumer;
 
 /**
- * A join of two tables at the positions where the right side changes (docs/revisions.md); where the left side does, {@link AsOfState} joins.
+ * The join of two tables at the times at which the right side changes (docs/revisions.md). {@link AsOfState} joins at the times at which the left
+ * side changes.
  *
- * <p>Left records are what {@link AdjacentRowState.Kind#TABLE} makes of versions: a put where one begins, a delete where it ends, each under
- * the join key of its row. So under one join key stands what is to be known of a key of the left table: when it was there, with which row.
+ * <p>Left records are made of versions by {@link AdjacentRowState.Kind#TABLE}: a put where a version begins and a delete where it ends, each under
+ * the join key of its row. So the records under one join key say at which times a key of the left table had a row there, and which row.
  *
- * <p>An end may be known for a moment in one run only: it comes earlier when a version between is known. So ends have no part in ranks. A
- * begin has its end's position in its own revision, which only grows, and comes behind its end: it alone makes something be sent.
+ * <p>An end moves back in time when a version in between arrives, so an end may be known in one attempt and never in the next. Therefore ends don't
+ * count in ranks. A begin has the position of its end in its revision, which only grows, and it arrives after its end, so only begins cause output.
  */
 final class TableState {
   private static final int PIECE = 2;
@@ -27,10 +28,10 @@ final class TableState {
   private final Replay.Arrivals replayed;
 
   /**
-   * Makes the state of one join key.
+   * Creates the state of one join key.
    *
-   * @param fansOut whether left records are versions as {@link VersionFanOut} tell of them, not begins and ends
-   * @param replayed what has come to the join key since a restart, null when that is over
+   * @param fansOut whether left records are the copies of versions of {@link VersionFanOut}, not begins and ends
+   * @param replayed the records of the join key since a restart, null after the first batch
    */
   TableState(
       AsOfState.Rule rule, Slice tables, Slice rights, boolean fansOut, MaxEventTime leftMaxEventTime, Replay.Arrivals replayed) {
@@ -42,7 +43,7 @@ final class TableState {
     this.replayed = replayed;
   }
 
-  /** Takes a begin or an end of a row of {@code table}, which is a key of the left side. */
+  /** Processes a begin or an end of a version of {@code table}, which is a key of the left side. */
   void left(byte[] table, Version event, Consumer<AsOfState.Joined> out) {
     Slice events = tables.of(table);
     Version replaced = event.known(events);
@@ -64,7 +65,7 @@ final class TableState {
       }
     }
     if (replayed != null && begins(event)) {
-      // In a failed attempt it may have held for longer, before the next one came.
+      // In a failed attempt the version may have held for longer, before the next one arrived.
       Version kept = replayed.keptAfter(table, events, event.key());
       byte[] from = isNew ? end : begin;
       if (from != null) {
@@ -81,16 +82,16 @@ final class TableState {
     }
   }
 
-  /** Takes a version of the right side, which {@link AsOfState} has put in its place: each key of the left side may change there. */
+  /** Processes a version of the right side, which {@link AsOfState} has stored already: the output of each left key may change there. */
   void right(Version row, Consumer<AsOfState.Joined> out) {
     List<Version> touched = new ArrayList<>(standing(rights.range(Version.at(row.time()), row.key())));
     touched.add(row);
-    // What comes next may begin a version only because of this one, or not any more.
+    // The next right version may begin a version of the output only because of this one, or not begin one any more.
     Version next = Version.after(rights, Version.at(row.time() + 1));
     if (next != null) {
       touched.addAll(standing(rights.range(Version.at(next.time()), Version.at(next.time() + 1))));
     }
-    // What begins with a right version is the same for all left keys, of which there may be many.
+    // These changes are the same for all left keys, of which there may be many, so they are computed once.
     List<RightChange> changes = touched.stream().map(this::change).toList();
     for (byte[] table : tables.furtherKeys()) {
       Slice events = tables.of(table);
@@ -109,10 +110,11 @@ final class TableState {
   }
 
   /**
-   * Sends what holds of a key from the time of a right version on.
+   * Sends the output for a left key from the time of a right version on.
    *
-   * <p>The revision is that of the right version, when its position among the others was settled, and the rank of what is known of the key up
-   * to there. Rows of one key replace each other in one place, so that none is left of one that has ended since.
+   * <p>The revision consists of that of the right version, the arrival that settled its position among the others, and the rank of the left key's
+   * records up to that time. The rows of one left key replace each other under one identity, so that no row of a version that has ended since is
+   * left.
    */
   private void send(byte[] table, Slice events, Version right, RightChange change, Consumer<AsOfState.Joined> out) {
     AsOfState.Joined piece = piece(table, events, right, change);
@@ -122,7 +124,7 @@ final class TableState {
     }
   }
 
-  /** Says of a piece with which rows it isn't made of: a failed attempt may have made it of them, and whoever groups by them must hear. */
+  /** Retracts the piece with each other pair of rows of which a failed attempt may have made it, for later steps that group by their columns. */
   private void takeBack(byte[] table, Slice events, Version right, AsOfState.Joined piece, Consumer<AsOfState.Joined> out) {
     if (replayed == null || piece == null) {
       return;
@@ -134,7 +136,7 @@ final class TableState {
     }
   }
 
-  /** Returns what is known of a key from the time of a right version on, null if nothing is. */
+  /** Returns the piece of a left key: its output from the time of a right version on. It is null if the left key has no records up to then. */
   private AsOfState.Joined piece(byte[] table, Slice events, Version right, RightChange change) {
     boolean isRetraction = right.op() == Version.RETRACT;
     byte[] end = Version.at(right.time() + 1);
@@ -151,16 +153,16 @@ final class TableState {
     boolean stands = change.begins && left != null && left.op() == Version.PUT && left.time() < right.time();
     boolean matched = right.op() == Version.PUT;
     int op = !stands ? Version.RETRACT : matched || !rule.inner() ? Version.PUT : Version.DELETE;
-    // A retraction has a row too, and what it is not joined with: they tell operators further on of which key it is.
+    // A retraction also has the left and right row, by whose columns later operators find its key.
     Version of = left != null ? left : Version.decode(events.lower(end));
     Version piece = new Version(op, right.time(), of.ingested(), identity(table, right), rev.toByteArray(), of.row());
     return new AsOfState.Joined(op, piece, piece.rev(), right.joined());
   }
 
   /**
-   * Whether something begins with a right version, and the arrival of the last right record that has a say in that.
+   * Whether a version of the output begins with a right version, and the arrival of the last right record on which that depends.
    *
-   * <p>Nothing begins with one that another replaces at its own time, nor with a delete where there was no row.
+   * <p>Nothing begins with a version that another one replaces at its own time, nor with a delete of a key without a row.
    */
   private record RightChange(boolean begins, long settled) {}
 
@@ -183,7 +185,7 @@ final class TableState {
     return new RightChange(changes && !replaced, settled);
   }
 
-  /** Returns the least position at the time of a version; null, which is the end, for none. */
+  /** Returns the least position at the time of a version; null, which means the end of time, for no version. */
   private static byte[] positionOf(Version version) {
     return version == null ? null : Version.at(version.time());
   }

@@ -9,14 +9,15 @@ import org.apache.spark.TaskContext;
 import org.apache.spark.util.TaskCompletionListener;
 
 /**
- * The trees of a task, one a bucket of keys.
+ * The trees of a task, one for each bucket of keys.
  *
- * <p>In real-time mode a bucket comes with one row at a time. So the trees that were used last stay in memory with their pages: a row then
- * mostly reads no state, and writes the page that it changes. That is safe since nothing but the task changes its state, and a task begins
- * with nothing in memory.
+ * <p>In real-time mode an operator is called for one row of a bucket at a time. So the trees that were used last stay in memory with their pages:
+ * most rows then read no state, and only write the page that they change. This is safe since only the task itself changes its state, and a task
+ * starts with nothing in memory.
  */
 final class Trees {
-  // The trees of all tasks of a JVM may take an eighth of its heap, each the same share; as objects, bytes of pages take twice as much.
+  // The most bytes of pages of all tasks of a JVM, which share them equally: as objects, pages take twice their bytes, so this is an eighth of the
+  // heap.
   private static final long ALL_BYTES = Runtime.getRuntime().maxMemory() / 8 / 2;
   private static final AtomicInteger OPEN = new AtomicInteger();
 
@@ -25,16 +26,16 @@ final class Trees {
   private final LinkedHashMap<Integer, SortedPages> recent = new LinkedHashMap<>(16, 0.75f, true);
   private long held;
 
-  /** Makes trees, with what opens that of the current bucket and the bytes of pages that they may hold in memory. */
+  /** Creates trees; {@code opener} opens the tree of the current bucket, and {@code most} is the most bytes of pages in memory. */
   Trees(Supplier<SortedPages> opener, LongSupplier most) {
     this.opener = opener;
     this.most = most;
   }
 
-  /** Makes trees that share the memory with those of the other tasks that are running. */
+  /** Creates trees that share the memory with those of the other running tasks. */
   static Trees sharing(Supplier<SortedPages> opener) {
     TaskContext task = TaskContext.get();
-    // Spark's driver asks an operator for its state, too, but puts no rows in.
+    // Spark's driver initializes an operator, too, but outside of a task and without rows.
     if (task != null) {
       OPEN.incrementAndGet();
       task.addTaskCompletionListener((TaskCompletionListener) ended -> OPEN.decrementAndGet());
@@ -47,7 +48,7 @@ final class Trees {
     return recent.computeIfAbsent(bucket, b -> opener.get());
   }
 
-  /** Writes what has changed in the tree of the current bucket, and lets go of those that were used longest ago if too many are held. */
+  /** Writes the changes of the current bucket's tree, and drops the least recently used trees if their pages take too much memory. */
   void flush(SortedPages tree) {
     int more = tree.flush();
     held += more;
@@ -61,7 +62,7 @@ final class Trees {
     }
   }
 
-  /** Returns how many bytes of pages are held in memory between rows. */
+  /** Returns the bytes of pages that stay in memory between rows. */
   long held() {
     return held;
   }

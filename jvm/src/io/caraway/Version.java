@@ -3,7 +3,7 @@ package io.caraway;
 import java.nio.ByteBuffer;
 import java.util.Arrays;
 
-/** A record as the operators hold it: where it stands in time, what it does, its encoded row. */
+/** A record as the operators store it: its position in time, its operation, its encoded row. */
 record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] row) {
   static final int PUT = 1;
   static final int RETRACT = 0;
@@ -11,13 +11,13 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
 
   private static final int HEADER_BYTES = 1 + Long.BYTES + Short.BYTES;
 
-  /** Returns the least key of a time: all records at that time lie from here on. */
+  /** Returns the least key at a time, below those of all records at that time. */
   static byte[] at(long time) {
-    // With the sign flipped, bytes in order are times in order.
+    // With the sign flipped, the order of bytes is that of times.
     return ByteBuffer.allocate(Long.BYTES).putLong(time ^ Long.MIN_VALUE).array();
   }
 
-  /** Returns the key under which this record is kept: by time, then by identity, so that the later of two at one time wins. */
+  /** Returns the key under which this record is stored: its time, then its identity, so that the later of two records at one time wins. */
   byte[] key() {
     return ByteBuffer.allocate(Long.BYTES + id.length).putLong(time ^ Long.MIN_VALUE).put(id).array();
   }
@@ -39,7 +39,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return new Version(op, time, ingested, Arrays.copyOfRange(key, Long.BYTES, key.length), rev, row);
   }
 
-  /** Returns the op of an encoded version. */
+  /** Returns the operation of an encoded version. */
   static int opOf(byte[] value) {
     return value[0];
   }
@@ -57,7 +57,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return found;
   }
 
-  /** Returns what is kept in the place of this record, or null. */
+  /** Returns the record stored under this record's key, or null. */
   Version known(Slice versions) {
     byte[] key = key();
     byte[] value = versions.get(key);
@@ -73,7 +73,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return found;
   }
 
-  /** Drops what can't hold at {@code bound} or later any more: all that is older than the version that holds there. */
+  /** Removes the versions that can't hold at {@code bound} or later: those older than the version that holds at {@code bound}. */
   static void trim(Slice versions, long bound) {
     Version holds = before(versions, at(bound));
     if (holds != null) {
@@ -81,7 +81,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     }
   }
 
-  /** Tells whether this record replaces another one of the same identity: by a greater revision, or as a put after a retraction. */
+  /** Returns whether this record replaces another one of the same identity: by a greater revision, or as a put after a retraction. */
   boolean replaces(Version other) {
     if (other == null) {
       return true;
@@ -90,7 +90,7 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return order > 0 || (order == 0 && op != RETRACT && other.op == RETRACT);
   }
 
-  /** Tells whether no revision is less: nothing can have been before it. */
+  /** Returns whether a revision is the least one, so that no record of its identity can have come before. */
   static boolean isLeast(byte[] rev) {
     for (byte b : rev) {
       if (b != 0) {
@@ -100,17 +100,17 @@ record Version(int op, long time, long ingested, byte[] id, byte[] rev, byte[] r
     return true;
   }
 
-  /** Returns this record with another number in place of the time of its ingestion: a right row of a join needs its arrival instead. */
+  /** Returns this record with its arrival in place of the ingestion time; joins need the arrival of right rows. */
   Version arrived(long arrival) {
     return new Version(op, time, arrival, id, rev, row);
   }
 
-  /** Returns what a right version adds to a left row, null if nothing. */
+  /** Returns the row that a right version adds to a left row, null if it is a delete or retraction. */
   byte[] joined() {
     return op == DELETE || row.length == 0 ? null : row;
   }
 
-  /** Returns this record's revision with a suffix: how much of the other input its output has seen. */
+  /** Returns this record's revision followed by {@code seen}, the arrival up to which its output has seen the other input. */
   byte[] revision(long seen) {
     return ByteBuffer.allocate(rev.length + Long.BYTES).put(rev).putLong(seen).array();
   }

@@ -4,21 +4,21 @@ import java.util.Arrays;
 import java.util.function.Consumer;
 
 /**
- * The join keys under which a key of a table has stood, in any revision: each of them hears of all versions of that key.
+ * The fan-out of a key's versions to all join keys under which the key has ever stood, in any revision.
  *
- * <p>So what is known under a join key is the whole timeline of the key, and its rank grows with it (docs/revisions.md). A join key that heard
- * only of what stands there could, in a run that a crash ended, have seen something nearer that the next run never tells it of.
+ * <p>So each of these join keys knows the whole timeline of the key, and ranks grow with it (docs/revisions.md). If a join key received only the
+ * versions that stand under it, it could have received a nearer version in a failed attempt that the next attempt never sends there.
  *
- * @param versions those of the key, as {@link AdjacentRowState} keeps them
- * @param stands of the key: under each join key the positions at which a version stood there
+ * @param versions the versions of the key, as {@link AdjacentRowState} stores them
+ * @param stands for each join key, the positions at which a version of the key has stood under it
  */
 record VersionFanOut(Slice versions, Slice stands) {
   private static final byte[] NOTHING = {};
 
-  /** What a join key is to know of a version: a put if it stands there, a delete if it doesn't. */
+  /** A version as sent to a join key: a put if it stands under that join key, a delete if it doesn't. */
   record Copy(byte[] joinKey, Version version) {}
 
-  /** Takes a version and its join key; {@code isNew} tells whether it was not known yet. */
+  /** Processes a version and its join key; {@code isNew} is true if the version was not known yet. */
   void version(Version version, byte[] at, boolean isNew, Consumer<Copy> out) {
     Slice own = stands.of(at);
     boolean follows = own.higher(Version.at(Long.MIN_VALUE)) != null;
@@ -35,7 +35,7 @@ record VersionFanOut(Slice versions, Slice stands) {
         out.accept(new Copy(joinKey, Arrays.equals(joinKey, at) ? version : elsewhere(version)));
       }
     } else if (version.op() == Version.RETRACT) {
-      // That it isn't there need not be known there: a failed attempt may have said that it is ({@link Replay}).
+      // The retraction is sent again, because a failed attempt may have sent the version to this join key ({@link Replay}).
       out.accept(new Copy(at, version));
     }
     if (trim) {
@@ -43,7 +43,7 @@ record VersionFanOut(Slice versions, Slice stands) {
     }
   }
 
-  /** Forgets where the key stood before the oldest version that is kept. */
+  /** Removes positions of the key before the oldest version that is kept. */
   private void trim() {
     SortedPages.Entry oldest = versions.higher(Version.at(Long.MIN_VALUE));
     if (oldest == null) {

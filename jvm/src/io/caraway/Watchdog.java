@@ -1,6 +1,6 @@
 package io.caraway;
 
-/** Ends this JVM when the process that it works for is gone. */
+/** Ends this JVM when the process that it serves has ended. */
 public final class Watchdog {
   private static final int GONE = 70;
 
@@ -9,8 +9,8 @@ public final class Watchdog {
   /**
    * Halts the JVM as soon as the process {@code pid} ends.
    *
-   * <p>An orderly exit could take seconds, in which another engine may have started the same jobs; halting loses nothing, since a job
-   * can be killed at any moment.
+   * <p>An orderly exit could take seconds, in which another engine may start the same jobs. Halting loses nothing, since a job can be killed at any
+   * moment.
    */
   public static void follow(long pid) {
     Runnable halt = () -> Runtime.getRuntime().halt(GONE);

@@ -13,20 +13,20 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 
-/** The operators that look at adjacent rows, alone and behind each other and behind or before a join, beside plain ones over sorted lists. */
+/** Compares the operators on adjacent rows, alone, in chains, and after or before a join, with plain ones over sorted lists. */
 final class AdjacentRowsTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final long SECOND = 1_000_000;
-  // Of one step of a generated time; records also lie a microsecond and half a second beside.
+  // The microseconds of one step of a generated time; records are also a microsecond and half a second beside it.
   private static final long WINDOW = 3 * SECOND;
   private static final int JOIN = -1;
   private static final int RIGHT = 2;
   private static final AsOfState.Rule RULE = new AsOfState.Rule(FOREVER, -1, 0, true, false);
 
   /**
-   * Steps, each a kind by its number, or a join.
+   * A chain of steps, each a kind by its number, or a join.
    *
-   * <p>With {@code moves}, what a join brought tells to which group a row belongs further on: a row may be in a group for a moment, in one run
+   * <p>With {@code moves}, the joined row decides to which group a row goes in later steps, so a row may be in a group for a moment, in one attempt
    * only.
    *
    * @param ordered steps whose groups are partitions, which are read in the same order in all runs
@@ -55,14 +55,14 @@ final class AdjacentRowsTest {
       boolean join = random.nextInt(4) == 0 && Arrays.stream(steps).noneMatch(step -> step == JOIN);
       steps[i] = join ? JOIN : random.nextInt(Kind.values().length);
       if (i + 1 < steps.length && (steps[i] == Kind.AGGREGATE_INPUTS.ordinal() || steps[i] == Kind.TABLE.ordinal())) {
-        // Only the index reads aggregate inputs, and only a join what a table says (TablesTest).
+        // Only indexes read aggregate inputs, and only joins read the begins and ends of tables (TablesTest).
         steps[i] = Kind.CHANGES.ordinal();
       }
     }
     run(random, steps);
   }
 
-  /** The shape in which a failed attempt does most harm: what a join has brought tells the group of rows that are looked at together. */
+  /** Tests the chain in which a failed attempt does most harm: a joined row decides the group of a step on adjacent rows. */
   static void regrouped(int seed) {
     Random random = new Random(seed);
     Kind[] kinds = {Kind.FIRST, Kind.INSTANT, Kind.TUMBLING, Kind.SESSION};
@@ -75,7 +75,7 @@ final class AdjacentRowsTest {
     while (last > 0 && steps[last - 1] != Kind.CHANGES.ordinal()) {
       last--;
     }
-    // Ends of changes move in time, which another order of their groups would do otherwise: no crash is tried then (docs/revisions.md, limits).
+    // The ends of a changelog move in time, in another way if groups arrive in another order, so no crash is tried then (docs/revisions.md, limits).
     boolean joined = Arrays.stream(steps, 0, last).anyMatch(step -> step == JOIN);
     boolean moves = joined || random.nextBoolean();
     Chain chain = new Chain(steps, table && random.nextBoolean(), random.nextInt(3) > 0, moves, joined ? 0 : last);
@@ -99,7 +99,7 @@ final class AdjacentRowsTest {
     for (int i = 0; i < crash; i++) {
       step(chain, failed, null, sides, readOn, random, sent);
     }
-    // The first batch has at least all that was read before the crash.
+    // The first batch must read at least the records that were read before the crash.
     Replay replay = new Replay(Long.MAX_VALUE);
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
@@ -114,12 +114,12 @@ final class AdjacentRowsTest {
     left.addAll(sides.get(1));
     String expected = text(plain(chain, newest(left), newest(sides.get(RIGHT))));
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", Arrays.toString(steps), found, expected);
-    // A row that goes to another key is taken back under the old one, too.
+    // A row that moves to another key must be retracted under the old one.
     String astray = text(Traces.astray(sent, version -> (version.row()[0] & 0xff) % 3));
     check(astray.isEmpty(), "%s%nastray%n%s", Arrays.toString(steps), astray);
   }
 
-  /** Records of one partition: rows may be replaced by others, of another key and time, and taken back. */
+  /** Returns records of one partition; rows may be replaced by rows of another key and time, and retracted. */
   private static List<Version> records(Random random, int side, int times, Chain chain) {
     List<Version> made = new ArrayList<>();
     Map<Integer, Version> held = new HashMap<>();
@@ -153,7 +153,7 @@ final class AdjacentRowsTest {
     return made;
   }
 
-  /** Reads one record of any side: left ones of two partitions, and right ones. */
+  /** Processes one record of any side: left ones of two partitions, or right ones. */
   private static void step(
       Chain chain, Map<String, Traces.Memory> pages, Replay replay, List<List<Version>> sides, int[] read, Random random,
       List<Version> sent) {
@@ -188,7 +188,7 @@ final class AdjacentRowsTest {
     } else {
       Kind kind = Kind.values()[chain.steps[step]];
       SortedPages versions = new SortedPages(pages.computeIfAbsent("" + step, n -> new Traces.Memory()));
-      // All keys in one bucket.
+      // All keys are in one bucket.
       Slice own = Slice.of(versions, new byte[] {(byte) chain.key(step, version)});
       AdjacentRowState.Rule rule = new AdjacentRowState.Rule(kind, WINDOW, FOREVER);
       List<Version> out = new ArrayList<>();

@@ -14,14 +14,14 @@ import java.util.Random;
 import java.util.TreeMap;
 import java.util.function.Consumer;
 
-/** Each operator beside a plain one, over generated traces. Run with a number of seeds; fails with the seed in its message. */
+/** Compares each operator with a plain one, over generated traces. The argument is a number of seeds; a failure's message has its seed. */
 public final class OperatorsTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final byte[] KEY = {1, 2};
 
   private OperatorsTest() {}
 
-  /** What an output record says. */
+  /** The content of an output record. */
   private record Out(String id, byte[] rev, int op, long time, String content) {}
 
   public static void main(String[] args) {
@@ -39,7 +39,7 @@ public final class OperatorsTest {
         throw new AssertionError("seed " + seed + ": " + e.getMessage(), e);
       }
     }
-    // Crashes after which an aggregate input behind a join of tables ended too late.
+    // With these seeds an aggregate input after a join of tables once ended too late, after a crash.
     for (int seed : new int[] {263, 1368, 1706, 1983, 2300, 3664, 4236, 4922}) {
       TablesTest.run(seed);
     }
@@ -53,7 +53,7 @@ public final class OperatorsTest {
     System.out.println("ok " + seeds);
   }
 
-  /** The tree against a TreeMap, written and opened again now and then. */
+  /** Compares the tree, written and opened again now and then, with a TreeMap. */
   private static void pages(int seed) {
     Random random = new Random(seed);
     Traces.Memory memory = new Traces.Memory();
@@ -102,7 +102,7 @@ public final class OperatorsTest {
     check(memory.pages.size() == 1, "%d pages of an empty tree", memory.pages.size());
   }
 
-  /** Trees that stay open against those of a plain map: what is read, what is written, and how much is held in memory. */
+  /** Compares trees that stay open with plain maps: reads, writes and the memory for pages. */
   private static void trees(int seed) {
     Random random = new Random(seed);
     List<Traces.Memory> stored = new ArrayList<>();
@@ -117,7 +117,7 @@ public final class OperatorsTest {
     Trees trees = new Trees(() -> new SortedPages(stored.get(current[0])), () -> most);
     for (int i = 0; i < 600; i++) {
       if (random.nextInt(100) == 0) {
-        // The task ends, and the next one begins with what is written.
+        // The task ends, and the next one starts from the written pages.
         trees = new Trees(() -> new SortedPages(stored.get(current[0])), () -> most);
       }
       current[0] = random.nextInt(buckets);
@@ -156,7 +156,7 @@ public final class OperatorsTest {
     }
   }
 
-  /** The join against a nested loop: after a run, and after a crash with a replay in another order, what holds is the same. */
+  /** Compares the join with a nested loop, after one attempt, and after a crash and a second attempt in another order. */
   private static void join(int seed) {
     Random random = new Random(seed);
     int times = 1 + random.nextInt(60);
@@ -201,7 +201,7 @@ public final class OperatorsTest {
     }
   }
 
-  /** Two joins behind each other, the second by a column that the first brought: after a crash each side is read again in another order. */
+  /** Tests two joins in a chain, the second by a column of the first; after a crash each side is read again in another order. */
   private static void joins(int seed) {
     Random random = new Random(seed);
     int times = 1 + random.nextInt(60);
@@ -233,7 +233,7 @@ public final class OperatorsTest {
     compare(held(sent), naiveJoins(first, second, sides));
   }
 
-  /** Reads one record of any side. */
+  /** Processes one record of any side. */
   private static void step(
       AsOfState.Rule first, AsOfState.Rule second, Map<String, Traces.Memory> pages, List<List<Version>> sides, int[] read,
       Random random, List<Out> sent) {
@@ -271,14 +271,14 @@ public final class OperatorsTest {
   private static void at(AsOfState.Rule rule, Map<String, Traces.Memory> pages, String name, int key, Consumer<AsOfState> use) {
     SortedPages lefts = new SortedPages(pages.computeIfAbsent(name + "/left", n -> new Traces.Memory()));
     SortedPages rights = new SortedPages(pages.computeIfAbsent(name + "/right", n -> new Traces.Memory()));
-    // All keys in one bucket.
+    // All keys are in one bucket.
     byte[] bytes = {(byte) key};
     use.accept(new AsOfState(rule, Slice.of(lefts, bytes), Slice.of(rights, bytes), new MaxEventTime(() -> 0, Traces.SETTLE_MS), new MaxEventTime(() -> 0, Traces.SETTLE_MS), null));
     lefts.flush();
     rights.flush();
   }
 
-  /** Returns the key of the second join: of its right side by identity, of its left side by what the first join brought. */
+  /** Returns the key of the second join: from the identity of a right row, from the joined columns of a left row. */
   private static int parity(byte[] bytes) {
     return bytes == null ? 2 : bytes[bytes.length - 1] & 1;
   }
@@ -322,7 +322,7 @@ public final class OperatorsTest {
     return expected;
   }
 
-  /** 300,000 rows of one key: a row costs a few pages, not all of them. */
+  /** Tests that each of 300,000 rows of one key costs a few pages, not all of them. */
   private static void hotKey() {
     Traces.Memory leftPages = new Traces.Memory();
     Traces.Memory rightPages = new Traces.Memory();
@@ -335,7 +335,7 @@ public final class OperatorsTest {
       SortedPages rights = new SortedPages(rightPages);
       AsOfState state = new AsOfState(rule, Slice.of(lefts, KEY), Slice.of(rights, KEY), maxEventTime, maxEventTime, null);
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
-      // Now and then a late version that corrects ten rows.
+      // Now and then a late version corrects ten rows.
       Version row = new Version(1, i % 1_000 == 999 ? i - 10 : i, 0, id, new byte[0], new byte[60]);
       if (i % 2 == 0) {
         state.left(row, joined -> { });
@@ -349,7 +349,7 @@ public final class OperatorsTest {
     check(worst <= 30, "a row cost %d pages", worst);
   }
 
-  /** The same of what looks at adjacent rows: in order, and now and then late. */
+  /** Tests the same for the operators on adjacent rows, with rows in order and now and then late ones. */
   private static void hotAdjacentRows(AdjacentRowState.Kind kind) {
     Traces.Memory memory = new Traces.Memory();
     MaxEventTime maxEventTime = new MaxEventTime(() -> 0, Traces.SETTLE_MS);
@@ -366,7 +366,7 @@ public final class OperatorsTest {
     check(worst <= 20, "a row of %s cost %d pages", kind, worst);
   }
 
-  /** Streams that go on for ever need the state of their horizon, and of the time that a max event time takes to settle. */
+  /** Tests that an endless stream keeps only the state of its horizon, and of the time in which a max event time settles. */
   private static void bounded(int keys) {
     long[] clock = {0};
     MaxEventTime left = new MaxEventTime(() -> clock[0], Traces.SETTLE_MS);
@@ -381,14 +381,14 @@ public final class OperatorsTest {
     Pruning ofLefts = new Pruning(1, Pruning.Needed.NOTHING, () -> AsOfState.leftBound(rule, left, right));
     Pruning ofRights = new Pruning(1, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
     Pruning ofTables = new Pruning(2, Pruning.Needed.HOLDING, () -> AsOfState.rightBound(rule, left));
-    // Each settle period takes 2,000 records, so at most two of them and a horizon are kept, and with windows one more second: of 200
-    // bytes, with as much again for half full pages.
+    // A settle period has 2,000 records. At most two periods and a horizon are kept, with windows one more second, at 200 bytes a record, and as much
+    // again because pages are half full.
     int settle = 2_000;
     long most = (2 * settle + (horizon + 1_000_000) / step) * 200 * 2;
     for (int i = 0; i < 30_000; i++) {
       clock[0] += Traces.SETTLE_MS / settle;
       byte[] id = ByteBuffer.allocate(12).putLong(i).array();
-      // Few keys come again and again; of many, each comes, is deleted and never comes again.
+      // Few keys come again and again. Each of many keys comes, is deleted and never comes again.
       byte[] key = Version.at(keys > 0 ? i % keys : i / 2);
       int op = keys > 0 || i % 2 == 0 ? Version.PUT : Version.DELETE;
       Version row = new Version(op, i * step, 0, id, new byte[0], new byte[50]);
@@ -413,7 +413,7 @@ public final class OperatorsTest {
         check(leftPages.bytes() <= most, "left rows of %d keys take %d bytes", keys, leftPages.bytes());
         check(rightPages.bytes() <= most, "right rows of %d keys take %d bytes", keys, rightPages.bytes());
         check(tablePages.bytes() <= most, "left tables of %d keys take %d bytes", keys, tablePages.bytes());
-        // That a group has had its first row is to be known for ever.
+        // The first row of a group is kept for ever.
         versions.forEach((kind, pages) ->
             check(
                 pages.bytes() <= most || (keys == 0 && kind == AdjacentRowState.Kind.FIRST),
@@ -423,7 +423,7 @@ public final class OperatorsTest {
     check(leftPages.bytes() > 1_000 * 50, "rows within the horizon are gone");
   }
 
-  /** Of each id the record that replaces all others (docs/revisions.md). */
+  /** Returns for each identity the record that replaces all others (docs/revisions.md). */
   private static List<Version> newest(List<Version> versions) {
     Map<String, Version> held = new HashMap<>();
     for (Version version : versions) {

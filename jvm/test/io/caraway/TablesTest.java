@@ -12,27 +12,27 @@ import java.util.TreeMap;
 import java.util.function.Consumer;
 
 /**
- * A join of two tables beside a plain one, which looks at each time on its own. After a crash both sides are read again in another order.
+ * Compares a join of two tables with a plain one, which joins at each time on its own. After a crash both sides are read again in another order.
  *
- * <p>A left row is its key and its join key, which may be another one in each version and, where left records are revised, in each revision.
- * The right side is keyed by the join key.
+ * <p>A left row consists of its key and its join key, which may differ between versions and, if left records are revised, between revisions. The
+ * right side is keyed by the join key.
  *
- * <p>Sometimes left rows come out of a join of events, with what it has brought for a join key: then that may be another one in each run.
+ * <p>Sometimes left rows come from a join of events, whose joined column is the join key, so that it may differ between attempts.
  */
 final class TablesTest {
   private static final long FOREVER = Long.MAX_VALUE / 4;
   private static final int KEYS = 3;
   private static final int RIGHT = 2;
   private static final int LEADING = 3;
-  // Later than all times. What comes after a restart was ingested then, all else before.
+  // The instant of the restart is later than all other times. Records after the restart are ingested at it, all others before.
   private static final long RESTART = 1_000;
   private static final AsOfState.Rule LEADS = new AsOfState.Rule(FOREVER, -1, 0, true, false);
 
   /**
-   * What is tried.
+   * The parameters of a test.
    *
    * @param revised whether left records are revised
-   * @param led whether left rows come out of a join
+   * @param led whether left rows come from a join
    */
   private record Shape(AsOfState.Rule rule, boolean revised, boolean led) {
     boolean fansOut() {
@@ -66,7 +66,7 @@ final class TablesTest {
     for (int i = 0; i < crash; i++) {
       step(shape, failed, null, sides, readOn, null, random, sent);
     }
-    // The first batch has at least all that was read before the crash.
+    // The first batch must read at least the records that were read before the crash.
     Replay[] replays = {new Replay(RESTART), new Replay(RESTART)};
     int i = checkpoint;
     while (!Traces.reached(read, readOn)) {
@@ -93,7 +93,7 @@ final class TablesTest {
       }
     }
     check(found.equals(expected), "%s%nfound%n%s%nexpected%n%s", rule, found, expected);
-    // Whoever hears of one group only knows what is in it, and nothing that isn't.
+    // A reader of one group only must know the rows in it, and no others.
     List<String> astray = texts(Traces.astray(sent.aggregateInputs, TablesTest::group));
     check(astray.isEmpty(), "%s%nastray%n%s", shape, astray);
     Map<String, String> counted = new TreeMap<>();
@@ -102,10 +102,10 @@ final class TablesTest {
     check(counted.equals(expected), "%s%ncounted%n%s%nexpected%n%s", shape, counted, expected);
   }
 
-  /** What was sent: joined rows, and their aggregate inputs to an aggregate over them. */
+  /** The records that were sent: joined rows, and their aggregate inputs for an aggregate over them. */
   private record Output(List<AsOfState.Joined> joined, List<Version> aggregateInputs) {}
 
-  /** Returns what an aggregate counts of a key at a time: all that has begun and not ended. */
+  /** Returns the rows that an aggregate counts at a time: those that have begun and not ended. */
   private static String counted(List<Version> aggregateInputs, String position) {
     String[] at = position.split("@");
     Map<String, String> open = new TreeMap<>();
@@ -120,7 +120,7 @@ final class TablesTest {
     return open.isEmpty() ? "none" : String.join(" and ", open.values());
   }
 
-  /** Returns the group to which the aggregate counts a joined row: both sides tell. */
+  /** Returns the group of a joined row in the aggregate, which depends on both sides. */
   private static int group(Version joined) {
     return (joined.row()[2] + joined.row()[joined.row().length - 1] & 0xff) % 3;
   }
@@ -129,7 +129,7 @@ final class TablesTest {
     return versions.stream().map(v -> String.format("%s %s@%d %s", Arrays.toString(v.id()), v.op(), v.time(), Arrays.toString(v.row()))).sorted().toList();
   }
 
-  /** Records of one partition, some of them sent again, or moved to another time, key and join key, or taken back. */
+  /** Returns records of one partition, some of them sent again, or moved to another time, key and join key, or retracted. */
   private static List<Version> records(Random random, int side, int times, boolean revised) {
     List<Version> made = new ArrayList<>();
     for (int i = 0; i < 20; i++) {
@@ -144,7 +144,7 @@ final class TablesTest {
       byte[] id = again ? known.id() : new byte[] {(byte) i, (byte) side};
       byte[] rev = revised ? new byte[] {0, (byte) i} : new byte[0];
       if (again) {
-        // What a record takes back is the newest revision of it, wherever that is.
+        // A retraction has the time and row of the newest revision of its record.
         Version held = known;
         for (Version other : made) {
           held = Arrays.equals(other.id(), id) && other.replaces(held) ? other : held;
@@ -212,7 +212,7 @@ final class TablesTest {
     }
   }
 
-  /** Returns a left row with what the join of events has brought, which is its join key from there on. */
+  /** Returns a left row with the column of the join of events, which is its join key from there on. */
   private static byte[] led(byte[] row, byte[] right) {
     return new byte[] {row[0], right == null ? -1 : (byte) (right[2] % 3), row[2]};
   }
@@ -279,7 +279,7 @@ final class TablesTest {
     });
   }
 
-  /** Opens what an operator keeps of a key: left rows, right rows, tables. */
+  /** Opens the state of an operator for a key: left rows, right rows, tables. */
   private static void opened(Map<String, Traces.Memory> pages, String operator, byte key, Consumer<List<Slice>> use) {
     List<SortedPages> trees = new ArrayList<>();
     for (String name : List.of("lefts", "rights", "tables")) {
@@ -295,7 +295,7 @@ final class TablesTest {
     return new Version(joined.op(), left.time(), left.ingested(), left.id(), joined.rev(), row);
   }
 
-  /** Returns what is known of a key at a time, as an index finds it: the newest version, null if that is a delete. */
+  /** Returns the row of a key at a time, as an index finds it: the newest version, null if that is a delete. */
   private static Version at(List<Version> versions, byte key, long time) {
     Version newest = null;
     for (Version version : versions) {
@@ -317,7 +317,7 @@ final class TablesTest {
     return begin + Arrays.toString(Traces.join(left.row(), right == null ? new byte[] {-1} : right.row()));
   }
 
-  /** Returns when a key that isn't there at {@code time} went: the time of the last delete that found a row. */
+  /** Returns the time of the last delete, up to {@code time}, that ended a row of a key. */
   private static long lastEnd(List<Version> rights, byte key, long time) {
     long end = time;
     for (long at = time; at >= -1; at--) {
@@ -329,7 +329,7 @@ final class TablesTest {
     return Long.MIN_VALUE;
   }
 
-  /** Returns of each identity what holds. */
+  /** Returns for each identity the record that holds. */
   private static List<Version> held(List<Version> sent) {
     Map<String, Version> held = new HashMap<>();
     for (Version version : sent) {

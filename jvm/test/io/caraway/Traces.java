@@ -8,16 +8,16 @@ import java.util.Map;
 import java.util.Random;
 import java.util.function.ToIntFunction;
 
-/** Random records as a topic delivers them: late, at the same times, sent again, revised, retracted. */
+/** Random records as a topic delivers them: late, at equal times, sent again, revised, retracted. */
 final class Traces {
   static final long SETTLE_MS = 600_000;
 
-  /** What arrives: a record of one side, and its offset. */
+  /** The arrival of a record of one side, with its offset. */
   record Arrival(boolean right, Version version, long offset) {}
 
   private Traces() {}
 
-  /** Makes an input whose records may be revised and deleted. Few times and ids make everything coincide. */
+  /** Returns an input whose records may be revised and deleted, with few times and identities, so that many coincide. */
   static List<Version> records(Random random, int count, int times, boolean deletes, boolean revisions) {
     List<Version> made = new ArrayList<>();
     Map<Integer, Integer> revs = new HashMap<>();
@@ -27,7 +27,7 @@ final class Traces {
       int id = known ? new ArrayList<>(positions.keySet()).get(random.nextInt(positions.size())) : i;
       long time = positions.computeIfAbsent(id, k -> (long) random.nextInt(times));
       if (known && random.nextInt(2) == 0) {
-        // Sent again as it was.
+        // The record is sent again as it was.
         made.add(made.stream().filter(v -> v.id()[0] == bytes(id)[0] && v.id()[1] == bytes(id)[1]).findFirst().orElseThrow());
         continue;
       }
@@ -37,7 +37,7 @@ final class Traces {
       byte[] rev = revisions ? bytes(revs.merge(id, 1, Integer::sum)) : new byte[0];
       int kind = random.nextInt(10);
       if (known) {
-        // As joins revise: the old row retracted and, mostly, a new one with the same revision.
+        // The record is revised as by a join: the old row is retracted and mostly replaced by a new one of the same revision.
         made.add(new Version(Version.RETRACT, time, i, bytes(id), rev, bytes(i)));
         if (kind < 3) {
           continue;
@@ -49,7 +49,7 @@ final class Traces {
     return made;
   }
 
-  /** Mixes two inputs, each in its order. */
+  /** Returns two inputs in a random mixture, each in its own order. */
   static List<Arrival> mix(Random random, List<Version> lefts, int left, List<Version> rights, int right) {
     List<Arrival> mixed = new ArrayList<>();
     int l = left;
@@ -63,7 +63,7 @@ final class Traces {
     return mixed;
   }
 
-  /** Tells whether inputs were read as far as in another run. */
+  /** Returns whether inputs were read as far as in another attempt. */
   static boolean reached(int[] read, int[] before) {
     for (int side = 0; side < read.length; side++) {
       if (read[side] < before[side]) {
@@ -74,9 +74,9 @@ final class Traces {
   }
 
   /**
-   * Returns what somebody who hears of one group only takes for true, although it isn't so: the row is elsewhere, nowhere, or another one.
+   * Returns the records that a reader of one group only takes for true although they aren't: the row is elsewhere, nowhere, or another one.
    *
-   * <p>So does a part of an index that is divided by keys.
+   * <p>A shard of an index that is divided by keys is such a reader.
    */
   static List<Version> astray(List<Version> sent, ToIntFunction<Version> group) {
     Map<String, Version> newest = newest(sent);
@@ -112,7 +112,7 @@ final class Traces {
     return both;
   }
 
-  /** Pages in memory, that can be copied as a checkpoint is. */
+  /** Pages in memory, which can be copied like a checkpoint. */
   static final class Memory implements SortedPages.Store {
     final Map<Long, byte[]> pages = new HashMap<>();
     long accesses;

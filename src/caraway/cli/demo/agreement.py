@@ -13,7 +13,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Disagreement:
-    """A value that is not what it must be."""
+    """A served value that differs from the expected one."""
 
     flight: str
     feature: str
@@ -34,12 +34,12 @@ class Agreement:
 
     @property
     def total(self) -> int:
-        """How many values were compared."""
+        """The number of values that were compared."""
         return self.identical + self.close + len(self.disagreements)
 
     @property
     def agreeing(self) -> int:
-        """How many of them agree."""
+        """The number of values that agree."""
         return self.identical + self.close
 
 
@@ -47,7 +47,7 @@ def compare(served: pd.DataFrame, expected: pd.DataFrame, flight_ids: list[str])
     """Compare frames of the same flights, in the same order, feature by feature.
 
     Raises:
-        ValueError: The frames haven't the same features and as many rows.
+        ValueError: The frames differ in features or in their number of rows.
     """
     if set(served.columns) != set(expected.columns) or not len(served) == len(expected) == len(flight_ids):
         odd = sorted(set(served.columns) ^ set(expected.columns))
@@ -68,7 +68,7 @@ def compare(served: pd.DataFrame, expected: pd.DataFrame, flight_ids: list[str])
 
 
 def values(column: "pd.Series[Any]") -> Iterator[object]:
-    """Yield a column's values as Python's own; every kind of null is None."""
+    """Yield a column's values as Python's own; every kind of null becomes None."""
     for value in column.astype(object):
         yield None if value is None or value is pd.NA or value is pd.NaT or value != value else value  # noqa: PLR0124 (NaN)
 

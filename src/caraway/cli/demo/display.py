@@ -1,4 +1,4 @@
-"""How far the replay is: a bar with the newest flight below it on a terminal, a line now and then elsewhere."""
+"""The progress of the replay: a bar with the newest flight below it on a terminal, a line now and then elsewhere."""
 
 import time
 from collections.abc import Iterator
@@ -21,12 +21,12 @@ class Display(Protocol):
     """Shows a replay."""
 
     def told(self, events: int, reached: pd.Timestamp) -> None:
-        """Show that so many more events are sent, up to that time."""
+        """Show that so many more events are sent, and the time up to which all are sent."""
 
 
 @contextmanager
 def shown(total: int, watcher: Watcher) -> Iterator[Display]:
-    """Show a replay of `total` events, and what `watcher` sees, as long as the block lasts."""
+    """Show a replay of `total` events, and the newest flight of `watcher`, until the block ends."""
     if not out.is_terminal:
         yield _Lines(total, watcher)
         return
@@ -36,7 +36,7 @@ def shown(total: int, watcher: Watcher) -> Iterator[Display]:
 
 
 class _Bar:
-    """A live picture; rich asks for it again and again."""
+    """A live bar, which rich renders again several times a second."""
 
     def __init__(self, total: int, watcher: Watcher) -> None:
         self._watcher = watcher

@@ -1,4 +1,4 @@
-"""A stack for as long as a block lasts, for the demo and the benchmarks."""
+"""A stack that runs for one block of code, for the demo and the benchmarks."""
 
 import shutil
 import tempfile
@@ -14,12 +14,12 @@ from caraway.stack.stack import Stack
 
 @contextmanager
 def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
-    """Yield the chosen folder, else a new one: a second run must not meet the first one's events."""
+    """Yield the chosen folder, or a new one, in which no events of an earlier run are."""
     if chosen is not None:
         yield chosen
         return
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
-    # Postgres may have to run as another user, who must be able to enter.
+    # Postgres may have to run as another user, who must be able to enter the folder.
     folder.chmod(0o755)
     try:
         yield folder
@@ -31,10 +31,10 @@ def data_folder(chosen: Path | None, *, keep: bool = False) -> Iterator[Path]:
 
 @contextmanager
 def running_stack(folder: Path) -> Iterator[str]:
-    """Start a stack in a folder, give its address, and stop it at the end.
+    """Start a stack in a folder, yield its URL, and stop it at the end.
 
     Raises:
-        CarawayError: It doesn't start.
+        CarawayError: The stack doesn't start.
     """
     stack = Stack(load_settings(folder))
     out.rule("Starting Postgres, Kafka, the Spark engine and the server", align="left")
@@ -50,7 +50,7 @@ def running_stack(folder: Path) -> Iterator[str]:
 
 @contextmanager
 def server(url: str, data: Path | None = None) -> Iterator[str]:
-    """Yield the address of the server at `url`, or of a stack of its own if that is empty."""
+    """Yield `url` or, if it is empty, the URL of a new stack."""
     if url:
         yield url
         return

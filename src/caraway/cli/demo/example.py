@@ -16,7 +16,7 @@ from caraway.featuresets import Feature, Featureset
 
 WEBHOOK = "flights"
 PACKAGE = Path(caraway.__file__).parent
-# In a clone beside `src`, in a wheel inside of the package.
+# In a clone the example is beside `src`, in a wheel inside of the package.
 PLACES = (PACKAGE.parents[1] / "examples", PACKAGE / "_examples")
 
 
@@ -28,7 +28,7 @@ class ExampleError(CarawayError):
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """The three modules of the example, typed."""
+    """The three modules of the example, with types."""
 
     definitions: ModuleType
     data: ModuleType
@@ -36,19 +36,19 @@ class Flights:
 
     @property
     def datasets(self) -> list[Dataset]:
-        """All datasets, to be committed."""
+        """All datasets of the example."""
         datasets: list[Dataset] = self.definitions.DATASETS
         return datasets
 
     @property
     def featuresets(self) -> list[Featureset]:
-        """All featuresets, to be committed and asked for."""
+        """All featuresets of the example."""
         featuresets: list[Featureset] = self.definitions.FEATURESETS
         return featuresets
 
     @property
     def key(self) -> Feature:
-        """The one feature that a query has to give."""
+        """The one input feature of a query."""
         feature: Feature = self.definitions.Flight.flight_id
         return feature
 
@@ -56,7 +56,7 @@ class Flights:
         """Load the events, a frame for each endpoint.
 
         Raises:
-            ExampleError: The data aren't installed.
+            ExampleError: The data isn't installed.
         """
         try:
             tables: dict[str, pd.DataFrame] = self.data.load(months=months, days=days)
@@ -81,7 +81,7 @@ class Flights:
         return early, late
 
     def expected(self, tables: Mapping[str, pd.DataFrame], flight_ids: Sequence[str]) -> pd.DataFrame:
-        """Compute what the features of some flights must be, without Caraway."""
+        """Return the expected features of some flights, computed without Caraway."""
         expected: pd.DataFrame = self.oracle.expected(tables, list(flight_ids))
         return expected
 
@@ -90,7 +90,7 @@ def load_example() -> Flights:
     """Import the example.
 
     Raises:
-        ExampleError: It isn't there.
+        ExampleError: The example isn't there.
     """
     place = next((place for place in PLACES if (place / "flights" / "definitions.py").is_file()), None)
     if place is None:

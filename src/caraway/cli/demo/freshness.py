@@ -1,4 +1,4 @@
-"""How old served values are: from the moment an event is due to be logged until a query returns it."""
+"""The freshness of served values: the time from when an event is due to be logged until a query returns it."""
 
 import secrets
 import threading
@@ -11,20 +11,20 @@ from caraway.cli.demo.example import WEBHOOK
 from caraway.cli.demo.figures import Quantiles, quantiles
 from caraway.cli.demo.http import DemoConnection
 
-# Enough that a slow answer never delays the next event: 16 x (1 s / 200 events) allows 80 ms an answer.
+# Enough that a slow answer never delays the next event: at 200 events/s, 16 senders allow 80 ms an answer.
 SENDERS = 16
-# Between two questions: what is measured comes out later by half of it, and asking without a pause would take a core
-# from the stack that is measured.
+# The pause between two queries. It makes the measured time longer by half of it, but without a pause the queries would
+# occupy a core, which the measured stack needs.
 IDLE_SECONDS = 0.001
-# How long to wait for the last events after all are sent.
+# The limit for waiting for the last events after all are sent.
 TIMEOUT_SECONDS = 30.0
-# Each event is of an airport of its own, so that its value tells it apart: its delay, as the greatest of the last hour.
+# Each event has an airport of its own, so the greatest delay of the airport's last hour is the delay of this event.
 INPUT, OUTPUT = "Origin.origin", "Origin.max_delay_1h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freshness:
-    """Outcome of a run. `log` is the time until an event was durable, `served` until a query gave its value."""
+    """The outcome of a run: `log` is the time until an event was durable, `served` until a query returned its value."""
 
     rate: float
     log: Quantiles
@@ -35,19 +35,19 @@ class Freshness:
 def measure_freshness(
     url: str, *, rate: float, seconds: float, watched: tuple[str, str] = (INPUT, OUTPUT), every: int = 1
 ) -> Freshness:
-    """Log `rate` events a second, one a request, and watch a second connection for the value of each.
+    """Log `rate` events a second, one a request, and query the value of each over a second connection.
 
-    The senders keep to the clock whatever the answers do (open loop), and times count from when an event was due, so
+    The senders keep to the clock even if answers are late (open loop), and times count from when an event was due, so
     that a stall of the server shows in full. The events flow through all pipelines of the flights and are read from a
     windowed aggregate.
 
     Args:
         url: The server.
         rate: Events a second.
-        seconds: How long.
-        watched: The feature that takes an airport, and the one that gives its greatest delay.
-        every: Watch one event of so many. The questions of the watcher are load as well: where it asks for all, it
-            asks without end.
+        seconds: The duration of the run.
+        watched: The feature that takes an airport, and the one that returns its greatest delay.
+        every: Watch one event in so many. The watcher's queries are load, too: if it watches all events, it queries
+            without a pause.
 
     Raises:
         CarawayError: The server refused.
@@ -86,10 +86,10 @@ def measure_freshness(
 
 
 class Run:
-    """Events on their way: senders add to `due`, the watcher takes away what it has seen."""
+    """The events that are under way: senders add to `due`, the watcher removes those whose value was served."""
 
     def __init__(self, name: str) -> None:
-        """Mark all keys with `name`, so that runs don't meet each other's values."""
+        """Mark all keys with `name`, so that a run doesn't see the values of another one."""
         self.name = name
         self.due: dict[str, float] = {}
         self.logged: list[float] = []
@@ -101,7 +101,7 @@ class Run:
         return f"{self.name}-{number}"
 
     def event(self, number: int) -> dict[str, object]:
-        """Make the request that logs an event: a departure, now."""
+        """Return the body of the request that logs an event: a departure, now."""
         row = {
             "flight_id": self.key(number),
             "carrier": self.name,
@@ -114,7 +114,7 @@ class Run:
         return {"webhook": WEBHOOK, "endpoint": "departures", "data": [row]}
 
     def over(self) -> bool:
-        """Return whether there is nothing more to wait for."""
+        """Return whether no event is left to wait for."""
         if self.finished_at is None:
             return False
         return not self.due or time.perf_counter() > self.finished_at + TIMEOUT_SECONDS

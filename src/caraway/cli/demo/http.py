@@ -1,4 +1,4 @@
-"""A kept connection that costs next to nothing, so that a measurement shows the server and not the client."""
+"""A kept connection that costs very little, so that a measurement shows the server and not the client."""
 
 import http.client
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ class DemoConnection:
     """One connection to a server, for one thread."""
 
     def __init__(self, url: str) -> None:
-        """Connect when first used, and show the token of the stack if `url` is that of a stack on this machine."""
+        """Connect at the first use; send the stack's token if `url` is that of a stack on this machine."""
         address = urlsplit(url)
         token = find_server(url).token
         self._headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
@@ -33,20 +33,20 @@ class DemoConnection:
         self._http.close()
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 (any JSON)
-        """Post `body` as JSON below `/api/v1` and return the answer's.
+        """Post `body` as JSON below `/api/v1` and return the JSON of the answer.
 
         Raises:
-            RemoteError: The server refused.
-            UnavailableError: It doesn't answer.
+            RemoteError: The server refused the request.
+            UnavailableError: The server doesn't answer.
         """
         return self.post_bytes(path, orjson.dumps(body))
 
     def post_bytes(self, path: str, body: bytes) -> Any:  # noqa: ANN401 (any JSON)
-        """Post JSON that is encoded already; otherwise like `post`."""
+        """Post JSON that is already encoded; otherwise like `post`."""
         return self._ask("POST", path, body)
 
     def get(self, path: str) -> Any:  # noqa: ANN401 (any JSON)
-        """Get JSON; errors are those of `post`."""
+        """Return the JSON of a GET request; errors are those of `post`."""
         return self._ask("GET", path, None)
 
     def _ask(self, method: str, path: str, body: bytes | None) -> Any:  # noqa: ANN401 (any JSON)

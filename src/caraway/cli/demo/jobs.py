@@ -12,17 +12,17 @@ REPORT_SECONDS = 5.0
 
 
 def wait_for_jobs(url: str, *, told: Callable[[str], None]) -> None:
-    """Wait until all jobs that are wanted run.
+    """Wait until all wanted jobs run.
 
-    Events that are sent earlier aren't lost: the jobs begin with the oldest. But features would come late.
+    Events sent earlier wouldn't be lost, since jobs begin with the oldest, but their features would come late.
 
     Args:
         url: The server.
-        told: Notified now and then of what is waited for.
+        told: Called now and then with a line about the jobs that are waited for.
 
     Raises:
-        UnavailableError: Some job doesn't run after two minutes.
-        RemoteError: The server refuses to tell.
+        UnavailableError: A job doesn't run after two minutes.
+        RemoteError: The server refused the request.
     """
     started = told_at = time.monotonic()
     with DemoConnection(url) as connection:

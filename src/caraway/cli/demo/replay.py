@@ -1,4 +1,4 @@
-"""Sending the events through the HTTP log endpoint, in event order, as a program of a user would."""
+"""Sending the events to the HTTP log endpoint, in event order, as a program of a user would."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,10 +9,10 @@ import pandas as pd
 from caraway.cli.demo.example import WEBHOOK, Flights
 from caraway.client import Client
 
-# Events of all endpoints that are on their way at a time; each endpoint's part goes in batches of 1,000.
+# Events of all endpoints that are sent at a time; each endpoint's events go in batches of 1,000.
 SLICE = 3000
 BATCH = 1000
-# A killed broker or server is back after some 10 s, on a busy machine after 30.
+# The limit for repeating a request: a killed broker or server is back after some 10 s, on a busy machine after 30.
 RETRY_SECONDS = 180.0
 
 OnSlice = Callable[[int, pd.Timestamp], None]
@@ -21,22 +21,22 @@ OnSlice = Callable[[int, pd.Timestamp], None]
 def replay(
     flights: Flights, url: str, tables: Mapping[str, pd.DataFrame], *, speed: float, told: OnSlice, size: int = SLICE
 ) -> float:
-    """Send all events and return how many seconds that took, until the last one was durable.
+    """Send all events and return how many seconds passed until the last one was durable.
 
     Args:
         flights: The example.
         url: The server.
         tables: The events by endpoint.
-        speed: How many times faster than in reality; 0: as fast as it goes.
+        speed: How many times faster than in reality; 0: as fast as possible.
         size: Events in a slice.
         told: Called after each slice with the number of events in it and the time up to which all are sent.
 
     Raises:
-        CarawayError: The server refused events, or was away for too long.
+        CarawayError: The server refused events, or was unreachable for too long.
     """
     started = time.monotonic()
     first: pd.Timestamp | None = None
-    # A connection for each endpoint; within an endpoint events stay in order.
+    # Each endpoint has a connection of its own, by which its events stay in order.
     clients = {endpoint: Client(url) for endpoint, rows in tables.items() if len(rows)}
     try:
         with ThreadPoolExecutor(len(clients)) as pool:

@@ -1,4 +1,4 @@
-"""Asking until the served values have settled: a check of a system whose answers are eventually right."""
+"""Repeated queries until the served values have settled, since answers are eventually consistent."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -12,11 +12,12 @@ from caraway.cli.demo.http import DemoConnection
 from caraway.client import Client
 from caraway.errors import RemoteError, UnavailableError
 
-# Flights in one query.
+# The number of flights in one query.
 AT_ONCE = 500
-# While values are missing only so many flights are asked for: asking for all would slow down the jobs that catch up.
+# While values are missing, only so many flights are queried: querying all would slow down the jobs that catch up.
 PROBED = 40
-# Nothing may change for so long while an engine comes back from a crash: some 20 s, on a busy machine more.
+# The time without any change after which no value can still be on its way. It covers a crash of the engine, which is
+# back after some 20 s, on a busy machine later.
 UNCHANGED_SECONDS = 60.0
 POLL_SECONDS = 0.25
 REPORT_SECONDS = 2.0
@@ -26,19 +27,19 @@ Notify = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgreementCheck:
-    """Flights (rows of the schedule), and what their features must be when they are due."""
+    """Flights (rows of the schedule) with their expected features at the time when they are due."""
 
     flights: Flights
     schedule: pd.DataFrame
     expected: pd.DataFrame
 
     def ask(self, client: Client) -> Agreement:
-        """Compare what is served now."""
+        """Query the flights, and compare the served values with the expected ones."""
         served = pd.concat(self._served(client), ignore_index=True)
         return compare(served, self.expected, [str(name) for name in self.schedule["flight_id"]])
 
     def sample(self, count: int) -> "AgreementCheck":
-        """Take some of the flights, over the whole time."""
+        """Return a check of some of the flights, spread over the whole time."""
         step = max(1, len(self.schedule) // count)
         return AgreementCheck(
             flights=self.flights, schedule=self.schedule.iloc[::step], expected=self.expected.iloc[::step]
@@ -56,13 +57,13 @@ def settle(check: AgreementCheck, url: str, *, told: Notify, unchanged_seconds: 
     """Compare until all values agree, or until nothing has changed for so long that nothing can be on its way.
 
     Args:
-        check: What to compare.
+        check: The flights to compare.
         url: The server.
-        told: Notified of what is waited for.
-        unchanged_seconds: How long that is.
+        told: Called now and then with a line about the missing values.
+        unchanged_seconds: The time without a change after which the comparison ends.
 
     Raises:
-        CarawayError: The server refuses, or was away for too long.
+        CarawayError: The server refuses, or was unreachable for too long.
     """
     client = Client(url)
     try:
@@ -91,7 +92,7 @@ def _wait(check: AgreementCheck, client: Client, url: str, told: Notify, unchang
 
 
 def _ask(check: AgreementCheck, client: Client, *, keep_trying: bool) -> tuple[Agreement | None, str]:
-    """Compare once; also say what is missing. None if the server is away, an error unless `keep_trying`."""
+    """Return the agreement and what is missing; None if the server is unreachable and `keep_trying`, else an error."""
     try:
         agreement = check.ask(client)
     except (UnavailableError, RemoteError) as error:
@@ -105,7 +106,7 @@ def _ask(check: AgreementCheck, client: Client, *, keep_trying: bool) -> tuple[A
 
 
 def _lag(url: str) -> str:
-    """Return how far the indexes are behind their topics, if they are and the server says so."""
+    """Return a text about the lag of indexes; empty if there is none, or the server doesn't answer."""
     try:
         with DemoConnection(url) as connection:
             indexes = connection.get("/status")["index"]["indexes"]

@@ -1,4 +1,4 @@
-"""The parts of the demo; each tells on the console what it does."""
+"""The steps of the demo; each prints on the console what it does."""
 
 import threading
 import time
@@ -24,13 +24,14 @@ SHOWN_DISAGREEMENTS = 10
 QUERIES = 300
 FRESHNESS_RATE = 200.0
 FRESHNESS_SECONDS = 10.0
-# A replay of many rows at once warms other code than events one by one; two cores take this long for the latter.
+# The load before a measurement of single events: the replay of many rows at once makes the JVMs compile other code, and
+# two cores take this long to compile that for single events.
 WARM_UP_SECONDS = 25.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """A run of the demo: what is replayed and where; `checked` flights are compared, `speed` is as in `replay`."""
+    """A run of the demo: the data and the server; `checked` flights are compared, `speed` is as in `replay`."""
 
     flights: Flights
     url: str
@@ -40,7 +41,7 @@ class Demo:
 
 
 def commit(demo: Demo) -> None:
-    """Commit the definitions; the client prints what that changes.
+    """Commit the definitions; the client prints the changes.
 
     Raises:
         ExampleError: The stack has seen these flights already.
@@ -54,7 +55,7 @@ def commit(demo: Demo) -> None:
 
 
 def replay_and_watch(demo: Demo) -> None:
-    """Send all events and show the features of flights while they become due."""
+    """Send all events, and show the features of flights while these become due."""
     out.rule("Replaying the events of 2013 through POST /api/v1/log", align="left")
     schedule = demo.tables["schedule"]
     # The registers and the first day go first: with the first rows the JVM compiles each job, which takes some seconds.
@@ -84,7 +85,7 @@ def replay_and_watch(demo: Demo) -> None:
 
 
 def check(demo: Demo) -> Agreement:
-    """Compare served values with those that plain pandas gives, once they have settled."""
+    """Compare served values with those that plain pandas computes, once they have settled."""
     out.rule("Comparing with plain pandas", align="left")
     schedule = demo.tables["schedule"]
     chosen = schedule.sample(min(demo.checked, len(schedule)), random_state=7).sort_index()
@@ -108,7 +109,7 @@ def check(demo: Demo) -> Agreement:
 
 
 def measure(demo: Demo) -> None:
-    """Measure latency of queries, and freshness with events of now."""
+    """Measure the latency of queries, and the freshness of new events."""
     out.rule("Measuring", align="left")
     out.print(f"Query of all features of one flight: {quantiles(query_seconds(demo, QUERIES))}.")
     out.print(f"Warming up: for {WARM_UP_SECONDS:.0f} s the JVMs compile what they run often.")
@@ -121,7 +122,7 @@ def measure(demo: Demo) -> None:
 
 
 def query_seconds(demo: Demo, count: int) -> list[float]:
-    """Query all features of one flight after the other and return how long each took."""
+    """Query all features of one flight after the other, and return the seconds that each query took."""
     flights = demo.tables["schedule"].sample(count, random_state=11, replace=True)
     outputs = [featureset._name for featureset in demo.flights.featuresets]  # noqa: SLF001 (the API's own attribute)
     key = str(demo.flights.key.fqn())
@@ -136,7 +137,7 @@ def query_seconds(demo: Demo, count: int) -> list[float]:
 
 
 def _refuse_twice(demo: Demo) -> None:
-    """Refuse a stack that has these flights already: departures are events, and would count twice."""
+    """Refuse a stack that holds these flights already: departures are events, and would count twice."""
     client = Client(demo.url)
     try:
         if is_served(demo.flights, client, demo.tables["schedule"].iloc[0]):

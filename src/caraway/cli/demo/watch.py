@@ -1,4 +1,4 @@
-"""A look at the newest flight while events flow: what a user's program would see."""
+"""The features of the newest flight while events flow, as a user's program would read them."""
 
 import threading
 import time
@@ -17,13 +17,13 @@ from caraway.errors import RemoteError, UnavailableError
 PAUSE_SECONDS = 0.5
 POLL_SECONDS = 0.05
 TIMEOUT_SECONDS = 120.0
-# Flights in one query.
+# The number of flights in one query.
 CANDIDATES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sighting:
-    """The features of one flight as served a moment ago, as of when it was due."""
+    """The features of one flight as they were served a moment ago, for the time when it was due."""
 
     due: pd.Timestamp
     features: dict[str, object]
@@ -42,12 +42,12 @@ class Sighting:
 
 
 class Watcher:
-    """Asks for the newest flight again and again until told to stop.
+    """Queries the newest flight again and again until it is stopped.
 
     Attributes:
-        reached: The time up to which events have been sent; set by the replay.
+        reached: The time up to which events have been sent; the replay sets it.
         last: The last answer.
-        latencies: How long each query took, in seconds.
+        latencies: The seconds that each query took.
     """
 
     def __init__(self, flights: Flights, url: str, schedule: pd.DataFrame) -> None:
@@ -62,7 +62,7 @@ class Watcher:
         self._seen = 0
 
     def run(self) -> None:
-        """Watch until `stop`; a server that is away is asked again."""
+        """Watch until `stop`; if the server is unreachable, try again."""
         while not self._stopped.wait(PAUSE_SECONDS):
             reached = self.reached
             if reached is None:
@@ -70,18 +70,18 @@ class Watcher:
             try:
                 sighting = self._look(reached)
             except (UnavailableError, RemoteError):
-                # A part is coming back; the replay itself tells if it doesn't.
+                # A part of the stack is coming back; if it doesn't, the replay reports it.
                 continue
             if sighting is not None:
                 self.last = sighting
         self._client.close()
 
     def stop(self) -> None:
-        """End `run`."""
+        """Make `run` end."""
         self._stopped.set()
 
     def _look(self, reached: pd.Timestamp) -> Sighting | None:
-        """Ask for some flights since the last one seen, and take the newest that is served: jobs may be behind."""
+        """Query some flights after the last one seen, and return the newest that is served; jobs may lag."""
         end = int(self._schedule["due"].searchsorted(reached, side="right"))
         if end <= self._seen:
             return None
@@ -101,17 +101,17 @@ class Watcher:
 
 
 def is_served(flights: Flights, client: Client, flight: "pd.Series[Any]") -> bool:
-    """Return whether a flight (a row of the schedule) is known to queries, when it is due."""
+    """Return whether queries for the time when a flight (a row of the schedule) is due find it."""
     asked = pd.DataFrame({str(flights.key.fqn()): [flight["flight_id"]]})
     served = client.query([flights.key], ["Flight.carrier"], asked, timestamps=pd.Series([flight["due"]]))
     return bool(served["Flight.carrier"].notna().all())
 
 
 def wait_until_served(flights: Flights, url: str, flight: "pd.Series[Any]") -> float:
-    """Wait until a flight is known to queries; return how many seconds that took.
+    """Wait until queries find a flight; return how many seconds that took.
 
     Raises:
-        UnavailableError: It still isn't after two minutes.
+        UnavailableError: They don't find it within two minutes.
     """
     started = time.monotonic()
     client = Client(url)

@@ -1,4 +1,4 @@
-"""What each aggregate is of the rows in its window, from first principles."""
+"""Each aggregate as a function of the rows in its window, computed from first principles."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,27 +18,27 @@ from caraway.engine_local.aggregates.numbers import (
 from caraway.engine_local.tables import identity
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 
-# Below e^-25 a decayed sum counts as nothing.
+# A decayed sum below e^-25 counts as nothing.
 NOTHING_LEFT = math.exp(-25)
 
 
 class Sample(NamedTuple):
-    """A row's time and its value of the column that is aggregated (None too if none is)."""
+    """A row's time and its value of the aggregated column, which is None if the aggregate reads no column."""
 
     time_us: int
     value: Any
 
 
-# From the rows in the window, in the order of time and then of arrival, and the time of the read to the result.
+# Computes an aggregate from the rows in the window, in order of time and then of arrival, and the time of the read.
 Compute = Callable[[Sequence[Sample], int], object]
 
 
 def compiled(spec: AggregateSpec, found: DataType | None) -> Compute:
-    """Return what computes an aggregate.
+    """Return the function that computes an aggregate.
 
     Args:
         spec: The aggregate.
-        found: Type of the column that it reads; None for a count that reads none.
+        found: The type of the column that it reads; None for a count that reads none.
     """
     of = found or INT
     match spec.function:
@@ -68,17 +68,17 @@ def compiled(spec: AggregateSpec, found: DataType | None) -> Compute:
 
 
 def _present(samples: Iterable[Sample]) -> list[Any]:
-    """Skip nulls."""
+    """Return the values without nulls."""
     return [sample.value for sample in samples if sample.value is not None]
 
 
 def _listed(spec: AggregateSpec, samples: Iterable[Sample]) -> list[Any]:
-    """Take null for a value, unless it is to be dropped."""
+    """Return the values, with nulls unless the aggregate drops them."""
     return _present(samples) if spec.dropnull else [sample.value for sample in samples]
 
 
 def _distinct(values: Iterable[Any]) -> Iterable[Any]:
-    """Take each value once, where it comes first."""
+    """Return each value once, at its first position."""
     firsts: dict[object, Any] = {}
     for value in values:
         firsts.setdefault(identity(value), value)
@@ -96,7 +96,7 @@ def _count(spec: AggregateSpec) -> Compute:
 
 
 def _of_numbers(spec: AggregateSpec, of: DataType, function: Callable[[Sequence[Any]], float]) -> Compute:
-    """Apply a function to the numbers, if there are any."""
+    """Return an aggregate that applies a function to the numbers, if there are any."""
     number = number_of(of)
 
     def compute(samples: Sequence[Sample], _at_us: int) -> object:
@@ -114,14 +114,14 @@ def _extreme(spec: AggregateSpec, of: DataType, pick: Callable[..., Any]) -> Com
         if not values:
             return spec.default
         found = pick(values, key=lambda value: rank(number(value)))
-        # Which of the equal zeros came first must not show: -0.0 + 0.0 is 0.0.
+        # The result must not show which of two equal zeros came first: -0.0 + 0.0 is 0.0.
         return found + 0.0 if isinstance(found, float) else found
 
     return compute
 
 
 def _quantile(spec: AggregateSpec, of: DataType) -> Compute:
-    """Take the element at `floor(p * n)` of the sorted values, without interpolation."""
+    """Return an aggregate that takes the element at `floor(p * n)` of the sorted values, without interpolation."""
     number = number_of(of)
 
     def compute(samples: Sequence[Sample], _at_us: int) -> object:
@@ -135,7 +135,7 @@ def _quantile(spec: AggregateSpec, of: DataType) -> Compute:
 
 
 def _exp_decay_sum(spec: AggregateSpec, of: DataType) -> Compute:
-    """Add up `v * 2^(-(T - t) / half_life)`, t in whole seconds."""
+    """Return an aggregate that adds up `v * 2^(-(T - t) / half_life)`, with t in whole seconds."""
     number, half_life_us = number_of(of), spec.half_life_us or US_PER_SECOND
 
     def compute(samples: Sequence[Sample], at_us: int) -> object:

@@ -1,4 +1,4 @@
-"""The aggregate operator: rows into groups, and into the windows in which they count."""
+"""The aggregate operator, which divides rows into groups and into the windows in which they count."""
 
 from collections.abc import Callable, Iterable
 
@@ -14,7 +14,7 @@ Groups = dict[Key, Group]
 
 
 def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], Aggregated]:
-    """Return the operator as a function of its input."""
+    """Return the operator as a function of its input table."""
     columns = [
         AggregateColumn(spec.into, compiled(spec, before.columns.get(spec.of or ""))) for spec in operator.aggregates
     ]
@@ -34,7 +34,7 @@ def compile_aggregate(operator: Aggregate, before: Schema) -> Callable[[Table], 
 
 
 def _by_aggregate(operator: Aggregate, table: Table, timestamp: str) -> Groups:
-    """Let each aggregate have its own window; each group is one, over all time."""
+    """Return groups over all time, in which each aggregate has its own window."""
     placed = sorted(_placed(operator.along or timestamp, table), key=lambda item: item[0])
     max_event_time_us = max((time_us for time_us, _ in placed), default=0)
     if operator.along is None:
@@ -52,7 +52,7 @@ def _by_aggregate(operator: Aggregate, table: Table, timestamp: str) -> Groups:
 
 
 def _placed(along: str, table: Table) -> Iterable[tuple[int, Version]]:
-    """Place rows on the axis of time by a column."""
+    """Return the rows with event times from a column."""
     for version in table.versions:
         time_us = version.row[along]
         if not isinstance(time_us, int):
@@ -61,7 +61,7 @@ def _placed(along: str, table: Table) -> Iterable[tuple[int, Version]]:
 
 
 def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Groups:
-    """Make each closed bucket with rows a group of its own, there from its end on."""
+    """Return a group for each closed bucket with rows, which exists from the bucket's end on."""
     length_us = window.length_us
     if length_us is None:
         raise TypeError("buckets without a begin can't be keys")
@@ -73,7 +73,7 @@ def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Grou
             _count(_group(groups, operator, version, (end_us - length_us, end_us)), operator, version)
             filled.setdefault(key_of(version.row, operator.keys), (version, set()))[1].add(end_us)
     if operator.aggregates:
-        # After a run of buckets with rows there is one that shows that nothing came any more.
+        # An empty bucket follows each run of buckets with rows, so that readers see the end of the run.
         for version, ends in filled.values():
             for end_us in [end_us + window.stride_us for end_us in ends]:
                 if end_us <= max_event_time_us - window.lookback_us:
@@ -82,7 +82,7 @@ def _by_bucket(operator: Aggregate, window: HoppingWindow, table: Table) -> Grou
 
 
 def _by_session(operator: Aggregate, window: SessionWindow, table: Table) -> Groups:
-    """Make each session of a group a group of its own, there from its end on."""
+    """Return a group for each session, which exists from the session's end on."""
     groups: Groups = {}
     rows_of: dict[Key, list[Version]] = {}
     for version in table.versions:
@@ -109,7 +109,7 @@ def _group(groups: Groups, operator: Aggregate, version: Version, window: tuple[
 
 
 def _count(group: Group, operator: Aggregate, version: Version) -> None:
-    """Count a row in a group that is one window: it does so for good."""
+    """Count a row, for good, in a group that is a single window."""
     lived = Life(group.since_us[0], None)
     for spec, samples in zip(operator.aggregates, group.samples, strict=True):
         samples.append((lived, _sample(spec, version.begin_us, version)))

@@ -1,4 +1,4 @@
-"""Exact arithmetic over columns: sums without rounding, rounded once at the end (docs/records.md, Exact sums)."""
+"""Exact arithmetic over columns, with a single rounding at the end (docs/records.md, Exact sums)."""
 
 import math
 import statistics
@@ -11,19 +11,19 @@ from caraway.dtypes.types import DataType, DecimalType, IntType, base_type, type
 from caraway.dtypes.values import DECIMAL_DIGITS, INT_MAX, INT_MIN
 
 Number = int | float | Fraction
-# Three-valued where a float may be: infinities and NaN aren't fractions.
+# An exact sum, which is a float if it is infinite or NaN, since these aren't fractions.
 Total = Fraction | float
 
 
 def number_of(dtype: DataType) -> Callable[[Any], Number]:
-    """Return what turns a stored value into a number: decimals are stored as text, all others are numbers."""
+    """Return the conversion of a stored value to a number; only decimals, which are stored as text, need one."""
     return Fraction if isinstance(base_type(dtype), DecimalType) else _same
 
 
 def total(numbers: Sequence[Number]) -> Total:
-    """Add numbers without rounding; with infinities or NaN among them, as IEEE 754 does.
+    """Add numbers without rounding; if infinities or NaN are among them, as IEEE 754 does.
 
-    All of them are put over one denominator, so that there is one fraction to reduce in the end.
+    All numbers get a common denominator, so that only one fraction has to be reduced, at the end.
     """
     special = [number for number in numbers if isinstance(number, float) and not math.isfinite(number)]
     if special:
@@ -34,7 +34,7 @@ def total(numbers: Sequence[Number]) -> Total:
 
 
 def rounded(number: Total) -> float:
-    """Round to the nearest float; infinite beyond the floats."""
+    """Return the nearest float; an infinite one beyond the range of floats."""
     try:
         return float(number)
     except OverflowError:
@@ -75,7 +75,7 @@ def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:
 
 
 def rank(value: Any) -> Any:  # noqa: ANN401 (anything with an order)
-    """Return what orders values of a column: NaN comes after all numbers."""
+    """Return a key that orders the values of a column, with NaN after all numbers."""
     return (value != value, value)  # noqa: PLR0124
 
 
@@ -84,7 +84,7 @@ def _same(value: Any) -> Any:  # noqa: ANN401
 
 
 def _too_great(name: str, value: int, limit: str) -> None:
-    # Null as in the index, where one sum must not fail a request for all features (docs/records.md).
+    # The sum is null, as in the index, where a single sum must not fail a request for many features (docs/records.md).
     warnings.warn(
         f"aggregate: {name}: a sum of {value} doesn't fit {limit} and reads as null; sum floats, or a shorter window",
         RuntimeWarning,

@@ -1,4 +1,4 @@
-"""The output of an aggregation: a function of time, computed when it is read."""
+"""The output of an aggregation, which is a function of time and computed when it is read."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,13 +11,13 @@ from caraway.engine_local.aggregates.functions import Compute, Sample
 from caraway.engine_local.aggregates.windows import Life
 from caraway.engine_local.tables import Key, Relation, Row, Version, key_of, ordered
 
-# Keys as they are on topics, whose bytes settle the order there (docs/records.md).
+# Encodes keys as on topics, where their bytes decide the order of rows of one time (docs/records.md).
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateColumn:
-    """One aggregate: the output column and what computes it."""
+    """An aggregate, with its output column and the function that computes it."""
 
     name: str
     compute: Compute
@@ -27,8 +27,9 @@ class AggregateColumn:
 class Group:
     """The rows of one group.
 
-    `samples` has, for each aggregate, what counts in it and when, in the order of time and then of arrival; they are
-    complete before the group is read. `since_us` is when the group is there without any.
+    `samples` has, for each aggregate, the samples that count in it and their lives, in order of time and then of
+    arrival; they are complete before the group is read. `since_us` is the time from which the group exists, even
+    without samples.
     """
 
     key_row: Row
@@ -37,7 +38,7 @@ class Group:
 
     @cached_property
     def changes(self) -> list[int]:
-        """Return the times at which something changes, ascending; from the first on the group is there."""
+        """Return the change points of the group, ascending; the group exists from the first one on."""
         lives = [life for samples in self.samples for life, _ in samples]
         leaves = [life.leave_us for life in lives if life.leave_us is not None]
         return sorted({*self.since_us, *(life.enter_us for life in lives), *leaves})
@@ -49,7 +50,7 @@ class Aggregated:
     def __init__(
         self, keys: Sequence[str], timestamp: str, columns: Sequence[AggregateColumn], groups: Mapping[Key, Group]
     ) -> None:
-        """Take groups, none of which is changed ever after."""
+        """Hold `groups`, which must not change any more."""
         self._keys = keys
         self._timestamp = timestamp
         self._columns = columns
@@ -60,26 +61,26 @@ class Aggregated:
         return Relation(self._keys, ordered(self._history()))
 
     def _in_order(self) -> list[Group]:
-        """Order the groups by the bytes of their keys: of rows of one time the later key counts as the later row."""
+        """Return the groups by the bytes of their keys: among rows of one time the greater key is the later row."""
         return sorted(self._groups.values(), key=lambda group: _ENCODE([group.key_row[name] for name in self._keys]))
 
     @property
     def empty(self) -> bool:
-        """Tell whether there is no group."""
+        """Return whether there is no group."""
         return not self._groups
 
     @property
     def versions(self) -> Sequence[Version]:
-        """All values that a group ever has, those of the future too: rows that will have left the window."""
+        """Return all values that the groups ever have, also future ones, after rows will have left their windows."""
         return self._relation.versions
 
     @property
     def by_key(self) -> Mapping[Key, Sequence[Version]]:
-        """The same for each group."""
+        """Return the versions of each group."""
         return self._relation.by_key
 
     def find(self, key: Key, at_us: int) -> Version | None:
-        """Compute what a group is at a time: its time stamp is that of the last change."""
+        """Compute the row of a group at a time; its time stamp is that of the last change."""
         group = self._groups.get(key)
         if group is None:
             return None
@@ -91,7 +92,7 @@ class Aggregated:
         return Version(self._row(group, begin_us, at_us), begin_us, end_us)
 
     def keyed_by(self, keys: Sequence[str]) -> "Aggregated":
-        """See `caraway.engine_local.tables.Table`."""
+        """Return the same table with its keys in another order; see `caraway.engine_local.tables.Table`."""
         if tuple(keys) == tuple(self._keys):
             return self
         groups = {key_of(group.key_row, keys): group for group in self._groups.values()}

@@ -1,6 +1,6 @@
-"""When a row counts in a window: a life with a begin and an end on the axis of the times of reads.
+"""The life of a row in a window: the interval of read times at which the row counts.
 
-All windows of aggregates come down to this. A value at T is computed from the rows that are alive at T.
+All windows of aggregates are defined by lives. A value at T is computed from the rows that are alive at T.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,36 +10,37 @@ from typing import NamedTuple
 from caraway.dtypes.durations import US_PER_SECOND
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 
-# A row lives until its time plus the window plus this, exclusive: windows count whole seconds.
+# A row's life ends at its time plus the window plus this, exclusive, because windows count whole seconds.
 REST_US = US_PER_SECOND
-# What the end of a session lies behind its last row, whose second it belongs to.
+# A session ends this much after its last row, in the same second.
 SESSION_END_US = 1
 
 
 class Life(NamedTuple):
-    """The times of reads at which a row counts: from `enter_us` to `leave_us`, exclusive; None: for good."""
+    """The read times at which a row counts: from `enter_us` to `leave_us`, exclusive; None means for ever."""
 
     enter_us: int
     leave_us: int | None
 
     def holds(self, at_us: int) -> bool:
-        """Tell whether the row counts at a time."""
+        """Return whether the row counts at a time."""
         return self.enter_us <= at_us and (self.leave_us is None or at_us < self.leave_us)
 
 
 def life(
     window: ContinuousWindow | HoppingWindow, time_us: int, retracted_us: int | None, max_event_time_us: int
 ) -> Life | None:
-    """Tell at which times of reads a row counts.
+    """Return the life of a row in a window.
 
     Args:
         window: The window of the aggregate.
-        time_us: When the row is.
-        retracted_us: When it is taken back; None: never.
+        time_us: The event time of the row.
+        retracted_us: The time of its retraction; None if there is none.
         max_event_time_us: The greatest time that the aggregation has seen, of any group.
 
     Returns:
-        None if it never counts: its first bucket isn't closed yet, or it was taken back before.
+        The life; None if the row never counts, because its first bucket isn't closed yet or closes after the
+        retraction.
     """
     match window:
         case ContinuousWindow(length_us=None):
@@ -53,13 +54,13 @@ def life(
 
 
 def _bucketed(window: HoppingWindow, time_us: int, retracted_us: int | None, closed_us: int) -> Life:
-    """Live from the end of the first bucket that holds the row to the first end of one that doesn't any more.
+    """Return the life from the end of the first bucket with the row to the end of the first later bucket without it.
 
-    Of the ends after `closed_us` nothing is known yet.
+    The row doesn't leave at a bucket that ends after `closed_us`, since that bucket isn't closed yet.
     """
     leaves = []
     if window.length_us is not None:
-        # The first bucket that begins after the row.
+        # This is the end of the first bucket that begins after the row.
         leaves.append(next_end(window, time_us + window.length_us))
     if retracted_us is not None:
         leaves.append(next_end(window, retracted_us))
@@ -71,7 +72,7 @@ def _bucketed(window: HoppingWindow, time_us: int, retracted_us: int | None, clo
 
 
 def next_end(window: HoppingWindow, time_us: int) -> int:
-    """Return the first end of a bucket after a time: `n * stride + length`; a multiple of the stride if unbounded."""
+    """Return the first bucket end after a time: `n * stride + length`, or a multiple of the stride if unbounded."""
     offset_us = window.length_us or 0
     return (time_us - offset_us) // window.stride_us * window.stride_us + window.stride_us + offset_us
 
@@ -85,12 +86,12 @@ def buckets_of(window: HoppingWindow, length_us: int, time_us: int, max_event_ti
 
 
 def sessions(times_us: Sequence[int], gap_us: int) -> list[tuple[int, int]]:
-    """Cut ascending times into sessions: runs in which the next is at most `gap_us` after the one before.
+    """Divide ascending times into sessions: runs in which each time is at most `gap_us` after the one before.
 
     Times count in whole seconds.
 
     Returns:
-        Positions of each session: the first one, and the one behind the last.
+        For each session the position of its first time, and the position after its last time.
     """
     starts = [
         position
@@ -101,7 +102,7 @@ def sessions(times_us: Sequence[int], gap_us: int) -> list[tuple[int, int]]:
 
 
 def session_window(first_us: int, last_us: int) -> tuple[int, int]:
-    """Return begin and end of a session: those of its first and of its last row, in whole seconds, the end excluded."""
+    """Return the interval of a session: from the second of its first row to the end of the second of its last row."""
     return _second(first_us), _second(last_us) + SESSION_END_US
 
 

@@ -1,4 +1,4 @@
-"""Operators that look at one row at a time: select, drop, rename, dropnull, explode."""
+"""Operators on single rows: select, drop, rename, dropnull, explode."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,38 +7,38 @@ from caraway.errors import InvalidInputError
 
 
 def each(table: Table, keys: Sequence[str], change: Callable[[Row], Row]) -> Table:
-    """Change every row; the times stay as they are, so that deletes pass through."""
+    """Return the table with every row changed; begins and ends stay as they are, and so do deletes."""
     return Relation(keys, [Version(change(row), begin_us, end_us) for row, begin_us, end_us in table.versions])
 
 
 def keep(table: Table, keys: Sequence[str], verdicts: Sequence[object]) -> Table:
-    """Keep the rows whose verdict is true.
+    """Return the rows whose verdict is true.
 
-    While a version that fails holds, its key has no row: it acts as a delete.
+    A version whose verdict isn't true acts as a delete: its key has no row while it holds.
     """
     return Relation(keys, [version for version, kept in zip(table.versions, verdicts, strict=True) if kept])
 
 
 def only(table: Table, keys: Sequence[str], columns: Sequence[str]) -> Table:
-    """Keep some columns."""
+    """Return the table with some columns only."""
     return each(table, keys, lambda row: {name: row[name] for name in columns})
 
 
 def rename(table: Table, keys: Sequence[str], names: Sequence[tuple[str, str]]) -> Table:
-    """Rename columns; `names` has old and new name of every one."""
+    """Return the table with renamed columns; `names` has the old and the new name of every column."""
     return each(table, keys, lambda row: {new: row[old] for old, new in names})
 
 
 def drop_null(table: Table, keys: Sequence[str], columns: Sequence[str]) -> Table:
-    """Keep the rows without a null in these columns."""
+    """Return the rows without a null in these columns."""
     return keep(table, keys, [all(row[name] is not None for name in columns) for row, _, _ in table.versions])
 
 
 def explode(table: Table, columns: Sequence[str]) -> Table:
-    """Make a row of each element of some list columns, which are walked in lock-step; of empty lists one with nulls.
+    """Return a row for each element of some list columns, taken together by position; for empty lists a row with nulls.
 
     Raises:
-        InvalidInputError: The lists of a row are not of one length.
+        InvalidInputError: The lists of a row have different lengths.
     """
     versions = []
     for row, begin_us, end_us in table.versions:

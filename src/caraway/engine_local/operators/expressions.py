@@ -1,4 +1,4 @@
-"""Operators by expressions, which polars computes: filter and assign."""
+"""Operators with expressions, which polars computes: filter and assign."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -25,10 +25,10 @@ from caraway.expr.printer import print_node
 from caraway.graph.operators import Assign, AssignedColumn, Filter
 from caraway.graph.schemas import Schema
 
-# A column beside those of the rows: a constant is repeated for each row of what stands beside it.
+# A further column with a value for each row, so that polars repeats constants as often.
 ROW = "__caraway row"
 
-# A column of values for each expression.
+# Computes a column of values for each expression.
 Evaluate = Callable[[Sequence[Version]], list[list[object]]]
 
 
@@ -80,7 +80,7 @@ def _compile(columns: Sequence[AssignedColumn], schema: Mapping[str, DataType]) 
 
 
 def _check(column: AssignedColumn) -> Callable[[list[object]], None]:
-    """Return what raises if a value isn't of the declared type: null, or outside of a restriction."""
+    """Return a function that raises if a value is null or outside of a restriction, against the declared type."""
     inner = strip_optional(column.dtype)
     restricted = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
     title = f"assign: column {column.name} is declared {type_name(column.dtype)}, but {print_node(column.expr)}"

@@ -1,4 +1,4 @@
-"""Operators by users' functions of a pandas frame: filter, assign and transform."""
+"""Operators with users' functions of a pandas frame: filter, assign and transform."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -22,7 +22,7 @@ BOOLEAN_COLUMNS = frozenset({"bool", "boolean", "bool[pyarrow]"})
 
 # Columns in stored form, all of one length.
 Columns = Mapping[str, Sequence[object]]
-# What a user's function makes of the rows of a frame, given as columns and their number: one column, or some.
+# Calls a user's function with the rows of a frame, given as columns and their number, and returns a column or several.
 ColumnCall = Callable[[Columns, int], list[object]]
 FrameCall = Callable[[Columns, int], dict[str, list[object]]]
 
@@ -81,16 +81,16 @@ def compile_transform(operator: Transform, before: Schema) -> Callable[[Table], 
 
 
 def filter_call(operator: FilterFunction, before: Schema) -> ColumnCall:
-    """Return what tells of each row whether a filter keeps it; the streaming engine calls it too.
+    """Return the function that computes for each row whether a filter keeps it; the streaming engine uses it, too.
 
-    It raises `InvalidInputError` where the function fails or gives something else than it must, as the next two do.
+    Like the next two, it raises `InvalidInputError` if the user's function fails or returns something invalid.
     """
     call = _caller("filter", operator.function, before.columns)
     return lambda columns, rows: _verdicts(_column("filter", call(columns, rows), rows))
 
 
 def assign_call(operator: AssignFunction, before: Schema) -> ColumnCall:
-    """Return what gives the values of an assigned column."""
+    """Return the function that computes the values of an assigned column."""
     title = f"assign: column {operator.column}"
     call = _caller(title, operator.function, before.columns)
 
@@ -105,7 +105,7 @@ def assign_call(operator: AssignFunction, before: Schema) -> ColumnCall:
 
 
 def transform_call(operator: Transform, before: Schema) -> FrameCall:
-    """Return what gives all columns of a transform."""
+    """Return the function that computes all columns of a transform."""
     call = _caller("transform", operator.function, before.columns)
     fixed = (*before.keys, before.timestamp)
     declared = dict(operator.columns) if operator.columns is not None else dict(before.columns)
@@ -127,7 +127,7 @@ def _columns(table: Table, before: Schema) -> dict[str, list[object]]:
 
 
 def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]) -> Callable[[Columns, int], Any]:
-    """Return what calls a user's function with columns as a frame; it is unpickled once, when it is first needed."""
+    """Return a call of a user's function with columns as a frame; the function is unpickled once, when first needed."""
 
     @cache
     def loaded() -> Callable[[pd.DataFrame], Any]:
@@ -135,7 +135,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
 
     def call(columns: Columns, rows: int) -> Any:  # noqa: ANN401 (a user's function gives anything)
         index = pd.RangeIndex(rows)
-        # The frame is the function's own: it may change the dicts in it.
+        # The frame is made for this call, so the function may change the dicts in it.
         frame = pd.DataFrame(
             {name: to_series(columns[name], dtype, name=name, index=index, seal=dict) for name, dtype in schema.items()}
         )
@@ -150,7 +150,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
 
 
 def _column(title: str, result: Any, rows: int) -> "pd.Series[Any]":  # noqa: ANN401
-    """Make a column of what a function returned: one value for all rows, or one for each, in their order."""
+    """Return the result of a function as a column; a single value for all rows is repeated."""
     if isinstance(result, pd.DataFrame) or result is None:
         raise InvalidInputError(
             f"{title}: its function returned {type(result).__name__}; a Series of {rows} values is expected"
@@ -188,7 +188,7 @@ def _frame(result: object, schema: Mapping[str, DataType], source: str, rows: in
 
 
 def _cast(series: "pd.Series[Any]", name: str, dtype: DataType) -> list[object]:
-    """Turn a column of a transform into stored form; other than in an assign, what can be cast is."""
+    """Return a column of a transform in stored form; unlike in an assign, values are cast to the column's type."""
     convert = cast(strip_optional(dtype))
     stored: list[object] = []
     for row, value in enumerate(_aligned(series).astype(object).tolist()):
@@ -209,7 +209,7 @@ def _require_same(name: str, found: Sequence[object], wanted: Sequence[object]) 
 
 
 def _aligned(series: "pd.Series[Any]") -> "pd.Series[Any]":
-    """Put values in the order of the rows: by label where the labels are 0 to n-1 in any order, else by position."""
+    """Return values in the rows' order: by label if the labels are 0 to n-1 in any order, otherwise by position."""
     labels = series.index.tolist()
     ordered = list(range(len(labels)))
     if labels == ordered:

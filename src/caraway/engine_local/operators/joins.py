@@ -1,4 +1,4 @@
-"""Joins with a keyed dataset: as of the time of an event, or at every time."""
+"""Joins with a keyed dataset, either as of the times of events, or at every time."""
 
 from collections.abc import Iterator, Sequence
 
@@ -7,9 +7,9 @@ from caraway.graph.operators import Join, JoinKind
 
 
 def join_events(operator: Join, left: Table, right: Table, right_keys: Sequence[str]) -> Table:
-    """Join each event with the version of the right side that holds `within_high_us` after it.
+    """Return each event joined with the version of the right side that holds `within_high_us` after the event.
 
-    That version must not have begun earlier than `within_low_us` before the event. Nothing else is tried.
+    If that version began earlier than `within_low_us` before the event, the event has no match.
     """
     versions = []
     left_on = _in_order_of(right_keys, operator)
@@ -26,9 +26,9 @@ def join_events(operator: Join, left: Table, right: Table, right_keys: Sequence[
 def join_tables(
     operator: Join, left: Table, right: Table, *, keys: Sequence[str], right_keys: Sequence[str], timestamp: str
 ) -> Table:
-    """Join two tables at every time.
+    """Return two tables joined at every time.
 
-    A version of the output begins where one of the left or right side does, and ends where one of them does.
+    A version of the output begins where a version of the left or of the right side begins, and ends where one ends.
     """
     versions = []
     left_on = _in_order_of(right_keys, operator)
@@ -41,7 +41,7 @@ def join_tables(
 
 
 def _pieces(left: Version, rights: Sequence[Version]) -> Iterator[tuple[int, int | None, Version | None]]:
-    """Cut the time of a version where the other side changes; gaps have None for the other side."""
+    """Yield the parts of a version's interval between changes of the other side, with the other side's version."""
     done_us = left.begin_us
     for right in rights:
         begin_us = max(left.begin_us, right.begin_us)

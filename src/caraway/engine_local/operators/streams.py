@@ -8,12 +8,12 @@ from caraway.graph.windows import HoppingWindow, SessionWindow
 
 
 def union(left: Table, right: Table) -> Table:
-    """Put the rows of both together, duplicates too; of equal times the left ones come first."""
+    """Return the rows of both tables, with duplicates; of equal times the left ones come first."""
     return Relation((), ordered([*left.versions, *right.versions]))
 
 
 def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow | None) -> Table:
-    """Keep the last row of each group of duplicates: equal in `by`, and of one instant, bucket or session."""
+    """Return the last row of each group of duplicates: rows equal in `by`, and of one instant, bucket or session."""
     last: dict[tuple[Key, int], int] = {}
     previous: dict[Key, tuple[int, int]] = {}
     for position, (row, time_us, _) in enumerate(table.versions):
@@ -26,7 +26,7 @@ def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow
             case SessionWindow():
                 second = time_us // US_PER_SECOND * US_PER_SECOND
                 session, before = previous.get(key, (0, second))
-                # Other than in a groupby, a distance of exactly the gap begins a new session.
+                # A distance of exactly the gap begins a new session, unlike in a groupby.
                 group = session + 1 if second - before >= window.gap_us else session
                 previous[key] = (group, second)
         last[key, group] = position
@@ -34,7 +34,7 @@ def dedup(table: Table, by: Sequence[str], window: HoppingWindow | SessionWindow
 
 
 def first(table: Table, keys: Sequence[str]) -> Table:
-    """Make the table of the oldest row of each group, which holds from its time on, for good."""
+    """Return the table of the oldest row of each group, which holds from its time on, for ever."""
     oldest: dict[Key, Version] = {}
     for version in table.versions:
         oldest.setdefault(key_of(version.row, keys), version)
@@ -42,14 +42,14 @@ def first(table: Table, keys: Sequence[str]) -> Table:
 
 
 def latest(table: Table, keys: Sequence[str]) -> Table:
-    """Make the table in which each row of a group holds until the next."""
+    """Return the table in which each row of a group holds until the next."""
     return upserted(keys, [Event(row, time_us, delete=False) for row, time_us, _ in table.versions])
 
 
 def changelog(table: Table, timestamp: str, column: str, *, marks_inserts: bool) -> Table:
-    """Make the changes of a table events: an insert at each begin, and a delete with the old values at each end.
+    """Return the changes of a table as events: an insert at each begin, and a delete with the old values at each end.
 
-    Of one instant the inserts come first.
+    Inserts come before deletes of the same instant.
     """
     inserts = [Version({**row, column: marks_inserts}, begin_us, None) for row, begin_us, _ in table.versions]
     deletes = [

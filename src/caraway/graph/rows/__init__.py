@@ -1,1 +1,1 @@
-"""From what a source gives to rows of a dataset: envelopes of changes, preproc and where, samples, casts."""
+"""Conversion of a source's payload to rows of a dataset: change envelopes, preproc and where, samples, casts."""

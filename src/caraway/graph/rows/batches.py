@@ -1,4 +1,4 @@
-"""Rows on their way from a source's payload to a dataset: raw columns, columns that are typed already, errors."""
+"""Batches of rows on their way from a source's payload to a dataset: raw columns, typed columns, errors."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from caraway.graph.rows.column_casts import MISSING, ColumnCast
 
 
 class Stage(StrEnum):
-    """Where a record failed."""
+    """The stage at which a record failed."""
 
     DECODE = "decode"
     ENVELOPE = "envelope"
@@ -27,7 +27,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordError:
-    """Why a row isn't in the dataset.
+    """The reason why a row isn't in the dataset.
 
     `row` is its number in the batch, `field` is empty if the whole row is at fault.
     """
@@ -48,11 +48,11 @@ class Typed:
 
 @dataclass(slots=True)
 class RowBatch:
-    """The rows that are still on their way.
+    """The rows that are still to be converted.
 
-    `numbers` are the rows' numbers in what came; `raw` has their payload as it came, `made` what preproc made of it and
-    `typed` what was cast. `frame` is the payload as a user's function sees it.
-    `is_text`: the cells are those of a text file, where an empty one is null unless it may be a text.
+    `numbers` are the rows' numbers in the payload; `raw` has their payload, `made` the results of preproc and `typed`
+    the cast columns. `frame` is the payload for users' functions. `is_text` is true if the cells are those of a text
+    file, where an empty cell is null unless it may be a text.
     """
 
     numbers: list[int]
@@ -67,19 +67,19 @@ class RowBatch:
         return len(self.numbers)
 
     def column(self, name: str) -> list[object]:
-        """Return a column of the payload; `MISSING` stands for what a row doesn't have."""
+        """Return a column of the payload; `MISSING` stands for absent values."""
         found = self.raw.get(name)
         return [MISSING] * len(self) if found is None else found
 
     def cells(self, name: str, dtype: DataType) -> list[object]:
-        """Return a column of the payload to be cast to a type."""
+        """Return a column of the payload for a cast to a type."""
         found = self.column(name)
         if not self.is_text or (isinstance(base_type(dtype), (StringType, RegexType)) and not is_optional(dtype)):
             return found
         return [None if value == "" else value for value in found]
 
     def refuse(self, stage: Stage, name: str, messages: Mapping[int, str]) -> None:
-        """Take rows out, by position, and say why."""
+        """Remove rows, by position, with an error for each."""
         if not messages:
             return
         self.errors += [
@@ -101,7 +101,7 @@ class RowBatch:
             typed.stored = [typed.stored[p] for p in positions]
 
     def put(self, name: str, values: list[object], dtype: DataType | None = None) -> None:
-        """Lay over the payload what preproc made: raw values, or stored ones of a type."""
+        """Add a result of preproc over the payload: raw values, or stored ones of a type."""
         self.made[name] = values
         if dtype is None:
             self.typed.pop(name, None)
@@ -109,7 +109,7 @@ class RowBatch:
             self.typed[name] = Typed(dtype, values)
 
     def cast(self, name: str, dtype: DataType, *, stage: Stage) -> None:
-        """Cast a column of the payload, or what preproc made of it, to a dataset's field of the same name."""
+        """Cast a column of the payload, or of preproc's results, to the dataset's field of the same name."""
         if name in self.typed:
             return
         done = ColumnCast(dtype)(self.made[name] if name in self.made else self.cells(name, dtype))
@@ -117,7 +117,7 @@ class RowBatch:
         self.refuse(stage, name, done.errors)
 
     def seen_by_functions(self, declared: Mapping[str, Typed]) -> pd.DataFrame:
-        """Return the payload with what was made of it so far, and with `declared` columns, for a user's function."""
+        """Return the payload, with the results of preproc so far and with `declared` columns, for a user's function."""
         frame = self.frame.copy(deep=False)
         for name, values in self.made.items():
             typed = self.typed.get(name)
@@ -128,19 +128,19 @@ class RowBatch:
 
 
 def batch_of_frame(frame: pd.DataFrame) -> RowBatch:
-    """Take a frame for a batch: each row has all columns."""
+    """Build a batch from a frame; each row has all columns."""
     frame = frame.reset_index(drop=True)
     raw = {str(name): without_nan(frame[name].tolist()) for name in frame.columns}
     return RowBatch(list(range(len(frame))), raw, frame)
 
 
 def without_nan(values: Iterable[object]) -> list[object]:
-    """Put None for all that stands for null in pandas."""
+    """Return the values with None in place of all that stands for null in pandas."""
     return [None if is_null(value) else value for value in values]
 
 
 def batch_of_records(records: Sequence[Mapping[str, object]], numbers: Iterable[int] | None = None) -> RowBatch:
-    """Take self-describing records for a batch: each has the members that it has."""
+    """Build a batch from self-describing records, which may lack members."""
     names: Collection[str] = dict.fromkeys(name for record in records for name in record)
     raw = {name: without_nan(record.get(name, MISSING) for record in records) for name in names}
     shown = {name: _plain([None if value is MISSING else value for value in values]) for name, values in raw.items()}
@@ -153,7 +153,7 @@ def _plain(values: list[object]) -> "pd.Series[Any]":
 
 
 def member(value: Any, name: str) -> Any:  # noqa: ANN401 (any raw value)
-    """Return a member of a struct of the payload; null if the struct is null or hasn't got it.
+    """Return a member of a struct of the payload; null if the struct is null or lacks it.
 
     Raises:
         InvalidInputError: The value is no struct.

@@ -1,7 +1,7 @@
-"""Change data capture: from Debezium's envelopes to inserts and deletes of a dataset.
+"""Change data capture: conversion of Debezium's envelopes to inserts and deletes of a dataset.
 
 An envelope is an object with `op`, `before`, `after`, `source` and `ts_ms`, bare or under `payload`. preproc and where
-act on `before` and `after` separately, as on rows of their own.
+apply to `before` and `after` separately, as to rows of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ MILLISECOND_US = 1_000
 
 
 class ChangeKind(StrEnum):
-    """What a change does to the row of its key."""
+    """The effect of a change on the row of its key."""
 
     INSERT = "insert"
     DELETE = "delete"
@@ -35,8 +35,8 @@ class ChangeKind(StrEnum):
 class CapturedChange:
     """A row of a dataset that holds from `at_us` on, or holds no more.
 
-    `number` is that of the record it comes from. A delete has at least the fields that are keys; it never takes effect
-    before the row that it deletes, whatever its time. An insert of a key that has a row replaces it.
+    `number` is that of the record it comes from. A delete has at least the key fields; it never takes effect before the
+    row that it deletes, whatever its time. An insert of a key that has a row replaces it.
     """
 
     number: int
@@ -47,7 +47,7 @@ class CapturedChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedChanges:
-    """Changes of a dataset in the order of their records, and why other records made none."""
+    """Changes of a dataset in the order of their records, and the reasons why other records made none."""
 
     changes: tuple[CapturedChange, ...]
     errors: tuple[RecordError, ...]
@@ -63,10 +63,10 @@ class _Envelope:
 
 
 def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[CapturedChange]:
-    """Make changes of a dataset from a frame of envelopes: columns `before`, `after`, `op`, or one `payload`.
+    """Return the changes of a dataset from a frame of envelopes: columns `before`, `after`, `op`, or one `payload`.
 
     Raises:
-        InvalidInputError: A record isn't an envelope or doesn't fit: names the dataset, the source, the row, the field.
+        InvalidInputError: A record isn't an envelope or doesn't fit; the text has dataset, source, row and field.
     """
     columns = [str(name) for name in frame.columns]
     if not frame.empty and "payload" not in columns and (missing := [c for c in ENVELOPE_COLUMNS if c not in columns]):
@@ -85,7 +85,7 @@ def typed_changes(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame)
 def map_envelopes(
     dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object] | None]
 ) -> MappedChanges:
-    """Make changes of a dataset from envelopes; None is a tombstone, which says nothing."""
+    """Return the changes of a dataset from envelopes; None is a tombstone, which changes nothing."""
     envelopes: list[_Envelope] = []
     errors: list[RecordError] = []
     for number, record in enumerate(records):
@@ -110,7 +110,7 @@ def map_envelopes(
 
 
 def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None) -> _Envelope | None:
-    """Take an envelope out of a record; None if it says nothing."""
+    """Return the envelope in a record; None if the record changes nothing."""
     if record is None:
         return None
     schema = _object(record.get("schema"), "schema")
@@ -139,7 +139,7 @@ def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None
 
 
 def _object(value: Any, name: str) -> Mapping[str, object] | None:  # noqa: ANN401 (what a payload has)
-    """Return an object; from text files it comes as JSON."""
+    """Return an object; in text files it is JSON text."""
     if is_null(value) or value == "":
         return None
     if isinstance(value, (str, bytes)):
@@ -163,7 +163,7 @@ def _time_us(envelope: Mapping[str, object]) -> int | None:
 def _mapped_sides(
     dataset: DatasetSpec, source: SourceSpec, envelopes: Sequence[_Envelope]
 ) -> tuple[dict[int, Row], dict[int, Row], list[RecordError]]:
-    """Map the rows before and after; those that `where` doesn't admit are in neither."""
+    """Return the mapped rows before and after; rows that `where` doesn't admit are in neither."""
     afters = [(e.number, e.after) for e in envelopes if e.after is not None]
     mapped_after = map_batch(dataset, source, batch_of_records([row for _, row in afters], [n for n, _ in afters]))
     demanded = demanded_columns(dataset, source).keys()
@@ -177,10 +177,10 @@ def _mapped_sides(
             if not mapped.errors:
                 before.update((envelope.number, row) for _, row in mapped.rows)
                 continue
-        # The database sends no more than the key, or what it sends was never admitted: the key is enough to delete.
+        # The database sends only the key, or `where` never admitted the row: the key is enough to delete.
         keys = map_batch(dataset, source, batch_of_records([envelope.before], [envelope.number]), fields=dataset.keys)
         before.update(dict(keys.rows))
-        # An update whose key can't be read is one of the stored row of its new key.
+        # An update whose old key can't be read counts as an update of the row of its new key.
         errors += keys.errors if envelope.op == "d" else ()
     return before, dict(mapped_after.rows), errors
 

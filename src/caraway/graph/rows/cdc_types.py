@@ -1,4 +1,4 @@
-"""Logical types of Kafka Connect and Debezium: what a plain number or text in an envelope stands for."""
+"""Logical types of Kafka Connect and Debezium: the meanings of plain numbers and texts in an envelope."""
 
 import base64
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ Schema = Mapping[str, Any]
 
 
 def in_logical_types(row: Mapping[str, object] | None, schema: Schema | None, side: str) -> Mapping[str, object] | None:
-    """Turn a row of an envelope into Python values, as the schema beside the payload says; without one nothing changes.
+    """Convert a row of an envelope to Python values by the schema beside the payload; without one nothing changes.
 
     Raises:
         InvalidInputError: A value isn't of its logical type.

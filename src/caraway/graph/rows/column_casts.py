@@ -1,7 +1,7 @@
 """Casting a column of raw values, with an error for each row that doesn't fit.
 
-Most columns hold values of one Python type that is in stored form already, which a look at the set of types tells. Only
-what is left goes through the cast of each value.
+Most columns hold values of one Python type that is in stored form already, which the set of their types shows. Only the
+other columns are cast value by value.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ NULL = type(None)
 
 
 class Missing:
-    """Stands for a field that a row doesn't have: null is a value."""
+    """The mark of a field that a row doesn't have; null, in contrast, is a value."""
 
     __slots__ = ()
 
@@ -40,7 +40,7 @@ class Missing:
 
 MISSING: Final = Missing()
 
-# Casts a whole column, or returns None where the values have to be looked at one by one.
+# A cast of a whole column, which returns None if the values must be cast one by one.
 Fast = Callable[[list[object], set[type]], list[object] | None]
 
 
@@ -66,7 +66,7 @@ class ColumnCast:
         self._fast = _fast(inner)
 
     def __call__(self, values: list[object]) -> CastColumn:
-        """Cast a column of what JSON gives; `MISSING` stands for absent fields."""
+        """Cast a column of JSON values; `MISSING` stands for absent fields."""
         kinds = set(map(type, values))
         if self._fast is not None and (self._optional or NULL not in kinds):
             done = self._fast(values, kinds)
@@ -80,11 +80,11 @@ class ColumnCast:
         for position, value in enumerate(values):
             stored: object = None
             if value is MISSING:
-                # Self-describing records may leave out what may be null.
+                # Self-describing records may leave out optional fields.
                 if not self._optional:
                     errors[position] = f"is missing; expected {self._expected}"
             elif value is None or (self._is_float and value == NAN_WORD):
-                # A float that is no number counts as null where rows come in, as one that pandas holds does.
+                # NaN in incoming rows counts as null, as in pandas.
                 if not self._optional:
                     errors[position] = f"expected {self._expected}, found null"
             else:
@@ -108,7 +108,7 @@ def _ints(values: list[object], kinds: set[type]) -> list[object] | None:
 
 
 def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
-    # JSON has neither NaN nor infinities, so every number that it gives is a value.
+    # JSON has neither NaN nor infinities, so every number in it is a value.
     if kinds <= {float, NULL}:
         return values
     if kinds <= {float, int, NULL}:
@@ -118,7 +118,7 @@ def _floats(values: list[object], kinds: set[type]) -> list[object] | None:
 
 
 def _instants(values: list[object], kinds: set[type]) -> list[object] | None:
-    """Convert epoch numbers that are all in one unit, as those of one sender are."""
+    """Convert epoch numbers that are all in one unit, as a single sender's are."""
     if kinds != {int}:
         return None
     numbers: list[Any] = values

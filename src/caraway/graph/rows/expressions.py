@@ -19,7 +19,7 @@ Columns = Mapping[str, Typed]
 
 
 def run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int], now_us: int) -> list[Any] | None:
-    """Return the value of an expression for each of these rows, None if it can't be computed for one of them."""
+    """Return the value of an expression for each of these rows; None if the computation fails for one of them."""
     try:
         return _run(node, wanted, columns, positions, now_us)
     except (pl.exceptions.PolarsError, InvalidInputError):
@@ -29,7 +29,7 @@ def run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int]
 def run_each(
     node: Node, wanted: DataType, columns: Columns, rows: int, now_us: int
 ) -> tuple[list[Any], Mapping[int, str]]:
-    """Return the values for the rows for which an expression can be computed, and for the others why it can't."""
+    """Return the values for the rows whose computation succeeds, and the errors of the others."""
     values: list[Any] = []
     errors: dict[int, str] = {}
     for position in range(rows):
@@ -42,7 +42,7 @@ def run_each(
 
 def _run(node: Node, wanted: DataType, columns: Columns, positions: Sequence[int], now_us: int) -> list[Any]:
     series = [to_polars(name, [typed.stored[p] for p in positions], typed.dtype) for name, typed in columns.items()]
-    # With a column of the frame beside it a constant is repeated for each row.
+    # With a column of the frame beside it, polars repeats a constant for each row.
     rows = pl.DataFrame([pl.Series(ROW, list(positions), dtype=pl.Int64), *series])
     schema = {name: typed.dtype for name, typed in columns.items()}
     computed = rows.with_columns(compile_as(node, wanted, schema, now=now_us).alias(RESULT))[RESULT]

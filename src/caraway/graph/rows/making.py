@@ -1,7 +1,7 @@
-"""What a source makes of its payload before it is cast: preproc and where.
+"""The steps between a source's payload and the cast: preproc and where.
 
 Entries of preproc run in order. A `Ref` and the columns of a schema are those of the payload; expressions and functions
-see the payload with what earlier entries made laid over it.
+see the payload overlaid with the results of earlier entries.
 """
 
 import pickle
@@ -39,7 +39,7 @@ Fields = Mapping[str, DataType]
 def make_columns(
     batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int, *, only: Collection[str] | None = None
 ) -> None:
-    """Run preproc, or its entries for the fields in `only`; rows for which it fails are taken out."""
+    """Run preproc, or its entries for the fields in `only`; rows for which it fails are removed."""
     for name, made in source.preproc:
         if only is not None and name not in only:
             continue
@@ -53,11 +53,11 @@ def make_columns(
 
 
 def keep_wanted(batch: RowBatch, source: SourceSpec, fields: Fields, now_us: int) -> None:
-    """Run where: keep the rows for which it is true. Null isn't."""
+    """Run where: keep the rows for which it is true, and not null."""
     where = source.where
     if where is None or not len(batch):
         return
-    # A field that preproc made is read as made: the payload needn't have it.
+    # A field that preproc made is read as made, so the payload may lack it.
     declared = _declared(batch, where, Stage.WHERE)
     if isinstance(where.by, PythonFunction):
         values = _called(batch, where.by, declared, Stage.WHERE, "")
@@ -96,7 +96,7 @@ def _spelled(ref: Ref) -> str:
 
 def _repeat(batch: RowBatch, name: str, constant: Constant, field: DataType) -> None:
     if constant.dtype == DATETIME:
-        # An instant is stored as a number already, which the cast would take for an epoch of some unit.
+        # An instant is already stored as a number, which the cast would read as an epoch of some unit.
         batch.put(name, [constant.value] * len(batch), field)
     else:
         batch.put(name, [constant.value] * len(batch))
@@ -125,7 +125,7 @@ def _compute(batch: RowBatch, name: str, computed: Computed, fields: Fields, now
 
 
 def _declared(batch: RowBatch, computed: Computed, stage: Stage, name: str = "") -> dict[str, Typed]:
-    """Cast the columns of the payload that a schema declares; rows where that fails are taken out."""
+    """Cast the payload's columns that a schema declares; rows whose cast fails are removed."""
     casts: dict[str, Typed] = {}
     errors: dict[int, str] = {}
     for column, dtype in computed.schema:
@@ -146,7 +146,7 @@ def _declared(batch: RowBatch, computed: Computed, stage: Stage, name: str = "")
 
 
 def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: RowBatch) -> dict[str, Typed]:
-    """Take out of columns, whose rows had these numbers, what was taken out of the batch since."""
+    """Return the columns, computed for rows with these numbers, for the rows that the batch still has."""
     if len(numbers) == len(batch):
         return dict(columns)
     left = set(batch.numbers)
@@ -159,7 +159,7 @@ def _followed(columns: Mapping[str, Typed], numbers: Sequence[int], batch: RowBa
 def _called(
     batch: RowBatch, function: PythonFunction, declared: Mapping[str, Typed], stage: Stage, name: str
 ) -> list[object]:
-    """Call a user's function with the whole batch; if it fails, with each row, so that the others get through."""
+    """Call a user's function with the whole batch; if it fails, row by row, so that only bad rows are lost."""
     frame = batch.seen_by_functions(declared)
     call = loaded(function.pickled)
     try:
@@ -189,7 +189,7 @@ def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:  
 
 @lru_cache(maxsize=1024)
 def loaded(pickled: bytes) -> Any:  # noqa: ANN401 (a user's function)
-    """Load a user's function, once a process."""
+    """Return a user's function, unpickled once a process."""
     return pickle.loads(pickled)  # noqa: S301 (the definitions of those who run this process)
 
 
@@ -211,7 +211,7 @@ def _evaluated(
         batch.cast(column, fields[column], stage=stage)
     declared = _followed(declared, numbers, batch)
     columns = {**{column: batch.typed[column] for column in read}, **declared}
-    # Polars takes longer to import than all else that a source without expressions needs.
+    # This import is late because polars takes longer to import than all else that a source without expressions needs.
     from caraway.graph.rows.expressions import run, run_each  # noqa: PLC0415
 
     found = run(node, wanted, columns, range(len(batch)), now_us)
@@ -223,7 +223,7 @@ def _evaluated(
 
 
 def _unfit(values: list[Any], dtype: DataType) -> dict[int, str]:
-    """Check what an expression gave against its field: nulls and restrictions."""
+    """Check an expression's values against its field: nulls and restrictions."""
     errors: dict[int, str] = {}
     inner = strip_optional(dtype)
     check = cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None

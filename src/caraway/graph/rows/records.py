@@ -1,13 +1,13 @@
-"""From a source's raw rows to rows of a dataset: preproc, where, selection of the fields, cast, restrictions.
+"""Conversion of a source's raw rows to rows of a dataset: preproc, where, selection of the fields, cast, restrictions.
 
-Pure functions, which the in-process engine and the server share. Each dataset starts from its own copy of what came, so
-what one makes of it is nothing to another.
+These are pure functions, which the in-process engine and the server share. Each dataset starts from its own copy of the
+payload, so datasets don't affect each other.
 
-* `typed_rows` for a frame that a test logs: all rows or an error.
-* `map_records` for self-describing records: the rows that fit, and an error for each that doesn't.
-* `admission` for what is left after that: since, until and sample.
+* `typed_rows` converts a frame that a test logs: all rows or an error.
+* `map_records` converts self-describing records: rows for those that fit, and an error for each of the others.
+* `admission` is the last filter: since, until and sample.
 
-Changes of a change data capture are taken apart in `caraway.graph.rows.cdc`.
+`caraway.graph.rows.cdc` takes the envelopes of change data capture apart.
 """
 
 import time
@@ -32,16 +32,16 @@ Row = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MappedRows:
-    """Rows of a dataset with their numbers in what came, and why the others aren't among them."""
+    """Rows of a dataset with their numbers in the payload, and the errors of the others."""
 
     rows: tuple[tuple[int, Row], ...]
     errors: tuple[RecordError, ...]
 
 
 def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) -> list[Row]:
-    """Make rows of a dataset from a frame: of all rows that `where` admits, in order.
+    """Return a dataset's rows from a frame: all rows that `where` admits, in order.
 
-    The frame needs every column that isn't made by preproc, optional ones too. Neither since, until nor sample count
+    The frame needs every column that isn't made by preproc, optional ones too. since, until and sample aren't applied
     here.
 
     Args:
@@ -53,7 +53,7 @@ def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) ->
         The rows in stored form (docs/records.md), each with all fields of the dataset, the timestamp among them.
 
     Raises:
-        InvalidInputError: A column is missing, or a value doesn't fit: names the dataset, the source, the field, the
+        InvalidInputError: A column is missing, or a value doesn't fit; the text has the dataset, source, field,
             number of the row and the value.
     """
     if frame.empty:
@@ -66,14 +66,14 @@ def typed_rows(dataset: DatasetSpec, source: SourceSpec, frame: pd.DataFrame) ->
 
 
 def map_records(dataset: DatasetSpec, source: SourceSpec, records: Sequence[Mapping[str, object]]) -> MappedRows:
-    """Make rows of a dataset from self-describing records: what is absent and may be null is null."""
+    """Return a dataset's rows from self-describing records; an absent optional field is null."""
     return map_batch(dataset, source, batch_of_records(records))
 
 
 def map_batch(
     dataset: DatasetSpec, source: SourceSpec, batch: RowBatch, *, fields: Sequence[str] | None = None
 ) -> MappedRows:
-    """Take a batch through preproc, where and cast; `fields`: make only these, and without where."""
+    """Run a batch through preproc, where and cast; with `fields`, only these are made, and where is skipped."""
     now_us = time.time_ns() // 1_000
     types = {f.name: f.dtype for f in dataset.fields}
     batch.is_text = format_name(source.connector) == "csv"
@@ -92,7 +92,7 @@ def map_batch(
 
 
 def admission(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], bool]:
-    """Compile whether a row is admitted by since, until and sample."""
+    """Compile the filter by since, until and sample."""
     timestamp = dataset.timestamp
     since, until = source.since_us, source.until_us
     sampled = sampler(dataset, source)
@@ -106,7 +106,7 @@ def admission(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Row], bool]
 
 
 def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]:
-    """Return the columns that a payload must have, each with what needs it."""
+    """Return the columns that a payload must have, each with the part that needs it."""
     made = {name for name, _ in source.preproc}
     needed = {f.name: f"field {f.name}" for f in dataset.fields if f.name not in made}
     for name, value in source.preproc:
@@ -115,7 +115,7 @@ def demanded_columns(dataset: DatasetSpec, source: SourceSpec) -> dict[str, str]
     for name, computed in [*source.preproc, ("", source.where)]:
         if isinstance(computed, Computed):
             for column, _ in computed.schema:
-                # where reads a field that preproc made as made.
+                # `where` reads a field that preproc made as made.
                 if not name and column in made:
                     continue
                 needed.setdefault(column, f"the schema of preproc of {name}" if name else "the schema of where")
@@ -126,7 +126,7 @@ def require_columns(dataset: DatasetSpec, source: SourceSpec, columns: Sequence[
     """Check that a frame has all columns.
 
     Raises:
-        InvalidInputError: It hasn't; the message lists those that are missing and those that are there.
+        InvalidInputError: Columns are missing; the message lists them, and those that are there.
     """
     missing = {name: why for name, why in demanded_columns(dataset, source).items() if name not in columns}
     if missing:
@@ -138,7 +138,7 @@ def require_columns(dataset: DatasetSpec, source: SourceSpec, columns: Sequence[
 
 
 def spell_error(dataset: DatasetSpec, source: SourceSpec, error: RecordError) -> str:
-    """Spell an error with all that it concerns."""
+    """Return the text of an error with all that it concerns."""
     stage = "" if error.stage is Stage.CAST else f", {error.stage}"
     field = f", field {error.field}" if error.field else ""
     return (
@@ -147,7 +147,7 @@ def spell_error(dataset: DatasetSpec, source: SourceSpec, error: RecordError) ->
 
 
 def columns_read(dataset: DatasetSpec, source: SourceSpec) -> frozenset[str] | None:
-    """Return the columns of the payload that count for a source; None: all may, as a user's function sees them all."""
+    """Return the columns of the payload that a source reads; None: all of them, as a user's function may read any."""
     read = set(demanded_columns(dataset, source))
     for computed in [*(value for _, value in source.preproc), source.where]:
         if isinstance(computed, Computed):

@@ -1,9 +1,9 @@
-"""Which rows a sample keeps: a pure function of some of their values, the same in every process and language.
+"""The sample of a source: a pure function of some values of a row, the same in every process and language.
 
 A row is kept if `hash64(values) / 2^64 < rate`. `values` are those of the sampling columns, sorted by name, in stored
 form (docs/records.md), encoded as one MessagePack array in shortest forms, as the keys of records are. `hash64` is the
-first eight bytes of SHA-256 of that, big-endian. So all rows of one key share their fate, and a delete that of its
-insert.
+first eight bytes of SHA-256 of that, big-endian. So all rows of one key are kept or none is, and a delete is kept if
+its insert is.
 """
 
 import hashlib
@@ -25,7 +25,8 @@ def hash64(values: Sequence[object]) -> int:
 def sample_columns(dataset: DatasetSpec, source: SourceSpec) -> tuple[str, ...]:
     """Return the columns that a source is sampled by, sorted by name.
 
-    Those given; else the keys, or in a dataset without keys all fields but the timestamp; without what preproc makes.
+    These are the given columns; else the keys or, in a dataset without keys, all fields but the timestamp and those
+    that preproc makes.
     """
     if source.sample is not None and source.sample.using:
         return tuple(sorted(source.sample.using))
@@ -35,10 +36,10 @@ def sample_columns(dataset: DatasetSpec, source: SourceSpec) -> tuple[str, ...]:
 
 
 def sampler(dataset: DatasetSpec, source: SourceSpec) -> Callable[[Mapping[str, object]], bool]:
-    """Compile whether the sample of a source has a row."""
+    """Compile the filter by the sample of a source."""
     if source.sample is None:
         return lambda _row: True
     columns = sample_columns(dataset, source)
-    # Exact: the product of a float with a power of two is a float.
+    # This is exact: the product of a float with a power of two is a float.
     bound = source.sample.rate * SPAN
     return lambda row: hash64([row[name] for name in columns]) < bound

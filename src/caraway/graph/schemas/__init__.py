@@ -1,6 +1,6 @@
-"""What goes into and comes out of each operator: schemas, and the checks that keep them sound.
+"""The input and output schemas of each operator, and the checks of them.
 
-The decorators call these functions while a pipeline is defined, control calls them again on what was committed.
+The decorators call these functions while a pipeline is defined, and control calls them again on a commit.
 """
 
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def schema_of(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Schema
         datasets: The datasets that it reads, by name.
 
     Raises:
-        DefinitionError: A step doesn't fit its input; the message names the operator, the bad part and what is
+        DefinitionError: A step doesn't fit its input; the message names the operator, the bad part and what would be
         possible. DefinitionTypeError: The same, where the API has a TypeError.
     """
     match operator:

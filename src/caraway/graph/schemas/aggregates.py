@@ -1,4 +1,4 @@
-"""The output types of aggregates, and over which columns each is defined."""
+"""The output types of aggregates, and the types of columns for which each is defined."""
 
 from caraway.dtypes.types import (
     BOOL,
@@ -86,7 +86,7 @@ def output_type(aggregate: AggregateSpec, before: Schema) -> DataType:
 
 def _check_dropnull(aggregate: AggregateSpec, found: DataType) -> None:
     if aggregate.dropnull and not is_optional(found):
-        # The API's own inconsistency: a TypeError for FirstK alone.
+        # The API has a TypeError for FirstK alone, an inconsistency that is kept.
         first = aggregate.function is AggregateFunction.FIRST_K
         raise (DefinitionTypeError if first else DefinitionError)(
             f"aggregate: {_spell(aggregate)}: dropnull=True, but column {aggregate.of} is {type_name(found)}, which "

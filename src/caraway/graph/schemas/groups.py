@@ -1,4 +1,4 @@
-"""Rules of what follows a groupby: first, latest, aggregate."""
+"""Rules of the operators behind a groupby: first, latest, aggregate."""
 
 from caraway.dtypes.annotations import dtype_of
 from caraway.dtypes.durations import print_duration
@@ -27,7 +27,7 @@ def group_keys(keys: tuple[str, ...], before: Schema, of: tuple[str, ...] = ()) 
     Args:
         keys: The columns.
         before: The schema of the input.
-        of: The datasets that the input is made of, for messages.
+        of: The names of the datasets in the input, for messages.
 
     Raises:
         DefinitionError: There are none, one is unknown, is the timestamp or comes twice.
@@ -177,7 +177,7 @@ def _check_along_and_emit(operator: Aggregate, before: Schema) -> None:
 
 
 def _is_read_time(operator: Aggregate) -> bool:
-    """Tell whether the values come into being when they are read, so that no step can take them."""
+    """Return whether the values are computed when they are read, so that no step can consume them."""
     decays = any(a.function is AggregateFunction.EXP_DECAY_SUM for a in operator.aggregates)
     continuous = any(isinstance(a.window, ContinuousWindow) for a in operator.aggregates)
     return decays or (continuous and operator.emit is Emit.EAGER)

@@ -12,7 +12,7 @@ def join_schema(operator: Join, left: Schema, right: DatasetSpec) -> Schema:
 
     Raises:
         DefinitionError: The sides don't fit together.
-        DefinitionTypeError: The types of paired columns don't.
+        DefinitionTypeError: The types of paired columns don't fit together.
     """
     require_not_terminal(left, "join")
     where = f"join with {right.name}"

@@ -1,4 +1,4 @@
-"""The schema of a dataset or of a step, and what all rules share."""
+"""The schema of a dataset or of a step, and functions that all rules share."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ class Schema:
     keys: Mapping[str, DataType]
     values: Mapping[str, DataType]
     timestamp: str
-    #: True after an eager aggregate over continuous windows: its values come into being when they are read, so nothing
-    #: may follow in the pipeline.
+    #: True after an eager aggregate over continuous windows: its values are computed when they are read, so nothing may
+    #: follow it in the pipeline.
     terminal: bool = field(default=False, compare=False)
 
     @cached_property
@@ -61,12 +61,12 @@ def require_not_terminal(before: Schema, operator: str) -> None:
 
 
 def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str] = ("output", "dataset")) -> list[str]:
-    """Compare two schemas; return a line for each thing that differs.
+    """Return a line for each difference between two schemas.
 
     Args:
-        found: What comes out.
-        declared: What it must be.
-        sides: What the two are called in the lines.
+        found: The schema of the output.
+        declared: The schema that the output must have.
+        sides: The names of the two in the lines.
     """
     here, there = sides
     problems = []
@@ -90,22 +90,22 @@ def schema_differences(found: Schema, declared: Schema, *, sides: tuple[str, str
 
 
 def spell(dtype: DataType | None) -> str:
-    """Spell a type, or null's lack of one."""
+    """Return the spelling of a type, or of null's lack of one."""
     return "null" if dtype is None else type_name(dtype)
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names for a message."""
+    """Return names joined for a message."""
     return ", ".join(names) or "none"
 
 
 def value_columns(schema: Schema) -> str:
-    """Name the value columns for a message."""
+    """Return the names of the value columns for a message."""
     return f"value columns: {listed(schema.values)}"
 
 
 def role_of(name: str, schema: Schema) -> str:
-    """Tell what a column is that is no value column."""
+    """Return the role of a column that is no value column."""
     return "the timestamp" if name == schema.timestamp else "a key"
 
 

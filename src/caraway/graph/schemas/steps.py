@@ -1,4 +1,4 @@
-"""Rules of the operators that work row by row: filter, assign, transform, and those that choose and name columns."""
+"""Rules of the operators that work row by row: filter, assign, transform, and those that select and rename columns."""
 
 from caraway.dtypes.types import BOOL, DataType, OptionalType, optional, strip_optional, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
@@ -86,13 +86,13 @@ def _(operator: AssignFunction, before: Schema) -> Schema:
     require_not_terminal(before, "assign")
     _require_assignable(operator.column, before)
     if operator.traced is not None:
-        # Where it is null and that isn't allowed, the step fails, as the function does.
+        # The step fails where the expression is null and the type isn't optional, as the function does.
         _require_traced(f"assign: column {operator.column}", operator.traced, optional(operator.dtype), before)
     return _with_values(before, {operator.column: operator.dtype})
 
 
 def _require_traced(where: str, traced: Node, dtype: DataType, before: Schema) -> None:
-    """Refuse an expression of another type than the function that it stands for: only a damaged client sends one."""
+    """Refuse an expression whose type differs from that of its function; only a damaged client sends one."""
     found = _type_of(traced, before, where)
     if not promotes(found, dtype):
         raise DefinitionTypeError(

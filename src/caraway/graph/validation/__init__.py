@@ -1,4 +1,4 @@
-"""What must hold for a whole graph before it is committed: one module for each part of a graph."""
+"""Checks of a whole graph before it is committed: one module for each part of a graph."""
 
 from caraway.graph.validation.graphs import validate, validate_placement
 

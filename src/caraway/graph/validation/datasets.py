@@ -1,4 +1,4 @@
-"""Datasets by themselves: their columns, and where their rows come from and go to."""
+"""Checks of single datasets: their columns, sources, pipelines and sinks."""
 
 from collections import Counter
 
@@ -11,7 +11,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def datasets_are_sound(scope: CheckedGraph) -> None:
-    """A dataset has one timestamp, and an index only if it has keys."""
+    """Check that a dataset has one timestamp, and an index only if it has keys."""
     for dataset in scope.graph.datasets:
         if sum(f.timestamp for f in dataset.fields) != 1:
             raise CommitError(f"dataset {dataset.name} needs one timestamp")
@@ -26,7 +26,7 @@ def datasets_are_sound(scope: CheckedGraph) -> None:
 
 
 def rows_come_from_one_side(scope: CheckedGraph) -> None:
-    """A dataset has sources or a pipeline, and a source reads changes the way that the keys ask for."""
+    """Check that a dataset has sources or a pipeline, and that a source's cdc goes with the keys."""
     for dataset in scope.graph.datasets:
         if dataset.sources and dataset.pipelines:
             raise CommitError(
@@ -51,7 +51,7 @@ def _check_cdc(dataset: DatasetSpec) -> None:
 
 
 def sinks_are_fed(scope: CheckedGraph) -> None:
-    """A sink takes what a pipeline computes, each column under a name of its own."""
+    """Check that a sink takes what a pipeline computes, each column under a name of its own."""
     for dataset in scope.graph.datasets:
         if dataset.sinks and not dataset.pipelines:
             found = "a source" if dataset.sources else "neither a source nor a pipeline"
@@ -72,7 +72,7 @@ def sinks_are_fed(scope: CheckedGraph) -> None:
 
 
 def sources_and_sinks_fit(scope: CheckedGraph) -> None:
-    """What sources make of their rows, and how they are read, goes with their dataset; likewise sinks."""
+    """Check that the sources and sinks of a dataset fit it."""
     for dataset in scope.graph.datasets:
         for source in dataset.sources:
             check_source(dataset, source)

@@ -1,4 +1,4 @@
-"""Names and owners of what is committed."""
+"""Checks of names and owners."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def names_are_unique(scope: CheckedGraph) -> None:
-    """Each dataset and featureset is given once, and so are the parts of each."""
+    """Check that each dataset and featureset is given once, and so are the parts of each."""
     for kind, names in (
         ("dataset", [d.name for d in scope.graph.datasets]),
         ("featureset", [f.name for f in scope.graph.featuresets]),
@@ -29,7 +29,7 @@ def names_are_unique(scope: CheckedGraph) -> None:
 
 
 def owners_are_known(scope: CheckedGraph) -> None:
-    """Each dataset and featureset has an owner, to whom alerts go."""
+    """Check that each dataset and featureset has an owner, to whom alerts go."""
     entities: list[tuple[str, DatasetSpec | FeaturesetSpec]] = [
         *(("dataset", d) for d in scope.graph.datasets),
         *(("featureset", f) for f in scope.graph.featuresets),

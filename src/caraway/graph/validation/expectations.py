@@ -1,4 +1,4 @@
-"""Expectations: known checks, of columns that are there."""
+"""Checks of expectations."""
 
 from caraway.errors import CommitError
 from caraway.graph.expectations import argument_fault, arguments_of, columns_of, is_known, unsupported
@@ -7,7 +7,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def expectations_are_sound(scope: CheckedGraph) -> None:
-    """Each check is known, can be carried out, and is about columns of its dataset."""
+    """Check that each expectation is known, can be carried out, and is about columns of its dataset."""
     for dataset in scope.graph.datasets:
         if dataset.expectations is None:
             continue

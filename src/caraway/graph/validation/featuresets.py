@@ -1,4 +1,4 @@
-"""Featuresets: one extractor a feature, what extractors need is there and of the right type, no circles."""
+"""Checks of featuresets: one extractor a feature, inputs that exist and have the right type, no circles."""
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -29,7 +29,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def features_have_one_extractor(scope: CheckedGraph) -> None:
-    """Each feature is computed by one extractor at most, and extractors compute features of their own featureset."""
+    """Check that each feature has one extractor at most, and that extractors keep to their own featureset."""
     for featureset in scope.graph.featuresets:
         own = {f"{featureset.name}.{feature.name}" for feature in featureset.features}
         taken: dict[str, str] = {}
@@ -49,7 +49,7 @@ def features_have_one_extractor(scope: CheckedGraph) -> None:
 
 
 def datasets_are_there(scope: CheckedGraph) -> None:
-    """What extractors look up is in the commit and has an index."""
+    """Check that the datasets that extractors look up are in the commit and have an index."""
     for where, _, extractor in _extractors(scope):
         for name in datasets_of(extractor):
             if name not in scope.datasets:
@@ -64,7 +64,7 @@ def datasets_are_there(scope: CheckedGraph) -> None:
 
 
 def inputs_are_there(scope: CheckedGraph) -> None:
-    """The features that extractors need are in the commit; what an alias refers to, the caller may supply."""
+    """Check that the features that extractors need are in the commit; callers may supply those of an alias."""
     names = {name: {feature.name for feature in f.features} for name, f in scope.featuresets.items()}
     for where, _, extractor in _extractors(scope):
         for full_name in inputs_of(extractor):
@@ -81,7 +81,7 @@ def inputs_are_there(scope: CheckedGraph) -> None:
 
 
 def generated_extractors_fit(scope: CheckedGraph) -> None:
-    """Lookups, aliases and expressions are of the types of their features."""
+    """Check that lookups, aliases and expressions have the types of their features."""
     for where, featureset, extractor in _extractors(scope):
         types = {feature.name: feature.dtype for feature in featureset.features}
         match extractor:
@@ -164,7 +164,7 @@ def _check_expression(where: str, extractor: ExpressionExtractor, types: dict[st
 
 
 def extractors_have_no_cycle(scope: CheckedGraph) -> None:
-    """No feature is needed to compute itself, in one featureset or across several."""
+    """Check that no feature is needed to compute itself, in one featureset or across several."""
     makers = {
         output: (f.name, e.name) for f in scope.graph.featuresets for e in f.extractors for output in outputs_of(e)
     }

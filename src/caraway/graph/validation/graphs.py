@@ -1,4 +1,4 @@
-"""What must hold for a whole graph before it is committed. Client and control run the same checks."""
+"""Validation of a whole graph before it is committed. Client and control run the same checks."""
 
 from collections.abc import Callable
 
@@ -27,14 +27,14 @@ CHECKS: tuple[Check, ...] = (
 def validate(graph: Graph, *, partial: bool = False) -> None:
     """Check a graph, already filtered by the environment of the commit (`caraway.graph.envs.for_env`).
 
-    What is marked as deleted is left out before anything else.
+    Entities that are marked as deleted are left out first.
 
     Args:
         graph: Datasets and featuresets.
-        partial: The graph is to be laid over one that isn't known here: what it lacks may be there.
+        partial: True if the graph is to be laid over another one, which may have the entities that it lacks.
 
     Raises:
-        CommitError: Something doesn't hold; the message names the entities and what would be right.
+        CommitError: A check fails; the message names the entities and what would be right.
         CommitTypeError: The same, where the API has a TypeError.
     """
     entities: tuple[DatasetSpec | FeaturesetSpec, ...] = (*graph.datasets, *graph.featuresets)
@@ -45,7 +45,7 @@ def validate(graph: Graph, *, partial: bool = False) -> None:
 
 
 def validate_placement(graph: Graph, env: str | None) -> None:
-    """Check what takes the definitions of all environments together: sinks against sources.
+    """Check the rule that needs the definitions of all environments together: sinks against sources.
 
     Args:
         graph: Datasets and featuresets as defined, with the parts of all environments.

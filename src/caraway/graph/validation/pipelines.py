@@ -1,4 +1,4 @@
-"""Pipelines: which one runs, what it reads, and whether its output is what the dataset declares."""
+"""Checks of pipelines: their environments, their inputs, and the schema of their output."""
 
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -13,7 +13,7 @@ from caraway.graph.validation.scope import CheckedGraph
 
 
 def one_pipeline_runs(scope: CheckedGraph) -> None:
-    """Of several pipelines each has an environment, and no environment selects two."""
+    """Check that, of several pipelines, each has an environment, and no environment selects two."""
     for dataset in scope.graph.datasets:
         if len(dataset.pipelines) < 2:
             continue
@@ -33,7 +33,7 @@ def one_pipeline_runs(scope: CheckedGraph) -> None:
 
 
 def pipelines_have_no_cycle(scope: CheckedGraph) -> None:
-    """No dataset is computed from itself."""
+    """Check that no dataset is computed from itself."""
     needs = {d.name: {name for p in d.pipelines for name in datasets_read(p.operator)} for d in scope.graph.datasets}
     try:
         TopologicalSorter(needs).prepare()
@@ -42,7 +42,7 @@ def pipelines_have_no_cycle(scope: CheckedGraph) -> None:
 
 
 def inputs_are_there(scope: CheckedGraph) -> None:
-    """All that pipelines read is in the commit."""
+    """Check that all datasets that pipelines read are in the commit."""
     for name in dict.fromkeys(name for _, pipeline in _pipelines(scope) for name in _needed(pipeline)):
         if name in scope.datasets or scope.may_be_elsewhere(name):
             continue
@@ -53,7 +53,7 @@ def inputs_are_there(scope: CheckedGraph) -> None:
 
 
 def pipelines_fit(scope: CheckedGraph) -> None:
-    """Each step of a pipeline fits, and its output is what the dataset declares."""
+    """Check that each step of a pipeline fits, and that its output is what the dataset declares."""
     for dataset, pipeline in _pipelines(scope):
         if all(name in scope.datasets for name in _needed(pipeline)):
             _check_pipeline(scope, dataset, pipeline)

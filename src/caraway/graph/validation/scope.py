@@ -1,4 +1,4 @@
-"""What a commit's checks look at."""
+"""The data that the checks of a commit read."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from caraway.graph.specs import DatasetSpec, FeaturesetSpec, Graph
 
 @dataclass(frozen=True)
 class CheckedGraph:
-    """A graph to check, already filtered by the environment of the commit and without what is deleted.
+    """A graph to check, already filtered by the environment of the commit and without deleted entities.
 
     Attributes:
         graph: Datasets and featuresets.
-        partial: The graph is to be laid over one that isn't known here: what it lacks may be there.
-        deleted: Names of datasets and featuresets that the commit deletes: these aren't there for sure.
+        partial: True if the graph is to be laid over another one, which may have the entities that it lacks.
+        deleted: Names of datasets and featuresets that the commit deletes, which the other graph can't supply.
     """
 
     graph: Graph
@@ -32,11 +32,11 @@ class CheckedGraph:
         return {featureset.name: featureset for featureset in self.graph.featuresets}
 
     def may_be_elsewhere(self, name: str) -> bool:
-        """Tell whether an entity that the graph lacks may be in the one that it is laid over."""
+        """Return whether the graph below may have an entity that this one lacks."""
         return self.partial and name not in self.deleted
 
     def remedy(self, name: str) -> str:
-        """Tell what to do about an entity that the graph lacks."""
+        """Return advice about an entity that the graph lacks."""
         if name in self.deleted:
             return "which this commit deletes; remove what depends on it first"
         return "which is not in the commit; add it"

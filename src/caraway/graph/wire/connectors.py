@@ -59,7 +59,7 @@ _NUMBERS = frozenset({"port"})
 
 
 def source_to_wire(spec: SourceSpec) -> pb.Source:
-    """Turn a source into its message."""
+    """Encode a source as its message."""
     return pb.Source(
         connector=_encode_connector(spec.connector),
         cdc=spec.cdc,
@@ -77,7 +77,7 @@ def source_to_wire(spec: SourceSpec) -> pb.Source:
 
 
 def source_from_wire(message: pb.Source) -> SourceSpec:
-    """Turn a message into its source.
+    """Decode a source from its message.
 
     Raises:
         InvalidInputError: The message has something that this version doesn't know.
@@ -104,7 +104,7 @@ def source_from_wire(message: pb.Source) -> SourceSpec:
 
 
 def sink_to_wire(spec: SinkSpec) -> pb.Sink:
-    """Turn a sink into its message."""
+    """Encode a sink as its message."""
     return pb.Sink(
         connector=_encode_connector(spec.connector),
         cdc=spec.cdc or "",
@@ -119,7 +119,7 @@ def sink_to_wire(spec: SinkSpec) -> pb.Sink:
 
 
 def sink_from_wire(message: pb.Sink) -> SinkSpec:
-    """Turn a message into its sink.
+    """Decode a sink from its message.
 
     Raises:
         InvalidInputError: The message has something that this version doesn't know.
@@ -141,8 +141,8 @@ def sink_from_wire(message: pb.Sink) -> SinkSpec:
 def source_identity(spec: SourceSpec) -> SourceSpec:
     """Return a source as it counts for the identity of its dataset.
 
-    Where the system lies, what opens it, how often it is polled, and the pickles of functions may change without a new
-    version of the dataset.
+    The identity leaves out the address, the credentials and the interval of polling of its system, and the pickles of
+    functions: they may change without a new version of the dataset.
     """
     return replace(
         spec,

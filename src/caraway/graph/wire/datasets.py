@@ -1,4 +1,4 @@
-"""Datasets to protobuf and back."""
+"""Encoding of datasets to protobuf, and decoding."""
 
 from caraway.graph.expectations import Expectation, ExpectationSuite
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
@@ -10,7 +10,7 @@ from caraway.graph.wire.types import decode_type, encode_type
 
 
 def encode_dataset(spec: DatasetSpec) -> pb.Dataset:
-    """Turn a dataset into its message."""
+    """Encode a dataset as its message."""
     return pb.Dataset(
         name=spec.name,
         version=spec.version,
@@ -36,7 +36,7 @@ def encode_dataset(spec: DatasetSpec) -> pb.Dataset:
 
 
 def decode_dataset(message: pb.Dataset) -> DatasetSpec:
-    """Turn a message into its dataset."""
+    """Decode a dataset from its message."""
     index = message.index
     return DatasetSpec(
         name=message.name,
@@ -73,7 +73,7 @@ def decode_dataset(message: pb.Dataset) -> DatasetSpec:
 
 
 def encode_pipeline(spec: PipelineSpec) -> pb.Pipeline:
-    """Turn a pipeline into its message."""
+    """Encode a pipeline as its message."""
     return pb.Pipeline(
         name=spec.name,
         inputs=spec.inputs,

@@ -49,12 +49,12 @@ from caraway.graph.wire.types import UNIT, encode_type, encode_value
 
 __all__ = ["decode_expr", "encode_expr"]
 
-# Appends a node with all that it needs, and tells its position.
+# A function that appends a node with its operands, and returns its position.
 Add = Callable[[Node], int]
 
 
 def encode_expr(root: Node) -> pb.Expr:
-    """Turn an expression into its message."""
+    """Encode an expression as its message."""
     message = pb.Expr()
 
     def add(node: Node) -> int:

@@ -1,4 +1,4 @@
-"""Expressions from protobuf: the way back from `caraway.graph.wire.expressions`."""
+"""Decoding of expressions from protobuf, the inverse of `caraway.graph.wire.expressions`."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
@@ -53,12 +53,12 @@ from caraway.expr.nodes import (
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
 from caraway.graph.wire.types import decode_type, decode_value
 
-# From the message of a kind, and the nodes before it, to the node.
+# A function from the message of one kind, and the nodes before it, to the node.
 Decode = Callable[[Any, Sequence[Node]], Node]
 
 
 def decode_expr(message: pb.Expr) -> Node:
-    """Turn a message into its expression.
+    """Decode an expression from its message.
 
     Raises:
         InvalidInputError: The message is damaged, or of a kind that this version doesn't know.

@@ -17,7 +17,7 @@ from caraway.graph.wire.types import decode_type, decode_value, encode_type, enc
 
 
 def encode_featureset(spec: FeaturesetSpec) -> pb.Featureset:
-    """Turn a featureset into its message."""
+    """Encode a featureset as its message."""
     return pb.Featureset(
         name=spec.name,
         features=[
@@ -30,7 +30,7 @@ def encode_featureset(spec: FeaturesetSpec) -> pb.Featureset:
 
 
 def decode_featureset(message: pb.Featureset) -> FeaturesetSpec:
-    """Turn a message into its featureset."""
+    """Decode a featureset from its message."""
     return FeaturesetSpec(
         name=message.name,
         features=tuple(
@@ -43,7 +43,7 @@ def decode_featureset(message: pb.Featureset) -> FeaturesetSpec:
 
 
 def encode_extractor(extractor: Extractor) -> pb.Extractor:
-    """Turn an extractor into its message."""
+    """Encode an extractor as its message."""
     message = pb.Extractor(name=extractor.name, env=extractor.env)
     match extractor:
         case LookupExtractor():
@@ -95,7 +95,7 @@ def encode_extractor(extractor: Extractor) -> pb.Extractor:
 
 
 def decode_extractor(message: pb.Extractor) -> Extractor:
-    """Turn a message into its extractor.
+    """Decode an extractor from its message.
 
     Raises:
         InvalidInputError: The message is of a kind that this version doesn't know.

@@ -14,7 +14,7 @@ from caraway.graph.specs import Graph
 from caraway.graph.wire.datasets import decode_dataset, encode_dataset
 from caraway.graph.wire.featuresets import decode_featureset, encode_featureset
 
-# What `CommitRequest.format` holds.
+# The value of `CommitRequest.format`.
 COMMIT_FORMAT = "caraway.v1"
 
 M = TypeVar("M", bound=Message)
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitRequest:
-    """What a client sends to commit: a graph, already filtered by `env`."""
+    """A client's request to commit: a graph, already filtered by `env`."""
 
     message: str
     graph: Graph
@@ -33,7 +33,7 @@ class CommitRequest:
 
 
 def encode_commit(request: CommitRequest) -> bytes:
-    """Turn a commit request into bytes."""
+    """Encode a commit request as bytes."""
     return canonical_bytes(
         pb.CommitRequest(
             message=request.message,
@@ -48,7 +48,7 @@ def encode_commit(request: CommitRequest) -> bytes:
 
 
 def decode_commit(data: bytes) -> CommitRequest:
-    """Turn bytes into the commit request.
+    """Decode a commit request from bytes.
 
     Raises:
         InvalidInputError: These are not the bytes of a commit request, or of one from a newer version.
@@ -71,12 +71,12 @@ def decode_commit(data: bytes) -> CommitRequest:
 
 
 def encode_graph(graph: Graph) -> bytes:
-    """Turn a graph into bytes."""
+    """Encode a graph as bytes."""
     return canonical_bytes(_encode_graph(graph))
 
 
 def decode_graph(data: bytes) -> Graph:
-    """Turn bytes into the graph.
+    """Decode a graph from bytes.
 
     Raises:
         InvalidInputError: These are not the bytes of a graph, or of one from a newer version.
@@ -85,7 +85,7 @@ def decode_graph(data: bytes) -> Graph:
 
 
 def canonical_bytes(message: Message) -> bytes:
-    """Serialise a message: equal ones give equal bytes, in every process."""
+    """Return a message as bytes; equal messages give equal bytes, in every process."""
     return message.SerializeToString(deterministic=True)
 
 
@@ -119,5 +119,5 @@ def _decode_graph(message: pb.Graph) -> Graph:
             featuresets=tuple(decode_featureset(f) for f in message.featuresets),
         )
     except ValueError as error:
-        # An operator, function or unit that a newer client knows and we don't.
+        # Decoding raises these for an operator, function or unit that a newer client knows and this version doesn't.
         raise InvalidInputError(f"this version of Caraway can't read the graph: {error}") from error

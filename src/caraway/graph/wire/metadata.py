@@ -5,7 +5,7 @@ from caraway.graph.specs import Metadata
 
 
 def encode_metadata(metadata: Metadata) -> pb.Metadata:
-    """Turn metadata into its message."""
+    """Encode metadata as its message."""
     return pb.Metadata(
         owner=metadata.owner,
         description=metadata.description,
@@ -16,7 +16,7 @@ def encode_metadata(metadata: Metadata) -> pb.Metadata:
 
 
 def decode_metadata(message: pb.Metadata) -> Metadata:
-    """Turn a message into its metadata."""
+    """Decode metadata from its message."""
     return Metadata(
         owner=message.owner,
         description=message.description,

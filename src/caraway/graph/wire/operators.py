@@ -33,7 +33,7 @@ from caraway.graph.wire.expressions import decode_expr, encode_expr
 from caraway.graph.wire.types import decode_type, encode_type
 from caraway.graph.wire.windows import decode_aggregate, decode_group_window, encode_aggregate, encode_window
 
-# Appends an operator with all that it needs, and tells its position.
+# A function that appends an operator with its inputs, and returns its position.
 Add = Callable[[Operator], int]
 
 # Operators that are a list of columns, by the name of their field in the message.
@@ -47,7 +47,7 @@ _KEY_LISTS: dict[str, Callable[..., Operator]] = {"first": First, "latest": Late
 
 
 def encode_operator(root: Operator) -> pb.OperatorTree:
-    """Turn an operator tree into its message."""
+    """Encode an operator tree as its message."""
     message = pb.OperatorTree()
 
     def add(operator: Operator) -> int:
@@ -60,7 +60,7 @@ def encode_operator(root: Operator) -> pb.OperatorTree:
 
 
 def decode_operator(message: pb.OperatorTree) -> Operator:
-    """Turn a message into its operator tree.
+    """Decode an operator tree from its message.
 
     Raises:
         InvalidInputError: The message is damaged, or of a kind that this version doesn't know.

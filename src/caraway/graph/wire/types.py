@@ -45,7 +45,7 @@ _SIMPLE: dict[str, DataType] = {
 
 
 def encode_type(dtype: DataType) -> pb.DataType:  # noqa: C901, PLR0911 (a branch a member)
-    """Turn a data type into its message."""
+    """Encode a data type as its message."""
     match dtype:
         case IntType():
             return pb.DataType(int=UNIT)
@@ -93,7 +93,7 @@ def encode_type(dtype: DataType) -> pb.DataType:  # noqa: C901, PLR0911 (a branc
 
 
 def decode_type(message: pb.DataType) -> DataType:
-    """Turn a message into its data type.
+    """Decode a data type from its message.
 
     Raises:
         InvalidInputError: The message is of a kind that this version doesn't know.
@@ -133,7 +133,7 @@ def decode_type(message: pb.DataType) -> DataType:
 
 
 def encode_value(value: Any) -> pb.Value:  # noqa: ANN401 (any stored value; one return a kind)
-    """Turn a constant in stored form into its message.
+    """Encode a constant in stored form as its message.
 
     Raises:
         InvalidInputError: The value is not of the stored form.
@@ -161,7 +161,7 @@ def encode_value(value: Any) -> pb.Value:  # noqa: ANN401 (any stored value; one
 
 
 def decode_value(message: pb.Value) -> Any:  # noqa: ANN401 (any stored value; one return a kind)
-    """Turn a message into its constant.
+    """Decode a constant from its message.
 
     Raises:
         InvalidInputError: The message is of a kind that this version doesn't know.

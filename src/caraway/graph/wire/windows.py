@@ -8,7 +8,7 @@ from caraway.graph.wire.types import decode_type, decode_value, encode_type, enc
 
 
 def encode_window(window: Window | None) -> pb.Window | None:
-    """Turn a window into its message; None stays None."""
+    """Encode a window as its message; None stays None."""
     match window:
         case None:
             return None
@@ -25,7 +25,7 @@ def encode_window(window: Window | None) -> pb.Window | None:
 
 
 def decode_window(message: pb.Window) -> Window:
-    """Turn a message into its window.
+    """Decode a window from its message.
 
     Raises:
         InvalidInputError: The message is of a kind that this version doesn't know.
@@ -48,7 +48,7 @@ def decode_window(message: pb.Window) -> Window:
 
 
 def encode_aggregate(aggregate: AggregateSpec) -> pb.Operator.AggregateColumn:
-    """Turn one aggregate into its message."""
+    """Encode an aggregate as its message."""
     return pb.Operator.AggregateColumn(
         function=aggregate.function,
         into=aggregate.into,
@@ -67,7 +67,7 @@ def encode_aggregate(aggregate: AggregateSpec) -> pb.Operator.AggregateColumn:
 
 
 def decode_aggregate(message: pb.Operator.AggregateColumn) -> AggregateSpec:
-    """Turn a message into its aggregate.
+    """Decode an aggregate from its message.
 
     Raises:
         InvalidInputError: The message is damaged, or of a kind that this version doesn't know.
@@ -93,7 +93,7 @@ def decode_aggregate(message: pb.Operator.AggregateColumn) -> AggregateSpec:
 
 
 def decode_group_window(message: pb.Operator.Aggregate | pb.Operator.Dedup) -> HoppingWindow | SessionWindow | None:
-    """Turn the window of a groupby or dedup, if there is one, into its plain form.
+    """Decode the window of a groupby or dedup, None if it has none.
 
     Raises:
         InvalidInputError: It is continuous, or of a kind that this version doesn't know.

@@ -1,1 +1,1 @@
-"""Partial aggregates: what a tile holds, how rows enter it, how results come out of it."""
+"""Partial aggregates: the content of tiles, how rows are added to them, and how results are computed from them."""

@@ -1,4 +1,4 @@
-"""How a column's stored values enter partial aggregates."""
+"""Functions that turn stored values of a column into values for partial aggregates."""
 
 import math
 from collections.abc import Callable, Hashable
@@ -21,7 +21,7 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import InvalidInputError
 
-# All NaN are one value: this object, since NaN isn't equal to itself.
+# NaN isn't equal to itself, so all NaN are replaced by this object, which makes them one value.
 NAN = math.nan
 
 Read = Callable[[Any], Any]
@@ -31,7 +31,7 @@ _DECODE = msgspec.msgpack.Decoder().decode
 
 
 class Family(Enum):
-    """How the values of a column are added up."""
+    """How the values of a column are summed."""
 
     INT = "int"
     FLOAT = "float"
@@ -40,7 +40,7 @@ class Family(Enum):
 
 
 def family_of(dtype: DataType) -> tuple[Family, int]:
-    """Return the family of a type, and how many of its smallest units make one."""
+    """Return the family of a type, and how many of its smallest units make the number one."""
     match base_type(dtype):
         case IntType() | DateType() | DatetimeType():
             return Family.INT, 1
@@ -53,10 +53,10 @@ def family_of(dtype: DataType) -> tuple[Family, int]:
 
 
 def number_reader(name: str, dtype: DataType) -> Read:
-    """Return what reads a stored value as a number, a decimal in its smallest units; None as it is.
+    """Return a function that reads a stored value as a number, a decimal in its smallest units; None stays None.
 
-    Of a column without numbers only their presence is read. What is read raises `InvalidInputError` for a value that
-    isn't of the type.
+    For types without numbers the function only returns whether there is a value. It raises `InvalidInputError` for a
+    value of another type.
     """
     family, unit = family_of(dtype)
     match family:
@@ -72,13 +72,13 @@ def number_reader(name: str, dtype: DataType) -> Read:
 
 
 def float_reader(name: str, dtype: DataType) -> Read:
-    """Return what reads a stored number as the nearest float; None as it is."""
+    """Return a function that reads a stored number as the nearest float; None stays None."""
     read, (_, unit) = number_reader(name, dtype), family_of(dtype)
     return lambda value: None if value is None else read(value) / unit
 
 
 def identity_reader(name: str, dtype: DataType) -> Read:
-    """Return what reads a stored value as one that can be hashed, equal exactly for equal values."""
+    """Return a function that reads a stored value as an identity: hashable, and equal exactly for equal values."""
     plain = _plain_type(dtype)
     if plain is float:
         read = number_reader(name, dtype)
@@ -90,19 +90,19 @@ def identity_reader(name: str, dtype: DataType) -> Read:
 
 
 def restorer(dtype: DataType) -> Callable[[Any], Hashable]:
-    """Return what makes an identity of one that was stored in a tile."""
+    """Return a function that restores an identity from what was read from a tile."""
     return _one_nan if _plain_type(dtype) is float else _same
 
 
 def shower(dtype: DataType) -> Read:
-    """Return what makes a stored value of an identity."""
+    """Return a function that converts an identity to a stored value."""
     if _plain_type(dtype) is None:
         return lambda identity: None if identity is None else _DECODE(identity)
     return _same
 
 
 def decimal_text(units: int, unit: int) -> str:
-    """Spell a number of smallest units as a decimal with all digits of its scale."""
+    """Return a number of smallest units as the text of a decimal, with all digits of its scale."""
     if unit == 1:
         return str(units)
     whole, fraction = divmod(abs(units), unit)
@@ -156,7 +156,7 @@ def _one_nan(value: Any) -> Any:  # noqa: ANN401 (a number or null)
 
 
 def _normal(value: Any) -> Any:  # noqa: ANN401 (any stored value)
-    """Give all NaN the same bytes, and zeros no sign."""
+    """Return a value with one NaN and without signed zeros, so that equal values have equal bytes."""
     match value:
         case float():
             return value + 0.0 if value == value else NAN  # noqa: PLR0124 (NaN only)

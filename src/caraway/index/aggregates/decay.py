@@ -1,8 +1,9 @@
 """Sums of decayed values: `v * 2**(-(T - t) / half_life)`, for any time T of a read.
 
-Time is counted in half-lives since the epoch. A value weighs `v * 2**f` with the fraction f of its time in (-1, 0], a
-float; the whole half-lives are a power of two. So a sum is an integer times a power of two, as exact as sums of floats
-are (`caraway.index.aggregates.exact`), the same for all orders, and it is decayed once, when it is read.
+Time is counted in half-lives since the epoch. The weight of a value is the float `v * 2**f`, where f in (-1, 0] is the
+fraction of its time; the whole half-lives are a power of two. A sum is therefore an integer times a power of two: it is
+as exact as sums of floats are (`caraway.index.aggregates.exact`), doesn't depend on the order of the values, and is
+decayed once, when it is read.
 """
 
 import math
@@ -12,9 +13,10 @@ from typing import Any
 import msgspec
 
 SECOND_US = 1_000_000
-# Below e^-25 a decayed sum counts as nothing.
+# A decayed sum whose magnitude is below e^-25 is returned as 0, as the in-process engine does.
 NOTHING_LEFT = math.exp(-25)
-# What lies this many half-lives below the newest value: 2^-256 of it is beyond all digits of what counts as something.
+# Values this many half-lives older than the newest one are left out: 2^-256 of it is below all digits of any result
+# that isn't returned as 0.
 KEPT_BITS = 256
 _LARGEST, _SMALLEST = 1100, -1100
 _MSGPACK_BITS = 63
@@ -26,8 +28,8 @@ _DECODE = msgspec.msgpack.Decoder(list[Any]).decode
 class DecayedSum:
     """The sum of the values of a tile: `total * 2**exponent` at the epoch.
 
-    `newest` is the least whole number of half-lives that no value lies behind. Bits below `2**(newest - KEPT_BITS)` are
-    cut off, which `cut` tells. Infinities and NaN are counted apart.
+    `newest` is the time of the newest value, in half-lives rounded up. Bits below `2**(newest - KEPT_BITS)` are cut
+    off; `cut` is set once any were. Infinities and NaN are counted separately.
     """
 
     __slots__ = ("cut", "exponent", "half_life_us", "infinities", "nans", "negative", "newest", "stale", "total")
@@ -37,7 +39,7 @@ class DecayedSum:
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         self.total = 0
         self.exponent = 0
         self.newest: int | None = None
@@ -46,7 +48,7 @@ class DecayedSum:
 
     @property
     def weight(self) -> int:
-        """Return how many plain tiles take as much memory beyond one."""
+        """Return the memory of the sum as a number of tiles without extras; zero, since it is small."""
         return 0
 
     def add(self, occurrences: Iterable[tuple[int, float | None, bytes]]) -> None:
@@ -64,14 +66,15 @@ class DecayedSum:
             self._shift(numerator, whole - denominator.bit_length() + 1, whole)
 
     def merge(self, other: "DecayedSum") -> None:
-        """Add another sum."""
+        """Add the values of another sum."""
         self._merge(other, 1)
 
     def subtract(self, other: "DecayedSum", left: int) -> bool:
-        """Take a sum away of which `left` aggregate inputs remain. Return True if it has to be made anew."""
+        """Subtract a sum; `left` aggregate inputs remain. Return True if the rest has to be computed anew."""
         if other.newest is None and not (other.infinities or other.negative or other.nans):
             return self.stale
-        # What was cut off can't be told; and the newest value decides what is cut.
+        # Bits that were cut off can't be subtracted, and without its newest value the sum would have been cut
+        # elsewhere.
         if left == 0:
             self.clear()
         elif self.cut or other.cut or other.newest == self.newest:
@@ -81,7 +84,7 @@ class DecayedSum:
         return self.stale
 
     def merge_packed(self, data: bytes) -> None:
-        """Add what `pack` gave."""
+        """Add the values of a packed sum."""
         newest, exponent, total, cut, specials = _DECODE(data)
         if newest is not None:
             self._shift(int.from_bytes(total, signed=True) if type(total) is bytes else total, exponent, newest)
@@ -90,7 +93,7 @@ class DecayedSum:
             self._count_specials(specials, 1)
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Return the packed sum."""
         if self.total and not self.total & 1:
             bits = (self.total & -self.total).bit_length() - 1
             self.total >>= bits
@@ -107,7 +110,8 @@ class DecayedSum:
         if self.infinities or self.negative:
             return math.inf if self.infinities else -math.inf
         whole, rest_us = divmod(at_us, self.half_life_us)
-        # Decayed to the next whole half-life, then back: the other way round, a large sum would overflow in between.
+        # The sum is decayed to the next whole half-life, then corrected upwards; in the other order a large sum would
+        # overflow in between.
         value = _scaled(self.total, self.exponent - whole - 1) * 2.0 ** (1 - rest_us / self.half_life_us)
         return 0.0 if abs(value) < NOTHING_LEFT else value
 
@@ -118,7 +122,7 @@ class DecayedSum:
         self._count_specials((other.infinities, other.negative, other.nans), sign)
 
     def _shift(self, total: int, exponent: int, newest: int) -> None:
-        """Add `total * 2**exponent`, after what is too small beside the newest value was cut off."""
+        """Add `total * 2**exponent`, after cutting off the bits that are too small beside the newest value."""
         if self.newest is None or newest > self.newest:
             self.newest = newest
         least = self.newest - KEPT_BITS
@@ -155,7 +159,7 @@ class DecayedSum:
 
 
 def _scaled(total: int, exponent: int) -> float:
-    """Return `total * 2**exponent`, rounded once; infinite beyond the floats, zero below them."""
+    """Return `total * 2**exponent`, rounded once; infinite above the range of floats, zero below it."""
     size = total.bit_length() + exponent
     if not total or size < _SMALLEST:
         return 0.0

@@ -1,8 +1,8 @@
 """Exact sums, means and standard deviations of ints and floats.
 
 A float is a dyadic rational, `m * 2**e`. A sum of floats is therefore one integer and one exponent, without any
-rounding: it doesn't depend on the order of the values, partial sums merge, and a value taken away leaves no residue.
-Rounding happens once, in the result. Ints are the case of exponent 0.
+rounding: it doesn't depend on the order of the values, partial sums can be merged, and subtracting a value leaves no
+residue. Only the result is rounded. Ints are the case of exponent 0.
 
 The results are those of IEEE 754 round-half-even applied to the true value. `statistics.pstdev` of the standard
 library, from which the square root is taken over, computes the same from the single values.
@@ -37,14 +37,14 @@ class Moments:
         self.nans = 0
 
     def add_ints(self, values: Sequence[int], *, squares: bool = True) -> None:
-        """Add ints, their squares if wanted. Not to be mixed with floats in one object."""
+        """Add ints, and their squares if wanted. An object has either ints or floats."""
         self.count += len(values)
         self.total += sum(values)
         if squares:
             self.squares += sum([value * value for value in values])
 
     def add_floats(self, values: Iterable[float], *, squares: bool = True) -> None:
-        """Add floats of any kind, their squares if wanted."""
+        """Add floats of any kind, and their squares if wanted."""
         for value in values:
             self.count += 1
             try:
@@ -64,7 +64,7 @@ class Moments:
                 self.squares += numerator * numerator
 
     def merge(self, other: "Moments") -> None:
-        """Add all that `other` has added."""
+        """Add the values of `other`."""
         total, squares = self._aligned(other)
         self.count += other.count
         self.total += total
@@ -74,7 +74,7 @@ class Moments:
         self.nans += other.nans
 
     def subtract(self, other: "Moments") -> None:
-        """Take away what was added before, as if it had never been there."""
+        """Subtract values that were added before; afterwards the state is as if they had never been added."""
         total, squares = self._aligned(other)
         self.count -= other.count
         self.total -= total
@@ -84,7 +84,7 @@ class Moments:
         self.nans -= other.nans
 
     def sum(self) -> float:
-        """Return the sum, correctly rounded; infinite when it lies beyond the floats."""
+        """Return the sum, correctly rounded; infinite if it is outside the range of floats."""
         special = self._special()
         return _rounded(self.total, 1, self.exponent) if special is None else special
 
@@ -97,12 +97,12 @@ class Moments:
         """Return the population standard deviation of at least one value, each divided by `unit`, correctly rounded."""
         if self.infinities or self.negative_infinities or self.nans:
             return math.nan
-        # n**2 times the variance, an integer >= 0 by Cauchy and Schwarz.
+        # `spread` is n**2 times the variance, an integer that is never negative by the Cauchy-Schwarz inequality.
         spread = self.count * self.squares - self.total * self.total
         return _rounded_root(spread, (self.count * unit) ** 2, self.exponent)
 
     def pack(self) -> Packed:
-        """Return the state as ints of 64 bits and bytes: the same for all ways to the same multiset of values."""
+        """Return the state as ints of 64 bits and bytes; equal multisets of values have equal states."""
         self._reduce()
         packed: Packed = [self.count, self.exponent, _packed_int(self.total), _packed_int(self.squares)]
         if self.infinities or self.negative_infinities or self.nans:
@@ -111,13 +111,13 @@ class Moments:
 
     @classmethod
     def unpack(cls, packed: Packed) -> Self:
-        """Return the moments that `pack` gave."""
+        """Return the moments in a packed state."""
         moments = cls()
         moments.merge_packed(packed)
         return moments
 
     def merge_packed(self, packed: Packed) -> None:
-        """Merge the state that `pack` gave, without making an object of it."""
+        """Add the values of a packed state, without making an object of it."""
         total, squares = packed[2], packed[3]
         if type(total) is bytes:
             total = int.from_bytes(total, signed=True)
@@ -139,14 +139,14 @@ class Moments:
             self.nans += packed[6]
 
     def _extend(self, exponent: int) -> None:
-        """Go over to a smaller exponent."""
+        """Change the state to a smaller exponent."""
         bits = self.exponent - exponent
         self.total <<= bits
         self.squares <<= 2 * bits
         self.exponent = exponent
 
     def _aligned(self, other: "Moments") -> tuple[int, int]:
-        """Return sum and squares of `other` for the common, smaller exponent."""
+        """Return sum and squares of `other` for the smaller of both exponents, to which this state changes too."""
         spare = other.exponent - self.exponent
         if spare < 0:
             self._extend(other.exponent)
@@ -154,7 +154,7 @@ class Moments:
         return other.total << spare, other.squares << (2 * spare)
 
     def _reduce(self) -> None:
-        """Make the exponent as great as it can be: the state's one canonical form."""
+        """Make the exponent as great as possible, which is the canonical form of the state."""
         if not self.exponent:
             return
         bits = -self.exponent
@@ -176,7 +176,7 @@ class Moments:
             self.nans += 1
 
     def _special(self) -> float | None:
-        """Return the sum where IEEE arithmetic gives no number; None where it does."""
+        """Return the sum if infinities or NaN determine it; None otherwise."""
         if self.nans or (self.infinities and self.negative_infinities):
             return math.nan
         if self.infinities:

@@ -1,4 +1,4 @@
-"""From an index plan to what its tiles keep, and how rows enter them."""
+"""The layout of an index's tiles: which partial aggregates its plan needs, and how rows are added to them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,21 +22,21 @@ from caraway.index.aggregates.values import Values, ValuesSpec
 from caraway.plan.model import IndexPlan
 from caraway.topics import Record
 
-# Event time in microseconds, the values of the aggregated columns, the rank among aggregate inputs of equal times.
+# An aggregate input: event time in microseconds, values of the aggregated columns, rank among inputs of equal times.
 AggregateInput = tuple[int, tuple[object, ...], bytes]
 
 SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
 ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
 LISTED = {AggregateFunction.DISTINCT, AggregateFunction.LAST_K, AggregateFunction.FIRST_K}
-# What of a column is told from sums, bounds and the number of values that aren't null.
+# Functions whose results are computed from sums, bounds and the number of values that aren't null.
 PLAIN = SUMMED | ORDERED
 
 
 @dataclass(frozen=True, slots=True)
 class ExtraColumn:
-    """Something kept beyond sums: the column's position in the row, how its values are read, what keeps them.
+    """An extra that tiles keep beyond sums: the column's position in the row, its reader and its constructors.
 
-    A reader's own (`make_whole`) takes as many values as there are.
+    `make` returns an extra for tiles, with bounded size; `make_whole` returns one for a read, which takes all values.
     """
 
     position: int
@@ -47,7 +47,7 @@ class ExtraColumn:
 
 
 class Layout:
-    """What the tiles of an index keep of each column.
+    """The columns and extras that the tiles of an index keep.
 
     `columns` are kept as sums and bounds. `extras` are kept beside them: the values of a column, found by its name in
     `values_of`, or its decayed sum, found by name and half-life in `decayed_of`.
@@ -66,11 +66,11 @@ class Layout:
     )
 
     def __init__(self, plan: IndexPlan, most_values: int) -> None:
-        """Keep what a plan's aggregates need, up to `most_values` distinct values a tile."""
+        """Derive the layout from a plan's aggregates; a tile keeps up to `most_values` distinct values of a column."""
         self._most_values = most_values
         positions = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self.types: dict[str, DataType] = {column.name: column.dtype for column in plan.schema.columns}
-        # Where the row doesn't have it, the time stamp is the record's time, read as if it came last.
+        # If the row has no column for the timestamp, the record's time is read instead, as if it were the last column.
         timestamp = plan.schema.timestamp
         self._timed = timestamp not in positions and any(spec.of == timestamp for spec in plan.aggregates)
         if self._timed:
@@ -109,9 +109,9 @@ class Layout:
                 extras.append(_decayed(name, dtype, position, half_life_us))
 
     def values(self, record: Record) -> tuple[object, ...]:
-        """Read the values of the aggregated columns, decimals as numbers of their smallest units, then of the extras.
+        """Return the values of the aggregated columns, decimals in their smallest units, then those of the extras.
 
-        The record has a row.
+        The record must have a row.
 
         Raises:
             InvalidInputError: A value isn't of its column's type.
@@ -122,14 +122,14 @@ class Layout:
         return tuple([read(row[position]) for position, read in self._readers])
 
     def values_spec(self, position: int) -> ValuesSpec:
-        """Return what an extra keeps of the values of its column."""
+        """Return the settings by which an extra keeps the values of its column."""
         spec = self.extras[position].values
         if spec is None:
             raise TypeError("the extra keeps no values")
         return spec
 
     def empty(self) -> Partial:
-        """Return the partial aggregate of nothing."""
+        """Return the partial aggregate of no aggregate inputs."""
         return Partial([ColumnPartial() for _ in self.columns], [extra.make() for extra in self.extras])
 
     def clone(self, partial: Partial) -> Partial:
@@ -140,7 +140,7 @@ class Layout:
         return copy
 
     def total(self, needed: frozenset[int]) -> Partial:
-        """Return the partial aggregate of nothing, for a reader who needs some of the extras."""
+        """Return the partial aggregate of no aggregate inputs, for a read that needs only some of the extras."""
         extras = [extra.make_whole() if position in needed else None for position, extra in enumerate(self.extras)]
         return Partial([ColumnPartial() for _ in self.columns], extras)
 
@@ -166,12 +166,12 @@ class Layout:
 
 
 def reads_values(spec: AggregateSpec) -> bool:
-    """Tell whether a function reads its column: a count does so only for distinct values or to leave out nulls."""
+    """Return whether a function reads its column; a count does so only for distinct values or to leave out nulls."""
     return spec.function is not AggregateFunction.COUNT or spec.unique or spec.dropnull
 
 
 def keeps_values(spec: AggregateSpec) -> bool:
-    """Tell whether a function needs the distinct values of its column. Lists with repeats are read from raw."""
+    """Return whether a function needs the distinct values of its column; lists with repeats need raw entries."""
     match spec.function:
         case AggregateFunction.COUNT:
             return spec.unique
@@ -184,7 +184,7 @@ def keeps_values(spec: AggregateSpec) -> bool:
 
 
 def is_plain(spec: AggregateSpec) -> bool:
-    """Tell whether a function needs sums, bounds or the number of values that aren't null."""
+    """Return whether a function needs sums, bounds or the number of values that aren't null."""
     return spec.function in PLAIN or (spec.dropnull and not keeps_values(spec))
 
 

@@ -1,4 +1,4 @@
-"""Partial aggregates: what a tile holds."""
+"""Partial aggregates: the content of a tile."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from caraway.index.aggregates.decay import DecayedSum
 from caraway.index.aggregates.exact import Moments
 from caraway.index.aggregates.values import Values
 
-# ruff: noqa: PLR1730 - a comparison takes a third of the time of a call, and this is where the time goes
+# ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 
-# The bounds of a tile without aggregate inputs: no event time is greater, none less.
+# The bounds of a tile without aggregate inputs: every event time is less than `low` and greater than `high`.
 NO_LOW, NO_HIGH = (1 << 63) - 1, -(1 << 63)
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -24,15 +24,16 @@ SPLIT = 1
 HAS_ENDED = 2
 
 
-# What some functions keep of a column beyond sums and bounds.
+# A summary of a column that some functions need beyond sums and bounds.
 Extra = Values | DecayedSum
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregatedColumn:
-    """A column that aggregates read: its position in the row and what of it must be kept.
+    """A column that aggregates read: its position in the row, and which sums and bounds are kept of it.
 
-    A decimal is added up as a number of its smallest `unit`s, 10**scale to the one; `unit` is 1 for all else.
+    A decimal is summed as a number of its smallest units, of which `unit` (10**scale) make the number one; `unit` is 1
+    for all other types.
     """
 
     name: str
@@ -47,7 +48,7 @@ class AggregatedColumn:
 class ColumnPartial(Moments):
     """The values of one column: their moments, the least and the greatest.
 
-    Of floats, NaN counts as greater than all numbers (as in Spark); `least` and `greatest` leave it out.
+    NaN counts as greater than all other floats (as in Spark); `least` and `greatest` leave it out.
     """
 
     __slots__ = ("greatest", "least")
@@ -76,7 +77,7 @@ class ColumnPartial(Moments):
                 self.widen(min(values), max(values))
 
     def widen(self, least: float, greatest: float) -> None:
-        """Take the bounds of further values in."""
+        """Extend the bounds by those of further values."""
         if self.least is None or self.greatest is None:
             self.least, self.greatest = least, greatest
             return
@@ -86,7 +87,7 @@ class ColumnPartial(Moments):
             self.greatest = greatest
 
     def widen_by(self, other: "ColumnPartial") -> None:
-        """Take the bounds of another partial in."""
+        """Extend the bounds by those of another partial aggregate."""
         if other.least is not None and other.greatest is not None:
             self.widen(other.least, other.greatest)
 
@@ -94,10 +95,9 @@ class ColumnPartial(Moments):
 class Partial:
     """The partial aggregate of some aggregate inputs.
 
-    `low` and `high` bound their event times (they may be further apart than the times after a removal); `columns` and
-    `extras` are those of the layout, None where a reader doesn't need it. `flags`: `SPLIT` where tiles one level below
-    hold the same aggregate inputs in parts, `HAS_ENDED` (root only) where the key has aggregate inputs that were taken
-    back.
+    `low` and `high` bound their event times, not always tightly after a removal. `columns` and `extras` are those of
+    the layout; an extra is None if a read doesn't need it. The flag `SPLIT` says that tiles one level below contain the
+    same aggregate inputs, divided; the flag `HAS_ENDED`, for roots only, that the key has aggregate inputs with an end.
     """
 
     __slots__ = ("columns", "count", "extras", "flags", "high", "low", "noted_weight")
@@ -125,7 +125,7 @@ class Partial:
             self._merge_extras(other)
 
     def subtract(self, other: "Partial") -> bool:
-        """Take the aggregate inputs of `other` away. Return True if something has to be found anew (`find_anew`)."""
+        """Subtract the aggregate inputs of `other`. Return True if something has to be computed anew (`find_anew`)."""
         self.count -= other.count
         stale = False
         for mine, theirs in zip(self.columns, other.columns, strict=True):
@@ -142,7 +142,7 @@ class Partial:
         return stale
 
     def find_anew(self, parts: Sequence["Partial"]) -> None:
-        """Find what can't be subtracted, given the partial aggregates of all aggregate inputs."""
+        """Compute bounds and extras that couldn't be subtracted, from partial aggregates of all aggregate inputs."""
         for position, column in enumerate(self.columns):
             column.least = column.greatest = None
             for part in parts:
@@ -155,7 +155,7 @@ class Partial:
                     extra.merge(part.extras[position])  # type: ignore[arg-type]
 
     def merge_packed(self, packed: Sequence[Any]) -> None:
-        """Add a partial aggregate as `unpack` gives it."""
+        """Add a partial aggregate in the form that `unpack` returns."""
         self.count += packed[0]
         if packed[1] < self.low:
             self.low = packed[1]
@@ -180,7 +180,7 @@ class Partial:
 
     @property
     def weight(self) -> int:
-        """Return how many plain tiles take as much memory."""
+        """Return the memory of the tile as a number of tiles without extras."""
         return 1 + sum([extra.weight for extra in self.extras if extra is not None]) if self.extras else 1
 
     def _merge_extras(self, other: "Partial") -> None:

@@ -1,4 +1,4 @@
-"""How the results of aggregates come out of the partial aggregates of their windows."""
+"""The results of aggregates, computed from the partial aggregates of their windows."""
 
 import logging
 from collections.abc import Callable
@@ -19,15 +19,16 @@ LOGGER = logging.getLogger(__name__)
 
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 
-# From the partial aggregate of a window and the time of the read to the result.
+# A function from the partial aggregate of a window and the time of the read to the result.
 Finisher = Callable[[Partial, int], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One output column: its aggregate, how its value comes out, its value for a new key.
+    """One output column: its aggregate, the function that computes its value, and the value for a key never seen.
 
-    `finish` is None for lists, which are read apart. `extras` are those of the layout that it needs.
+    `finish` is None for lists, which are read without partial aggregates. `extras` are the extras of the layout that
+    the column needs.
     """
 
     name: str
@@ -44,7 +45,7 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
     of, function = spec.of, spec.function
-    # Of the others an empty window has its own value, and a key that was never seen has none.
+    # The default of other functions is for empty windows only; a key that was never seen gets null.
     unseen = default = _default(spec, layout) if function in DEFAULT_IF_UNSEEN else None
     if function in LISTED:
         return Result(spec.into, spec, None, None)
@@ -91,7 +92,7 @@ def _default(spec: AggregateSpec, layout: Layout) -> object:
     """Return the value of an empty window in stored form.
 
     Raises:
-        InvalidInputError: The plan has none such.
+        InvalidInputError: The plan's default doesn't fit the function.
     """
     family, unit = family_of(layout.types[spec.of]) if spec.of in layout.types else (Family.ANY, 1)
     match spec.default:
@@ -141,7 +142,7 @@ def _sum(name: str, position: int, spec: AggregateSpec, layout: Layout) -> Finis
 
 
 def _moment(position: int, default: object, finish: Callable[[ColumnPartial], object]) -> Finisher:
-    """Apply `finish` to the column's partial, if it has values."""
+    """Return a function that applies `finish` to the column's partial aggregate, or returns the default if empty."""
 
     def finished(partial: Partial, _at_us: int) -> object:
         column = partial.columns[position]
@@ -180,17 +181,17 @@ def _values(partial: Partial, position: int) -> Values:
 
 
 def _least(column: ColumnPartial) -> float:
-    """Return the least value; NaN only where there is nothing else."""
+    """Return the least value; NaN only if all values are NaN."""
     return float("nan") if column.least is None else column.least
 
 
 def _greatest(column: ColumnPartial) -> float:
-    """Return the greatest value, which NaN is."""
+    """Return the greatest value, which is NaN if any value is."""
     return float("nan") if column.nans or column.greatest is None else column.greatest
 
 
 def _shown(value: float, family: Family, unit: int) -> object:
     if family is Family.DECIMAL:
         return decimal_text(int(value), unit)
-    # Which of the equal zeros came first must not show: -0.0 + 0.0 is 0.0.
+    # The result must not depend on the order of the equal values -0.0 and 0.0, so -0.0 becomes 0.0.
     return value + 0.0 if family is Family.FLOAT else value

@@ -1,8 +1,8 @@
-"""What stands for values that are too many to be kept: the number of distinct ones, and how they are distributed.
+"""Sketches for columns with too many distinct values: *registers* for their number, *bins* for quantiles.
 
-Both are the same for all ways to the same multiset of values. *Registers* (HyperLogLog, Flajolet and others 2007, with
-the estimator of Ertl 2017) merge; they can't forget a value. *Bins* count values by the leading bits of their floats;
-they merge and subtract.
+Both depend only on the multiset of values, not on their order. Registers (HyperLogLog, Flajolet and others 2007, with
+the estimator of Ertl 2017) can be merged, but no value can be removed. Bins count values by the leading bits of their
+floats; they can be merged and subtracted.
 """
 
 import math
@@ -30,7 +30,7 @@ _BITS = struct.Struct(">Q")
 
 
 def observe(registers: bytearray, value: bytes) -> None:
-    """Note a value, given as bytes that are its own."""
+    """Add a value to the registers, given as bytes; equal values must have equal bytes."""
     drawn = int.from_bytes(blake2b(value, digest_size=8).digest())
     register, rest = drawn >> _RANK_BITS, drawn & ((1 << _RANK_BITS) - 1)
     registers[register] = max(registers[register], _RANK_BITS - rest.bit_length() + 1)
@@ -42,7 +42,7 @@ def united(left: bytes | bytearray, right: bytes | bytearray) -> bytearray:
 
 
 def distinct_count(registers: bytes | bytearray) -> int:
-    """Estimate how many distinct values were noted."""
+    """Return an estimate of how many distinct values were added."""
     counts = np.bincount(np.frombuffer(registers, np.uint8), minlength=_RANK_BITS + 2).tolist()
     total = REGISTERS * _tau(1 - counts[_RANK_BITS + 1] / REGISTERS)
     for rank in range(_RANK_BITS, 0, -1):
@@ -63,7 +63,7 @@ def bin_of(number: float) -> int:
 
 
 def bin_middle(bin_number: int) -> float:
-    """Return the number that stands for those of a bin."""
+    """Return the number in the middle of a bin, by which its numbers are approximated."""
     if bin_number in {0, NAN_BIN}:
         return math.nan if bin_number else 0.0
     magnitude = abs(bin_number) - 1
@@ -73,7 +73,7 @@ def bin_middle(bin_number: int) -> float:
 
 
 def element(bins: Mapping[int, int], position: int) -> float:
-    """Return what stands for the element at a position of the sorted numbers."""
+    """Return an approximation of the element at a position of the sorted numbers."""
     seen = 0
     for bin_number in sorted(bins):
         seen += bins[bin_number]
@@ -83,7 +83,7 @@ def element(bins: Mapping[int, int], position: int) -> float:
 
 
 def _sigma(share: float) -> float:
-    """Add up `share**(2**k) * 2**(k - 1)`: what registers without any value tell."""
+    """Return `sum(share**(2**k) * 2**(k - 1))`, Ertl's correction for registers without values."""
     if share == 1:
         return math.inf
     weight, total, before = 1.0, share, -1.0
@@ -96,7 +96,7 @@ def _sigma(share: float) -> float:
 
 
 def _tau(share: float) -> float:
-    """Correct for registers that can't count any further."""
+    """Return Ertl's correction for registers that have reached their maximum."""
     if share in {0, 1}:
         return 0.0
     weight, total, before = 1.0, 1 - share, -1.0

@@ -1,8 +1,9 @@
-"""Partial aggregates of single values: how often each occurs, and where first and last.
+"""Partial aggregates of single values: how often each occurs, and at which positions first and last.
 
-While a tile has few distinct values they are all kept, so that unique counts and quantiles are exact and lists of
-distinct values are at hand. Beyond `Geometry.values` a sketch takes over for counts and quantiles, and lists are read
-from the tiles below: more distinct values than that lie in each tile that has to be opened.
+While a tile has few distinct values all of them are kept, so unique counts and quantiles are exact, and lists of
+distinct values can be read from the tile. Beyond `Geometry.values` distinct values a sketch replaces them for counts
+and quantiles, and lists are read from the tiles below. Few of them have to be opened, since each contributes more than
+`Geometry.values` distinct values.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -13,7 +14,7 @@ import msgspec
 
 from caraway.index.aggregates.sketches import REGISTERS, bin_of, distinct_count, element, observe, united
 
-# Where a value occurs: its time and what ranks it among those of equal times.
+# The position of a value: its time, and its rank among aggregate inputs of equal times.
 Position = tuple[int, bytes]
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -22,11 +23,12 @@ _DECODE = msgspec.msgpack.Decoder(list[Any]).decode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValuesSpec:
-    """What is kept of a column's values.
+    """Settings for keeping the values of a column.
 
-    Values are given as identities: equal exactly if the values are. `restore` makes one of what was read from a tile.
-    `firsts`, `lasts`: whether the first and last position of each is kept. `counted`: whether their number is asked
-    for; `number` makes a number of one, if quantiles are.
+    Values are passed as identities, which are equal exactly if the values are; `restore` makes an identity of what was
+    read from a tile. `firsts` and `lasts` say whether the first and last position of each value is kept, `counted`
+    whether the number of distinct values is needed. `number` converts an identity to a number; None if no quantiles are
+    needed.
     """
 
     firsts: bool
@@ -37,9 +39,9 @@ class ValuesSpec:
 
 
 class Sketch:
-    """What is left of too many values; `bins` and `registers` are None where nobody asks for them.
+    """The summary that replaces too many values; `bins` and `registers` are None if no aggregate needs them.
 
-    Nulls are in neither: `nulls` is how many there are.
+    Nulls are in neither of them and are counted in `nulls`.
     """
 
     __slots__ = ("bins", "nulls", "registers")
@@ -50,7 +52,7 @@ class Sketch:
         self.nulls = 0
 
     def add(self, spec: ValuesSpec, counts: Iterable[tuple[Hashable, int]], sign: int = 1) -> None:
-        """Add values, or take them away from the bins; the registers can't forget."""
+        """Add values, or remove them from the bins; values can't be removed from registers."""
         for value, count in counts:
             if value is None:
                 self.nulls += sign * count
@@ -63,7 +65,7 @@ class Sketch:
     def merge(
         self, registers: bytes | bytearray | None, bins: Iterable[tuple[int, int]], nulls: int, sign: int = 1
     ) -> None:
-        """Add another sketch, or take its bins away."""
+        """Add another sketch, or subtract its bins."""
         self.nulls += sign * nulls
         if self.registers is not None and registers is not None and sign > 0:
             self.registers = united(self.registers, registers)
@@ -78,13 +80,13 @@ class Values:
     __slots__ = ("counts", "firsts", "lasts", "most", "sketch", "spec", "stale")
 
     def __init__(self, spec: ValuesSpec, most: int | None) -> None:
-        """Keep up to `most` distinct values; None: all, unless a sketch is merged."""
+        """Keep up to `most` distinct values; None means all, unless a sketch is merged."""
         self.spec = spec
         self.most = most
         self.clear()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all values."""
         self.counts: dict[Hashable, int] = {}
         self.firsts: dict[Hashable, Position] = {}
         self.lasts: dict[Hashable, Position] = {}
@@ -93,7 +95,7 @@ class Values:
 
     @property
     def weight(self) -> int:
-        """Return how many plain tiles take as much memory."""
+        """Return the memory of the values as a number of tiles without extras."""
         bins = 0 if self.sketch is None or self.sketch.bins is None else len(self.sketch.bins)
         return (len(self.counts) + bins) // 8 + (0 if self.sketch is None else 4)
 
@@ -124,7 +126,7 @@ class Values:
             self._condensed().merge(sketch.registers, bins, sketch.nulls)
 
     def subtract(self, other: "Values", left: int) -> bool:
-        """Take the values of `other` away; `left` aggregate inputs remain. Return True if it has to be made anew."""
+        """Subtract the values of `other`; `left` aggregate inputs remain. Return True to have them computed anew."""
         if self.sketch is not None:
             if other.sketch is None:
                 self.sketch.add(self.spec, other.counts.items(), -1)
@@ -150,7 +152,7 @@ class Values:
         return self.stale
 
     def merge_packed(self, data: bytes) -> None:
-        """Add what `pack` gave."""
+        """Add packed values."""
         exact, values, counts, firsts, lasts = _DECODE(data)
         if not exact:
             self._condensed().merge(values, zip(counts, firsts, strict=True), lasts)
@@ -163,7 +165,7 @@ class Values:
         )
 
     def pack(self) -> bytes:
-        """Return the bytes of it."""
+        """Return the packed values."""
         if self.sketch is not None:
             bins = self.sketch.bins or {}
             numbers = sorted(bins)
@@ -174,7 +176,7 @@ class Values:
         return _ENCODE((True, list(self.counts), list(self.counts.values()), firsts, lasts))
 
     def distinct(self, *, nulls: bool) -> int:
-        """Return how many distinct values there are: exactly, or as the sketch has it."""
+        """Return the number of distinct values: exact, or estimated from the sketch."""
         if self.sketch is None:
             return len(self.counts) - (not nulls and None in self.counts)
         if self.sketch.registers is None:
@@ -227,7 +229,7 @@ class Values:
         return self._condense() if self.sketch is None else self.sketch
 
     def _condense(self) -> Sketch:
-        """Let a sketch take over."""
+        """Replace the values by a sketch, and return it."""
         self.sketch = Sketch(self.spec)
         self.sketch.add(self.spec, self.counts.items())
         self.counts, self.firsts, self.lasts = {}, {}, {}
@@ -235,12 +237,12 @@ class Values:
 
 
 def first_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
-    """Read the values of a packed partial with their first positions, in that order; None if they aren't kept."""
+    """Return the values of packed bytes by their first positions, in that order; None if they aren't kept."""
     return _positions(spec, data, 3, newest_first=False)
 
 
 def last_positions(spec: ValuesSpec, data: bytes) -> Iterator[tuple[Position, Hashable]] | None:
-    """Read the values of a packed partial with their last positions, newest first; None if they aren't kept."""
+    """Return the values of packed bytes by their last positions, newest first; None if they aren't kept."""
     return _positions(spec, data, 4, newest_first=True)
 
 
@@ -271,5 +273,5 @@ def _quantile_position(p: float, count: int) -> int:
 
 
 def _rank(item: tuple[float, int]) -> tuple[bool, float]:
-    """Put NaN behind all numbers."""
+    """Return a key that sorts NaN behind all numbers."""
     return item[0] != item[0], item[0]

@@ -1,1 +1,1 @@
-"""From topics into the index, and from the index to the jobs that read its aggregates."""
+"""Feeding the index from topics, and sending the rows of its aggregates to the jobs that read them."""

@@ -1,4 +1,4 @@
-"""How topics are consumed."""
+"""The settings with which indexes consume topics."""
 
 from typing import Any
 
@@ -6,23 +6,25 @@ from confluent_kafka import Consumer, KafkaError
 
 from caraway.topics.connection import client_config, kafka_logger
 
-# Records taken at once. A batch of 500 takes 10 ms, which is what a record that comes meanwhile waits; a backlog goes
-# faster in batches in which keys occur more often.
+# The most records of a batch: a batch of 500 takes 10 ms, which a record that arrives meanwhile has to wait; a backlog
+# is processed faster in larger batches, in which keys repeat.
 FRESH_BATCH, BACKLOG_BATCH = 500, 4000
 
-# What a consumer says when the offset that it was given isn't on the topic (any more).
+# Errors of a consumer if the topic doesn't have the offset that it was given, or no longer has it.
 LOST_OFFSET = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001 - its public name
 
 CONFIG: dict[str, Any] = {
-    # Required, and unused: partitions are assigned by us, offsets are kept with the data.
+    # A group is required but not used: partitions are assigned explicitly, and offsets are stored with the data.
     "group.id": "caraway-index",
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
-    # The broker answers as soon as there is a record. An idle request lasts this time; a new topic waits so long.
+    # The broker answers as soon as there is a record. Without records a request takes this time, and a new topic has
+    # to wait for its end.
     "fetch.wait.max.ms": 100,
     "fetch.error.backoff.ms": 50,
-    # Records read ahead stand in one line: what a backlog puts into it delays the fresh records of other topics.
+    # Records read ahead of all topics wait in one queue, so a backlog delays fresh records of other topics by this
+    # many.
     "queued.min.messages": 2000,
     "queued.max.messages.kbytes": 1024,
     "fetch.message.max.bytes": 256 * 1024,

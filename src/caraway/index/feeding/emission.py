@@ -1,9 +1,9 @@
-"""Rows of aggregates for jobs that read them: an index writes what changes in its dataset to a topic.
+"""Rows of aggregates for jobs that read them: an index sends the changes of its dataset to a topic.
 
-After each batch the index holds which groups are dirty over which intervals of time, and how far the max event time
-got. The rows that these groups have are compared with those that were emitted. What differs goes to an outbox, in one
-write with the note that it was emitted, and from there to the topic. So a crash at any moment sends again and forgets
-nothing, and what is sent again is the same record (docs/index.md, Emission).
+After each batch the index contains the dirty groups with their intervals of time, and the max event time. The current
+rows of these groups are compared with the rows that were emitted before. Differences are put into an outbox, in one
+write with the note that they were emitted, and sent from there to the topic. After a crash at any moment records are
+sent again and none is lost; a record that is sent again is identical (docs/index.md, Emission).
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,23 +37,23 @@ from caraway.index.windows.current import CurrentRows, Row, row_readers
 from caraway.plan.model import IndexPlan, TopicPlan
 from caraway.topics import PUT, RETRACT, RecordCodec
 
-# Takes records of the topic (key, value) and returns when they are durable.
+# A function that sends records (key, value) to a topic and returns when they are durable.
 Send = Callable[[str, Sequence[tuple[bytes, bytes]]], None]
 
-# Records of one write. A row takes some 50 us to be computed, so that is a tenth of a second.
+# The most records of one write. Computing a row takes some 50 us, so a write takes a tenth of a second.
 MOST_RECORDS = 2000
 REVISION_BYTES = 8
-# Behind the time, before the key: an identity is at least as long as a position.
+# The bytes between time and key in an identity, which has to be at least as long as a position.
 ID_FILLING = bytes(4)
 
 
 class Progress(msgspec.Struct, array_like=True, frozen=True):
-    """How far an index has emitted.
+    """The progress of an index's emission.
 
-    `revision` is that of the records sent last. Rows of times up to `closed_low` are there, and those beyond
-    `closed_high` aren't; in between it isn't known, while the max event time's move is worked off. `ingested` is the
-    greatest ingestion time of what the rows were made of. Nothing is emitted before the offsets `held` of the index's
-    topic were reached.
+    `revision` is that of the records sent last. Rows of times up to `closed_low` have been emitted, rows of times after
+    `closed_high` haven't; in between either may be the case, while the emission processes an advance of the max event
+    time. `ingested` is the greatest ingestion time of the inputs of the rows. Nothing is emitted before the index has
+    reached the offsets `held` of its own topic.
     """
 
     revision: int
@@ -71,22 +71,22 @@ _SENT = msgspec.msgpack.Decoder(tuple[bytes, bytes, int]).decode
 
 
 def pack_progress(progress: Progress) -> bytes:
-    """Encode how far an index has emitted."""
+    """Return the encoded progress of an emission."""
     return _ENCODE(progress)
 
 
 def pack_sent(sent: tuple[bytes, bytes, int]) -> bytes:
-    """Encode what was emitted for a time: Kafka's key, the row as a record without identity, the revision."""
+    """Return the encoded emission for a time: Kafka's key, the row as a record without identity, the revision."""
     return _ENCODE(sent)
 
 
 def unpack_sent(data: bytes) -> tuple[bytes, bytes, int]:
-    """Decode what was emitted for a time."""
+    """Return the decoded emission for a time."""
     return _SENT(data)
 
 
 class _Change(NamedTuple):
-    """A row that isn't as it was emitted. `sent` and `row`: Kafka's key and the row; None where there is none."""
+    """A difference: `sent` and `row` are Kafka's key and the row as emitted and as they are now; None if none."""
 
     time_us: int
     sent: tuple[bytes, bytes] | None
@@ -94,7 +94,7 @@ class _Change(NamedTuple):
 
 
 class Emission:
-    """What one index emits."""
+    """The emission of one index."""
 
     def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
         self._asset = plan.asset
@@ -108,12 +108,12 @@ class Emission:
         )
 
     def run(self, send: Send, offsets: Mapping[int, int], *, ingested_us: int = 0) -> int:
-        """Emit what has changed since the last time, and what was to be sent then; return how many records.
+        """Send the records left in the outbox, then those of changes since the last call; return their number.
 
         Args:
-            send: Writes to the topic.
+            send: The function that writes to the topic.
             offsets: How far the index has read its topic, by partition.
-            ingested_us: The greatest ingestion time of what was applied meanwhile.
+            ingested_us: The greatest ingestion time of the records applied since the last call.
 
         Raises:
             UnavailableError: The broker doesn't take the records; they are sent next time.
@@ -135,19 +135,20 @@ class Emission:
         return NOTHING_YET if data is None else _PROGRESS(data)
 
     def _closed(self) -> int:
-        """Return the time up to which rows are there."""
+        """Return the time up to which windows are closed, so that their rows exist."""
         if not self._closes:
             return LAST_TIME_US
         max_event_time_us = read_max_event_time(self._store.iterator(), self._asset)
         return FIRST_TIME_US if max_event_time_us is None else max(FIRST_TIME_US, max_event_time_us - self._lookback_us)
 
     def _freshen(self, progress: Progress) -> int | None:
-        """Emit for some of the dirty groups; None if there are none."""
+        """Emit the changes of some dirty groups; return the number of records, None if no group is dirty."""
         batch = self._store.batch()
         writer = _Writer(self, batch, progress)
         closed_us = self._closed()
         if self._closes and progress.closed_low == progress.closed_high:
-            # Beyond, nothing was emitted, and all is looked at when the max event time's move is worked off.
+            # No rows were emitted after `closed_low`, and all of them are compared when the advance of the max event
+            # time is processed.
             closed_us = min(closed_us, progress.closed_low)
         entries = self._asset + DIRTY
         any_dirty = False
@@ -168,7 +169,7 @@ class Emission:
     def _freshen_group(
         self, prefix: bytes, intervals: Sequence[Interval], closed_us: int, writer: "_Writer"
     ) -> list[Interval]:
-        """Emit for one group; return what is left of its intervals."""
+        """Emit the changes of one group; return the rest of its intervals if the write is full."""
         for position, (first, last) in enumerate(intervals):
             for change in self._changes(prefix, (first, last), closed_us):
                 if writer.full:
@@ -177,7 +178,7 @@ class Emission:
         return []
 
     def _close(self, send: Send, progress: Progress) -> int:
-        """Emit what the max event time's move has closed, or opened again."""
+        """Emit the rows that an advance of the max event time has closed, or that its going back has opened again."""
         closed_us = self._closed()
         if not self._closes or progress.closed_low == progress.closed_high == closed_us:
             return 0
@@ -205,7 +206,7 @@ class Emission:
         return sent
 
     def _changes(self, prefix: bytes, interval: Interval, closed_us: int) -> Iterator[_Change]:
-        """Yield what isn't as it was emitted, in order of time."""
+        """Yield the differences between current and emitted rows, in order of time."""
         first, last = interval
         present = self._rows(self._store, prefix, (first, min(last, closed_us)))
         entries = prefix + SENT
@@ -224,12 +225,12 @@ class Emission:
                 was = next(emitted, None)
 
     def _encoded(self, row: Row) -> tuple[bytes, bytes]:
-        """Return Kafka's key and the row as it is kept: a record without identity."""
+        """Return Kafka's key, and the row in stored form: a record without identity."""
         value = self._codec.encode_value(op=PUT, time_us=row.time_us, ingested_us=0, row=row.values)
         return self._codec.encode_key(row.key) or b"", value
 
     def record(self, op: int, time_us: int, letter: tuple[bytes, bytes], progress: Progress) -> tuple[bytes, bytes]:
-        """Return the record of a row that is there (put) or no longer is (retraction)."""
+        """Return the record that sends a row (put) or retracts it."""
         key, value = letter
         record = self._codec.decode_value(value)
         return key, self._codec.encode_value(
@@ -242,22 +243,23 @@ class Emission:
         )
 
     def outbox_key(self, number: int) -> bytes:
-        """Return where a record is kept until it was sent."""
+        """Return the key under which a record is stored until it has been sent."""
         return self._asset + OUTBOX + pack_u64(number)
 
     def finish(self, batch: WriteBatch, progress: Progress) -> None:
-        """Write a batch, and how far it gets."""
+        """Write a batch together with the emission's progress."""
         batch.put(emission_key(self._asset), _ENCODE(progress))
         self._store.write(batch)
 
     def _deliver(self, send: Send) -> None:
-        """Send what is in the outbox and empty it."""
+        """Send the records in the outbox, and empty it."""
         entries = self._asset + OUTBOX
         waiting = self._store.scan(entries, after(entries))
         emptied = False
         while letters := [_LETTER(data) for _, data in islice(waiting, MOST_RECORDS)]:
             if not emptied:
-                # What was sent must not be forgotten: other records of the same revision would follow.
+                # A loss of power must not undo the note of what was sent: different records with the same revision
+                # would follow.
                 self._store.sync()
             send(self._topic, letters)
             emptied = True
@@ -268,7 +270,7 @@ class Emission:
 
 
 class _Writer:
-    """Gathers records of one revision, which is greater than all before."""
+    """A collector of records of one revision, which is greater than all before."""
 
     def __init__(self, emission: Emission, batch: WriteBatch, progress: Progress) -> None:
         self._emission = emission
@@ -278,7 +280,7 @@ class _Writer:
 
     @property
     def full(self) -> bool:
-        """Tell whether a write should hold no more."""
+        """True if the write has reached its size."""
         return self.count >= MOST_RECORDS
 
     def add(self, prefix: bytes, change: _Change) -> None:
@@ -294,7 +296,7 @@ class _Writer:
             self._batch.put(entry, pack_sent((*row, self._progress.revision)))
 
     def finish(self, progress: Progress) -> None:
-        """Write it all, with what is known of the max event time."""
+        """Write all that was added, with the progress."""
         revision = self._progress.revision if self.count else progress.revision
         self._emission.finish(self._batch, msgspec.structs.replace(progress, revision=revision))
 
@@ -305,5 +307,5 @@ class _Writer:
 
 
 def row_id(time_us: int, key: bytes) -> bytes:
-    """Return the identity of a row: of rows of one time the one with the greater key counts as the later."""
+    """Return the identity of a row; among rows of one time the one with the greater key counts as later."""
     return pack_u64(time_us + SIGN) + ID_FILLING + key

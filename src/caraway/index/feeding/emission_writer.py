@@ -1,4 +1,4 @@
-"""Where an index writes rows that jobs read."""
+"""Writing the rows that an index emits to their topics."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,11 +7,11 @@ from caraway.topics import TopicWriter
 
 
 class NotOursError(Exception):
-    """Another server may be writing the rows now."""
+    """The exception for a server that may have lost the right to write the rows to another one."""
 
 
 class EmissionWriter:
-    """Writes to topics; it connects with the first record, since most indexes have none."""
+    """A writer to topics that connects with its first record, since most indexes emit none."""
 
     def __init__(self, bootstrap_servers: str, may_send: Callable[[], bool] | None = None) -> None:
         self._bootstrap_servers = bootstrap_servers
@@ -24,7 +24,7 @@ class EmissionWriter:
 
         Raises:
             UnavailableError: The broker doesn't take them; some of them may have been written.
-            NotOursError: They aren't this server's to write.
+            NotOursError: This server doesn't have the right to write them.
         """
         if self._may_send is not None and not self._may_send():
             raise NotOursError
@@ -35,7 +35,7 @@ class EmissionWriter:
         writer.write(topic, [(key, value, None) for key, value in records]).result()
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Disconnect from the broker."""
         with self._lock:
             if self._writer is not None:
                 self._writer.close()

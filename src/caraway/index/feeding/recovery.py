@@ -1,7 +1,7 @@
-"""What an index has emitted, found out from the topic: its database was lost or is built anew.
+"""Recovery of an index's emissions from the topic, after its database was lost or is built anew.
 
-Without that, rows that were sent and that are no longer there would stay downstream for good, and revisions would begin
-again below those that are on the topic.
+Without it, rows that were sent and no longer exist would never be retracted downstream, and revisions would begin again
+below those on the topic.
 """
 
 from collections.abc import Iterator
@@ -23,10 +23,10 @@ ANSWER_S = 10.0
 
 
 def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_servers: str) -> None:
-    """Note what is on the topic of an index's rows, if the index doesn't know of anything that it sent.
+    """Store what is on the topic of an index's rows, if the index doesn't know of any emission.
 
-    All groups on it are dirty then. Nothing is emitted before the index is where its own topic ends now: on the way
-    there it would take back what it has yet to read.
+    All groups on the topic become dirty. Nothing is emitted before the index has reached the present end of its own
+    topic: before that it would retract rows whose inputs it has yet to read.
 
     Raises:
         UnavailableError: The broker doesn't answer.
@@ -53,9 +53,10 @@ def recover(plan: IndexPlan, topic: TopicPlan, store: IndexStore, bootstrap_serv
 
 
 def forget_emissions(store: IndexStore) -> None:
-    """Remove the indexes that have emitted: others have since, and what these know of their topics isn't true any more.
+    """Remove the indexes that emit rows, after another server has emitted for them.
 
-    They are built anew, and find out from the topics what is there. To be called while they aren't followed.
+    Their notes of what is on their topics are outdated then. They are built anew, and recover their emissions from the
+    topics. To be called while they aren't followed.
     """
     prefix = emission_key(b"")
     for key, _ in list(store.scan(prefix, after(prefix))):
@@ -63,7 +64,7 @@ def forget_emissions(store: IndexStore) -> None:
 
 
 class _Sent:
-    """Notes records as sent."""
+    """A writer of recovered emissions."""
 
     def __init__(self, plan: IndexPlan, topic: TopicPlan, store: IndexStore) -> None:
         self._asset = plan.asset
@@ -76,7 +77,7 @@ class _Sent:
         self.revision = 0
 
     def add(self, messages: list[Message]) -> None:
-        """Note some records. Those of one identity come in the order in which they were sent."""
+        """Store some records as emitted. Records of one identity come in the order in which they were sent."""
         batch = self._store.batch()
         kept: dict[bytes, tuple[bytes, bytes, int] | None] = {}
         prefixes: dict[bytes, bytes] = {}
@@ -95,7 +96,8 @@ class _Sent:
                 data = self._store.get(entry)
                 known = None if data is None else unpack_sent(data)
             if record.op == PUT:
-                # Of two windows that end at one time only one is there; they may lie in different partitions.
+                # Only one of two windows that end at one time exists now. Their records may be in different partitions,
+                # so the greater revision decides.
                 if known is None or revision >= known[2]:
                     bare = self._rows.encode_value(op=PUT, time_us=record.time, ingested_us=0, row=record.row)
                     kept[entry] = key, bare, revision
@@ -121,7 +123,7 @@ def _ends(consumer: Consumer, topic: str) -> dict[int, int]:
 
 
 def _batches(consumer: Consumer, topic: str, ends: dict[int, int]) -> Iterator[list[Message]]:
-    """Read a topic up to its ends."""
+    """Yield the messages of a topic up to the given ends."""
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
     reached = dict.fromkeys(ends, 0)
     while any(reached[partition] < end for partition, end in ends.items()):

@@ -1,4 +1,4 @@
-"""One thread that reads topics and applies their records to indexes."""
+"""The thread that reads topics and applies their records to indexes."""
 
 import logging
 import queue
@@ -24,16 +24,16 @@ from caraway.topics import ErasedKeys
 
 LOGGER = logging.getLogger(__name__)
 
-# How long a read waits for the first record; a change of plans waits as long.
+# How long a poll waits for the first record; a change of plans has to wait as long.
 POLL_S = 0.1
-# A topic that isn't there yet, a broker that doesn't answer, a disk that is full: again after this time.
+# The pause before another attempt if a topic doesn't exist yet, a broker doesn't answer, or a disk is full.
 RETRY_S = 0.5
 METADATA_TIMEOUT_S = 5.0
 
 
 @dataclass(slots=True, eq=False)
 class Subscription:
-    """An index and how far it accounts for its topic: the next offset of each partition."""
+    """An index with its progress on its topic: the next offset of each partition."""
 
     plan: IndexPlan
     next: dict[int, int] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class Subscription:
     emitted: int = 0
 
     def count(self, applied: Applied) -> None:
-        """Add what became of a batch."""
+        """Add the outcome of a batch."""
         self.written += applied.written
         self.unchanged += applied.unchanged
         self.refused += applied.refused
@@ -52,17 +52,17 @@ class Subscription:
 
 
 def every_partition(partition: int) -> bool:
-    """Tell that a partition is read."""
+    """Return True: without a division of the index every partition is read."""
     del partition
     return True
 
 
 class Tail:
-    """Reads topics from where their indexes stand. All changes are made by its own thread, between batches.
+    """A reader of topics from the offsets of their indexes. Its own thread makes all changes, between batches.
 
     `when_caught_up` is called with a subscription after a batch for it, and takes it over by returning True.
-    `when_behind` gets a subscription that would have to read again what others have read; without it the tail goes back
-    itself. `holds` tells which partitions of each topic are read.
+    `when_behind` is called with a subscription that needs records which were read already for others; without it the
+    tail reads from the earlier offsets again. `holds` returns whether a partition is read.
     """
 
     def __init__(
@@ -92,8 +92,8 @@ class Tail:
         self._topics: dict[str, list[Subscription]] = {}
         # The offset behind the last record read, by topic and partition.
         self._positions: dict[str, dict[int, int]] = {}
-        # The ends of the partitions, noted by our thread: another one would wait for the consumer's lock, which a
-        # polling thread takes again at once, for ever.
+        # The ends of the partitions, stored by the tail's thread: another thread would wait for the consumer's lock
+        # forever, since the polling thread takes it again at once.
         self._ends: dict[str, dict[int, int]] = {}
         self._ends_at = 0.0
         self._consumer: Consumer | None = None
@@ -102,22 +102,22 @@ class Tail:
         self.failure: Exception | None = None
 
     def start(self) -> None:
-        """Start to read."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End after the batch in hand; wait for that."""
+        """Stop after the current batch, and wait for that."""
         self._stopping.set()
         self._commands.put(lambda: None)
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
 
     def is_alive(self) -> bool:
-        """Tell whether the thread runs."""
+        """Return whether the thread runs."""
         return self._thread.is_alive()
 
     def do(self, command: Callable[[], bool]) -> "Future[bool]":
-        """Let the tail's thread execute `command` between two batches."""
+        """Have the tail's thread execute `command` between two batches; return the future of its result."""
         outcome: Future[bool] = Future()
 
         def execute() -> None:
@@ -131,13 +131,13 @@ class Tail:
         return outcome
 
     def add(self, subscription: Subscription) -> bool:
-        """Read for a subscription, as soon as its topic is there. Own thread only."""
+        """Read for a subscription as soon as its topic exists. Only the tail's thread may call this."""
         self._waiting.append(subscription)
         self._retry_at = 0.0
         return True
 
     def adopt(self, subscription: Subscription) -> bool:
-        """Go on with a subscription of another tail, unless it still needs records read here. Own thread only."""
+        """Continue another tail's subscription unless records it needs were read here. For the tail's thread only."""
         self._emissions.pop(subscription.plan.asset, None)
         positions = self._positions.get(subscription.plan.topic)
         if positions is None:
@@ -149,12 +149,12 @@ class Tail:
         return True
 
     def discard(self) -> bool:
-        """Forget what is kept decoded: the database was changed beside it. Own thread only."""
+        """Drop decoded tiles, as the database was changed by others. Only the tail's thread may call this."""
         self._writer.take_over()
         return True
 
     def remove(self, assets: frozenset[bytes]) -> bool:
-        """Stop reading for some indexes. Own thread only."""
+        """Stop reading for some indexes. Only the tail's thread may call this."""
         self._waiting = [s for s in self._waiting if s.plan.asset not in assets]
         for topic, subscriptions in list(self._topics.items()):
             left = [s for s in subscriptions if s.plan.asset not in assets]
@@ -165,11 +165,11 @@ class Tail:
         return True
 
     def subscriptions(self) -> list[Subscription]:
-        """Return all subscriptions, also those whose topic isn't there yet."""
+        """Return all subscriptions, also those whose topic doesn't exist yet."""
         return [*self._waiting, *(s for subscriptions in list(self._topics.values()) for s in subscriptions)]
 
     def ends(self, topic: str) -> dict[int, int]:
-        """Return the end of each partition of a topic as last heard of; partitions unheard of are missing."""
+        """Return the last known end of each partition of a topic; partitions without a known end are missing."""
         return self._ends.get(topic, {})
 
     def _run(self) -> None:
@@ -190,7 +190,7 @@ class Tail:
                 self._consumer = None
 
     def _obey(self) -> None:
-        """Execute the commands that wait; with nothing to read wait for one."""
+        """Execute the waiting commands; if there is nothing to read, wait for one."""
         try:
             command = self._commands.get(timeout=None if not (self._topics or self._waiting) else self._pause())
             while True:
@@ -200,11 +200,11 @@ class Tail:
             pass
 
     def _pause(self) -> float:
-        """Return how long a command may be waited for: not at all if there is something to read."""
+        """Return how long to wait for a command: not at all if there is something to read."""
         return 0.0 if self._topics else max(0.001, self._retry_at - time.monotonic())
 
     def _join_waiting(self) -> None:
-        """Start to read the topics that weren't there before."""
+        """Start to read topics that exist by now."""
         if not self._waiting or time.monotonic() < self._retry_at:
             return
         self._retry_at = time.monotonic() + RETRY_S
@@ -230,14 +230,14 @@ class Tail:
             stored = self._store.offsets(subscription.plan.asset)
             subscription.next = {p: stored.get(p, 0) for p in known.partitions if self._holds(p)}
             joining.append(subscription)
-        # Who is furthest comes first: the others may have to catch up with it.
+        # The subscription that is furthest comes first; the others may have to catch up with it.
         for subscription in sorted(joining, key=lambda s: -sum(s.next.values())):
             self._join(subscription)
 
     def _join(self, subscription: Subscription) -> None:
-        """Read a topic for an index from where that stands."""
+        """Read a topic for an index from the index's offsets."""
         self._emissions.pop(subscription.plan.asset, None)
-        # What it was about to send when it ended.
+        # Records may have been left in the outbox when the index was last followed.
         self._emit(subscription, subscription.next)
         topic = subscription.plan.topic
         reading = self._positions.get(topic)
@@ -267,7 +267,7 @@ class Tail:
         return self._consumer
 
     def _step(self) -> None:
-        """Read what is there and apply it."""
+        """Read the records that are there and apply them."""
         consumer = self._connected()
         first = consumer.poll(POLL_S)
         self._note_ends(consumer)
@@ -323,7 +323,7 @@ class Tail:
                 self.remove(frozenset([subscription.plan.asset]))
 
     def _apply(self, subscription: Subscription, messages: list[Message]) -> None:
-        """Apply records; go on trying while the database refuses, and leave out what can't be applied at all."""
+        """Apply records; retry while the database refuses, and skip records that can't be applied at all."""
         while not self._stopping.is_set():
             try:
                 subscription.count(self._writer.apply(subscription.plan, messages))
@@ -331,7 +331,7 @@ class Tail:
             except Exception as error:
                 if is_damage(error):
                     raise
-                if type(error) is not Exception:  # what RocksDB raises is an Exception and nothing more special
+                if type(error) is not Exception:  # RocksDB's errors are plain Exceptions
                     LOGGER.exception("a batch for %s failed, its records are tried one by one", subscription.plan.topic)
                     self._apply_singly(subscription, messages)
                     break
@@ -344,7 +344,7 @@ class Tail:
         subscription.next = reached
 
     def _emit(self, subscription: Subscription, offsets: Mapping[int, int]) -> None:
-        """Write the rows that changed, if others read them; go on trying while the broker or the database refuses."""
+        """Send the rows that changed, if jobs read them; retry while the broker or the database refuses."""
         plan = subscription.plan
         if plan.emits is None:
             return
@@ -356,13 +356,14 @@ class Tail:
                     emission = self._emissions[plan.asset] = Emission(plan, plan.emits, self._store)
                 subscription.emitted += emission.run(self._send, offsets, ingested_us=subscription.newest_ingested_us)
             except NotOursError:
-                # What is dirty stays noted. Whoever gets the right back follows the topic again, and writes it then.
+                # Dirty groups stay stored. A server that gets the right again follows the topic anew, and sends their
+                # rows then.
                 LOGGER.warning("rows of %s aren't written: another server may be doing it", plan.dataset)
                 return
             except UnavailableError as error:
                 LOGGER.warning("rows of %s wait to be written: %s", plan.dataset, error)
             except Exception as error:
-                # What RocksDB raises is an Exception and nothing more special.
+                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
                 if is_damage(error) or type(error) is not Exception:
                     raise
                 LOGGER.exception("the index database at %s refuses writes; trying again", self._store.path)
@@ -382,7 +383,7 @@ class Tail:
                 subscription.refused += 1
 
     def _on_error(self, error: KafkaError, message: KafkaMessage) -> None:
-        """React to an error; connections come back by themselves, a lost topic doesn't."""
+        """Handle an error: connections recover by themselves, a topic without the offset is indexed anew."""
         topic = message.topic()
         if error.code() in LOST_OFFSET and topic in self._topics:
             LOGGER.error("topic %s has no record at the index's offset (%s): indexing it anew", topic, error.str())

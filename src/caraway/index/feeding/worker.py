@@ -16,19 +16,18 @@ from caraway.topics import ErasedKeys, Erasure
 from caraway.topics.erasure import Hides
 
 STOP_S = 10.0
-# How often to look whether a thread that is to answer still runs.
+# How long to wait for a thread's answer before checking again that the thread still runs.
 ANSWER_S = 1.0
-# Entries of a slice of a sweep: some 3 ms in which no record is applied.
+# Entries of a slice of a sweep: some 3 ms, during which no record is applied.
 SWEPT_AT_ONCE = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStatus:
-    """How far an index is.
+    """The progress of an index.
 
-    `lag` counts the records that are on the topic and not in the index (None: not known yet). `written`, `unchanged`
-    and `refused` (couldn't be read) count records since the start, `newest_ingested_us` is their greatest ingestion
-    time.
+    `lag` counts the records on the topic that aren't in the index (None: not known yet). `written`, `unchanged` and
+    `refused` (couldn't be read) count records since the start; `newest_ingested_us` is their greatest ingestion time.
     """
 
     dataset: str
@@ -45,11 +44,11 @@ class IndexStatus:
 
 
 class IndexWorker:
-    """Follows the topics of the current plans, from the offsets that the store accounts for.
+    """A follower of the topics of the current plans, from the offsets in the store.
 
     One thread follows all topics. An index that is added to a topic already followed catches up in a second thread, so
-    that the others don't have to go back, and is handed over when it is caught up. A broker that is away is waited for;
-    a record that can't be read is logged, counted and skipped.
+    that the others needn't go back, and is handed over once it has caught up. While a broker is away the threads wait
+    for it; a record that can't be read is logged, counted and skipped.
     """
 
     def __init__(
@@ -63,9 +62,9 @@ class IndexWorker:
     ) -> None:
         """Prepare to follow topics of the broker "host:port"; nothing runs before `start`.
 
-        `erased` are the keys whose rows are left out; those that the topics tell of are added to them. `may_emit` tells
-        whether rows of aggregates may be written for jobs; without it they may. `holds` tells which partitions of each
-        topic are in this index.
+        Rows of `erased` keys are left out, and erasures on the topics are added to `erased`. `may_emit` returns whether
+        this server has the right to send rows of aggregates; without it the right is assumed. `holds` returns whether a
+        partition of the topics is in this index.
         """
         self._holds = holds
         self._bootstrap_servers = bootstrap_servers
@@ -90,16 +89,16 @@ class IndexWorker:
         self._behind.start()
 
     def stop(self, timeout_s: float = STOP_S) -> None:
-        """End after the batches in hand. What is applied is durable; the rest is read again next time."""
+        """Stop after the current batches. Applied records are durable; the rest is read again next time."""
         self._behind.stop(timeout_s)
         self._live.stop(timeout_s)
         self._emission_writer.close()
 
     def rebuild(self) -> None:
-        """Take a new database in the place of one that is damaged, and follow the topics into it.
+        """Replace the damaged database by a new one, and follow the topics into it.
 
         Raises:
-            UnavailableError: That isn't possible now; it may be tried again.
+            UnavailableError: It can't be replaced now; the caller may try again.
         """
         with self._lock:
             tails = self._behind, self._live
@@ -116,7 +115,7 @@ class IndexWorker:
             self._behind.do(lambda: self._change(frozenset(), plans))
 
     def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
-        """Tell whether each index of `due` that is still wanted is as far as that says, or has all that there is."""
+        """Return whether each index of `due` that is still wanted has reached its offsets, or the end of its topic."""
         wanted, positions = self._plans, {position.asset: position for position in self.positions()}
         return all(
             asset not in wanted or ((found := positions.get(asset.hex())) is not None and _reaches(found, offsets))
@@ -124,26 +123,27 @@ class IndexWorker:
         )
 
     def is_alive(self) -> bool:
-        """Tell whether the topics are followed: not before the start, nor when only a new start can help."""
+        """Return whether the topics are followed: False before the start, and after a failure that needs a restart."""
         return self._live.is_alive() and self._behind.is_alive() and not self._store.damaged
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
-        """Follow the topics of `plans` from now on, and no others. What was indexed for others stays."""
+        """Follow the topics of `plans` from now on, and no others. Data of other indexes stays."""
         wanted = {plan.asset: plan for plan in plans}
         with self._lock:
             removed = frozenset(self._plans.keys() - wanted.keys())
             added = [plan for asset, plan in wanted.items() if asset not in self._plans]
             self._plans = wanted
-            # First there, then here, so that an asset that goes and comes back is never with both.
+            # The second tail removes the asset before the live tail adds it, so that an asset which is removed and
+            # added again is never followed by both.
             self._behind.do(lambda: self._behind.remove(removed) and self._change(removed, added))
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
         """Remove the versions of an index that were superseded at or before a time, slice by slice; see `sweep`.
 
         Args:
-            asset: An index of versions; one that isn't followed, or is catching up, is left alone.
+            asset: An index of versions; nothing is removed if it isn't followed, or is catching up.
             horizon_us: No read is as of an earlier time.
-            stopping: Set, it ends this after the slice in hand.
+            stopping: Ends the removal after the current slice once it is set.
 
         Returns:
             How many versions were removed.
@@ -158,7 +158,7 @@ class IndexWorker:
                 if not self._done(partial(self._sweep, asset, horizon_us, start, slices)):
                     break
             except Exception as error:
-                # What RocksDB raises is an Exception and nothing more special.
+                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
                 if type(error) is not Exception:
                     raise
                 if is_damage(error):
@@ -171,14 +171,14 @@ class IndexWorker:
         return removed
 
     def _sweep(self, asset: bytes, horizon_us: int, start: bytes, slices: list[Swept]) -> bool:
-        """Do a slice of a sweep, if the index is followed here. Own thread of the live tail only."""
+        """Remove a slice of versions, if the index is followed here. Only the live tail's thread may call this."""
         if not any(s.plan.asset == asset and s.plan.kind is IndexKind.VERSIONS for s in self._live.subscriptions()):
             return False
         slices.append(sweep(self._store, asset, horizon_us, start, SWEPT_AT_ONCE))
         return True
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
-        """Return of each index that is followed the erased keys: those of which entries may be left, or all others.
+        """Return the erasures of each index that is followed: those whose entries may still be there, or all others.
 
         Raises:
             UnavailableError: The database can't be read.
@@ -192,25 +192,25 @@ class IndexWorker:
                 (plan, [e for e in known_erasures(self._store, plan.asset) if e not in left]) for plan, left in waiting
             ]
         except Exception as error:
-            # What RocksDB raises is an Exception and nothing more special.
+            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
             if type(error) is not Exception:
                 raise
             raise UnavailableError(f"the index can't be read: {error}") from error
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of keys that are erased and whose entries aren't removed yet, slice by slice.
+        """Remove the entries of erased keys that aren't removed yet, slice by slice.
 
-        What is removed is gone from the files too, at the end. Reads don't show such keys in the meantime.
+        At the end the entries are gone from the files too. Reads hide such keys in the meantime.
 
         Args:
-            plan: An index; one that isn't followed, or is catching up, is left alone.
-            stopping: Set, it ends this after the slice in hand.
+            plan: An index; nothing is removed if it isn't followed, or is catching up.
+            stopping: Ends the removal after the current slice once it is set.
 
         Returns:
-            Whether all is removed.
+            True if everything is removed.
 
         Raises:
-            UnavailableError: The database refuses, or keys are missing to tell which ones are erased.
+            UnavailableError: The database refuses, or a secret to compare keys with erased ones is missing.
         """
         hides = self._erased.hides(plan.topic, plan.schema.keys)
         if hides is None:
@@ -230,14 +230,14 @@ class IndexWorker:
                     return True
                 start = following
         except Exception as error:
-            # What RocksDB raises is an Exception and nothing more special.
+            # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
             if type(error) is not Exception:
                 raise
             raise UnavailableError(f"erased keys can't be removed: {error}") from error
         return False
 
     def _remove(self, asset: bytes, hides: Hides, start: bytes, slices: list[Removal]) -> bool:
-        """Do a slice of it, if the index is followed here. Own thread of the live tail only."""
+        """Remove a slice of entries, if the index is followed here. Only the live tail's thread may call this."""
         if not any(s.plan.asset == asset for s in self._live.subscriptions()):
             return False
         slices.append(remove(self._store, asset, hides, start, SWEPT_AT_ONCE))
@@ -252,7 +252,7 @@ class IndexWorker:
         }
 
     def positions(self) -> list[IndexStatus]:
-        """Return how far each index is."""
+        """Return the progress of each index."""
         return [
             _status(tail, subscription, following=tail is self._live)
             for tail in (self._live, self._behind)
@@ -260,21 +260,21 @@ class IndexWorker:
         ]
 
     def _change(self, removed: frozenset[bytes], added: Sequence[IndexPlan]) -> bool:
-        """Let the live tail leave and begin indexes."""
+        """Have the live tail stop reading for `removed` assets and start for `added` plans."""
         self._live.do(lambda: self._live.remove(removed) and all(self._live.add(Subscription(plan)) for plan in added))
         return True
 
     def _leave_behind(self, subscription: Subscription) -> None:
-        """Let a subscription that isn't as far as others of its topic catch up apart from them."""
+        """Have the second tail read for a subscription that isn't as far as others of its topic."""
         self._behind.do(lambda: self._wants(subscription) and self._behind.add(subscription))
 
     def _take_over(self, subscription: Subscription) -> bool:
-        """Hand a subscription to the live tail once it has caught up with that. Called by the other tail."""
+        """Hand a subscription to the live tail once it has caught up with that. For the second tail's thread only."""
         return self._done(lambda: self._wants(subscription) and self._live.adopt(subscription))
 
     def _done(self, command: Callable[[], bool]) -> bool:
-        """Let the live tail do something, and wait for it; False if it has ended."""
-        # Not `self._live` below: another one may have taken its place.
+        """Have the live tail execute a command, and return its result; False if the tail has ended."""
+        # `self._live` may be replaced by another tail meanwhile.
         live = self._live
         done = live.do(command)
         while True:
@@ -285,17 +285,17 @@ class IndexWorker:
                     return False
 
     def _wants(self, subscription: Subscription) -> bool:
-        """Tell whether a subscription is of the current plans: it may have been given up on its way between threads."""
+        """Return whether a subscription belongs to the current plans; it may have been dropped during its handover."""
         return self._plans.get(subscription.plan.asset) is subscription.plan
 
 
 def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
-    """Return how far each index is over several databases that have parts of it."""
+    """Return the progress of each index over several databases that have parts of it."""
     found: dict[str, IndexStatus] = {}
     for status in statuses:
         known = found.get(status.asset)
         if known is not None:
-            # A part to which no partition belongs knows of no lag.
+            # The lag of a part without partitions is unknown, and is left out.
             lags = [part.lag for part in (known, status) if part.offsets]
             status = replace(  # noqa: PLW2901 (the sum so far)
                 known,
@@ -313,13 +313,13 @@ def merged(statuses: Sequence[IndexStatus]) -> list[IndexStatus]:
 
 
 def spelled(status: IndexStatus) -> dict[str, object]:
-    """Return how far an index is as plain values."""
+    """Return the progress of an index as plain values."""
     return asdict(status) | {"offsets": {str(partition): offset for partition, offset in status.offsets.items()}}
 
 
 def _reaches(status: IndexStatus, due: Mapping[int, int]) -> bool:
     reached = all(status.offsets.get(partition, 0) >= end for partition, end in due.items())
-    # A topic that was made anew meanwhile may never come so far.
+    # The end of a topic that was created anew may lie before these offsets.
     return reached or (status.following and status.lag == 0)
 
 

@@ -1,4 +1,4 @@
-"""Writing to the index: batches of records, applied once whatever is delivered again (docs/records.md)."""
+"""Writing batches of records to the index, so that repeated delivery changes nothing (docs/records.md)."""
 
 import logging
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ LOGGER = logging.getLogger(__name__)
 # A record as Kafka delivers it: key, value, partition, offset.
 Message = tuple[bytes | None, bytes | None, int, int]
 
-# How many records of a batch that can't be read are logged one by one.
+# The most records of a batch that can't be read which are logged individually; the others are only counted.
 LOGGED_REFUSALS = 5
 
 
@@ -30,19 +30,19 @@ class Feed(Protocol):
     """The way of a topic's records into an index."""
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
-        """Decode a record. Raises `InvalidInputError` for one that the index can't take."""
+        """Return a decoded record. Raises `InvalidInputError` if the index can't take it."""
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
-        """Add to `batch` what `delivered` changes."""
+        """Add the changes of `delivered` records to `batch`."""
 
 
 class IndexWriter:
-    """Applies records to the index. For one thread at a time, and the only writer of the assets given to it."""
+    """A writer of records to the index. One thread at a time may use it, and no other writer may write its assets."""
 
     def __init__(
         self, store: IndexStore, *, cached_tiles: int = CACHED_TILES, erased: ErasedKeys | None = None
     ) -> None:
-        """Write to `store`, keeping up to `cached_tiles` tiles decoded; leave rows of `erased` keys out."""
+        """Write to `store`, keeping up to `cached_tiles` tiles decoded; leave out rows of `erased` keys."""
         self._store = store
         self._erased = ErasedKeys(dict) if erased is None else erased
         self._tiles = TileCache(store, cached_tiles)
@@ -52,7 +52,7 @@ class IndexWriter:
         """Apply records of the plan's topic, in one write together with the offsets behind them.
 
         A record that can't be read is logged, counted and left out. Applying a record again changes nothing. Rows of
-        erased keys contribute nothing; what there is of them is removed by `caraway.index.records.removal`.
+        erased keys add nothing; earlier rows of these keys are removed by `caraway.index.records.removal`.
 
         Raises:
             Exception: RocksDB failed; nothing was written.
@@ -71,7 +71,7 @@ class IndexWriter:
             if (erasures and is_erasure(key)) or is_marker(key):
                 continue
             try:
-                # A record without a value decodes to an error as any other bytes do.
+                # A record without a value is decoded as empty bytes, which fails like any other invalid bytes.
                 record = feed.read(key or b"", value or b"", partition, offset)
             except InvalidInputError as error:
                 applied.refused += 1
@@ -95,27 +95,27 @@ class IndexWriter:
         return applied
 
     def prepare(self, plan: IndexPlan) -> None:
-        """Get ready for records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
+        """Prepare to apply records of a plan. Raises `InvalidInputError` for a plan that can't be indexed."""
         self._feed(plan)
 
     def skip(self, plan: IndexPlan, message: Message) -> None:
-        """Leave a record out: only note that it was passed."""
+        """Skip a record: write only the offset behind it."""
         batch = self._store.batch()
         self._store.put_offset(batch, plan.asset, message[2], message[3] + 1)
         self._store.write(batch)
 
     def take_over(self) -> None:
-        """Start with what the database holds: another writer may have changed it."""
+        """Drop decoded tiles, because another writer may have changed the database."""
         self._tiles.discard()
 
     def forget(self, asset: bytes) -> None:
-        """Delete all data and offsets of an asset."""
+        """Remove all data and offsets of an asset."""
         self._feeds.pop(asset, None)
         self._tiles.discard()
         self._store.drop(asset)
 
     def _note(self, plan: IndexPlan, values: Sequence[bytes | None], batch: WriteBatch) -> None:
-        """Learn of erased keys, whose entries are to be removed; the rows that other jobs read stay (`emits`)."""
+        """Store erasures of keys, whose entries are to be removed; rows of an index that emits stay."""
         for value in values:
             try:
                 erasure = decode_erasure(value)

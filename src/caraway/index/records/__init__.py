@@ -1,1 +1,1 @@
-"""Rows of datasets: as they come, where they stand, their versions, and how they leave."""
+"""Rows of datasets: decoded records, locations of identities, versions, and their removal."""

@@ -1,4 +1,4 @@
-"""Records on their way into an index."""
+"""Decoded records that are to be applied to an index, and the outcome of a batch."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +9,11 @@ from caraway.topics import Record
 
 
 class Delivered(msgspec.Struct, frozen=True, gc=False):
-    """A record that the index can take: its key, itself, its identity, its bytes; of an aggregate input its values.
+    """A record that the index can take: its key, itself, its identity, its bytes and an aggregate input's values.
 
-    `rank` comes before the identity among aggregate inputs of equal times. A record that is `erased` contributes
-    nothing: of an earlier revision that stood elsewhere nothing is left, and only the max event time still hears of its
-    time.
+    `rank` precedes the identity in the order of aggregate inputs of equal times. A record of an `erased` key adds
+    nothing: an earlier revision with another key or time is removed, and only the max event time takes the record's
+    time into account.
     """
 
     key: bytes
@@ -27,9 +27,10 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Applied:
-    """What became of a batch: records that are in the index now, that changed nothing, that were left out.
+    """The outcome of a batch: the numbers of records that were written, that changed nothing, and that were refused.
 
-    `newest_ingested_us` is the greatest ingestion time among those taken, microseconds; 0 if there is none.
+    `newest_ingested_us` is the greatest ingestion time of records that weren't refused, in microseconds; 0 if there are
+    none.
     """
 
     written: int = 0

@@ -1,4 +1,4 @@
-"""Reads that don't show erased keys, from the moment that they are known to be erased."""
+"""Reads that hide erased keys, as soon as this process knows that they are erased."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -10,30 +10,30 @@ from caraway.topics.erasure import Hides
 
 
 class Rows(Protocol):
-    """What holds rows (`caraway.index.IndexReader`)."""
+    """A source of rows (`caraway.index.IndexReader`)."""
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read the rows of `keys` as of `at_us`."""
+        """Return the rows of `keys` as of `at_us`."""
         ...
 
 
 class ErasureFilter:
-    """Reads as another reader does, but erased keys look as if they had never been. Thread safe."""
+    """A reader on top of another one that shows erased keys as if they had never had a row. Thread safe."""
 
     def __init__(self, rows: Rows, erased: ErasedKeys) -> None:
-        """Read from `rows` what `erased` doesn't hide."""
+        """Return rows of `rows`, except those that `erased` hides."""
         self._rows = rows
         self._erased = erased
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read the rows of `keys` as of `at_us`; see `IndexReader.read`.
+        """Return the rows of `keys` as of `at_us`; see `IndexReader.read`.
 
         Raises:
-            UnavailableError: As there; or this process can't tell which keys are erased.
+            UnavailableError: As there; or this process lacks a secret to compare keys with erased ones.
         """
         return self._rows.read(plan, keys, visible(self._erased, plan, keys, at_us), columns)
 
@@ -41,10 +41,10 @@ class ErasureFilter:
 def visible(
     erased: ErasedKeys, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int
 ) -> Sequence[int] | int:
-    """Return the times at which keys are to be read: erased ones before the beginning of time, where none has anything.
+    """Return the times at which to read the keys; for erased keys a time before all rows, at which nothing is found.
 
     Raises:
-        UnavailableError: This process can't tell which keys are erased.
+        UnavailableError: This process lacks a secret to compare keys with erased ones.
     """
     hides = erased.hides(plan.topic, plan.schema.keys)
     if hides is None:
@@ -59,7 +59,7 @@ def visible(
 def _hidden(plan: IndexPlan, hides: Hides, keys: Sequence[bytes]) -> list[bool]:
     if plan.window is None:
         return [hides(key) for key in keys]
-    # The key of a read ends with the window, that of a record doesn't have it.
+    # The key of a read ends with the window, which the key of a record doesn't have.
     decode = _codec(plan.keys).decode_key
     encode, columns = _codec(plan.schema.keys).encode_key, len(plan.schema.keys)
     return [hides(encode(decode(key)[:columns]) or b"") for key in keys]

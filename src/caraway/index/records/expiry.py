@@ -1,8 +1,8 @@
-"""Removing versions that nobody can read any more.
+"""Removing versions that no read can return any more.
 
-A version is superseded when a later one of its key begins. What was superseded at or before a horizon isn't seen by any
-read as of the horizon or later, whatever late records still come: the version that holds at the horizon stays, also if
-it is a deletion, and hides all that are older.
+A version is superseded when a later one of its key begins. A version that was superseded at or before a horizon isn't
+returned by any read as of the horizon or later, whatever late records still come, because the version that holds at the
+horizon stays, even if it is a deletion, and hides all older ones.
 """
 
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ LENGTH_BYTES = 2
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a slice of a sweep did: versions removed, and where the next slice begins; None if all was looked at."""
+    """The outcome of a slice: how many versions were removed, and the begin of the next slice; None at the end."""
 
     removed: int
     next: bytes | None
 
 
 def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit: int) -> Swept:
-    """Remove versions of an index that were superseded at or before a time; look at some `limit` entries.
+    """Remove versions of an index that were superseded at or before a time; examine some `limit` entries.
 
-    The locations of identities of topics whose records may be revised stay: a revision that comes again must not be
-    taken for a new one. To be called by the thread that writes the asset.
+    The locations of identities stay, for topics whose records may be revised: a revision that is delivered again must
+    not be taken for a new one. Only the thread that writes the asset may call this.
 
     Args:
         store: The database.
         asset: An index of versions.
         horizon_us: No read is as of an earlier time.
-        start: Where the slice before ended, b"" for the first one.
-        limit: How many entries to look at before the rest is left to the next slice.
+        start: The end of the previous slice, b"" for the first one.
+        limit: How many entries to examine before the rest is left to the next slice.
     """
     iterator, batch = store.iterator(), store.batch()
-    # Behind the entries of the keys lie those of the whole asset.
+    # The entries of keys end where the entries of the whole asset begin.
     end = asset + ERASED
     iterator.seek(start or asset)
     looked = removed = 0
@@ -49,12 +49,13 @@ def sweep(store: IndexStore, asset: bytes, horizon_us: int, start: bytes, limit:
         iterator.seek(version_seek(prefix, horizon_us))
         looked += 1
         if iterator.valid() and iterator.key().startswith(versions):
-            # This one holds at the horizon.
+            # This version holds at the horizon, so it stays.
             iterator.next()
         while iterator.valid() and (superseded := iterator.key()).startswith(versions):
-            # One is removed even if the look at the key was all that was left to do: else the next slice ends here too.
+            # At least one version is removed even if examining the key has used up the limit; otherwise the next slice
+            # would stop at this key again, without progress.
             if looked > limit:
-                # What was removed by then isn't there for the next slice.
+                # The next slice begins with the same key, whose removed versions are gone by then.
                 stopped = prefix
                 break
             batch.delete(superseded)

@@ -1,8 +1,8 @@
 """The location of each identity, for topics whose records may be revised.
 
-A record with an identity that was there before replaces the earlier one if its revision isn't less, wherever that
-stood: other event time, other key. What a changelog emits for one version, a put (`x 00`) and the delete that ends it
-(`x 01`), stands together: the delete gives the put an end.
+A record replaces the earlier record of its identity if its revision isn't less, even if that one has another event time
+or key. A changelog emits two records for one version, a put (identity `x 00`) and the delete that ends it (`x 01`);
+they share one entry, to which the delete adds the end.
 """
 
 from collections.abc import Iterable, Sequence
@@ -33,9 +33,9 @@ PUT_SUFFIX, END_SUFFIX = b"\x00", b"\x01"
 
 
 class Location(msgspec.Struct, array_like=True, frozen=True, gc=False, omit_defaults=True):
-    """The newest revision of an identity: its revision, what it is, and where it stands.
+    """The newest revision of an identity: its revision, operation, time and key.
 
-    `rank` comes before the identity among aggregate inputs of equal times.
+    `rank` precedes the identity in the order of aggregate inputs of equal times.
     """
 
     rev: bytes
@@ -51,10 +51,10 @@ _DECODE = msgspec.msgpack.Decoder(Location).decode
 
 @dataclass(frozen=True, slots=True)
 class LocatedEntry:
-    """The entry of an identity: what the entries of its key begin with, what kind of entry it is, and the entry itself.
+    """The entry of an identity: the prefix of its key's entries, the kind of entry, and the entry's own key.
 
-    `reaches_us` is the time that an aggregate input takes the max event time to: its own or that of its end. `life` is
-    the time of an aggregate input that is or was in a window, and when it was taken back, if so.
+    `reaches_us` is the time to which an aggregate input advances the max event time: its own or that of its end. `life`
+    is the time of an aggregate input that is or was in a window, and the time of its end or None.
     """
 
     record_id: bytes
@@ -67,7 +67,7 @@ class LocatedEntry:
 
 @dataclass(frozen=True, slots=True)
 class Movement:
-    """What a batch does to one identity: from an entry with its value, or none, to another."""
+    """The change of a batch to one identity: from an entry with its value, or none, to another entry or none."""
 
     old: LocatedEntry | None
     old_value: bytes | None
@@ -87,7 +87,7 @@ class Locations:
         self._along = plan.along
 
     def settle(self, delivered: Sequence[Delivered], batch: WriteBatch) -> list[Movement]:
-        """Note the location of each identity's newest revision in `batch`, and return which entries have to change."""
+        """Add the location of each identity's newest revision to `batch`, and return the movements of their entries."""
         ids = dict.fromkeys(i for d in delivered for i in self._concerned(d.record_id))
         before = self._load(list(ids))
         after = dict(before)
@@ -121,13 +121,13 @@ class Locations:
         return movements
 
     def _concerned(self, record_id: bytes) -> Iterable[bytes]:
-        """Name the identities that stand together with an identity."""
+        """Return the identities whose locations determine the same entry as an identity's."""
         if self._is_paired(record_id):
             return record_id[:-1] + PUT_SUFFIX, record_id[:-1] + END_SUFFIX
         return (record_id,)
 
     def _bases(self, record_id: bytes) -> Iterable[bytes]:
-        """Name the identities whose entry depends on an identity."""
+        """Return the identities whose entries depend on an identity."""
         if self._is_paired(record_id) and record_id.endswith(END_SUFFIX):
             return record_id[:-1] + PUT_SUFFIX, record_id
         return (record_id,)
@@ -155,7 +155,7 @@ class Locations:
         if end is None or end.op != DELETE:
             entry = timed_key(prefix + RAW, location.time, order)
             return LocatedEntry(record_id, prefix, RAW, entry, location.time, (location.time, None))
-        # A version that is replaced at its own time never was.
+        # A version that is replaced at its own time never held.
         begin_us = unpack_u64(location.rank, 0)[0] - SIGN if self._along else location.time
         if end.time <= begin_us:
             kind, reaches_us = NEVER, None
@@ -167,12 +167,12 @@ class Locations:
 
 
 def is_end(record_id: bytes) -> bool:
-    """Tell whether an identity can be that of the end of an aggregate input."""
+    """Return whether an identity can be that of an aggregate input's end."""
     return len(record_id) > ID_BYTES and record_id.endswith(END_SUFFIX)
 
 
 def _supersedes(location: Location, known: Location | None) -> bool:
-    """Tell whether a record holds against what is known. At equal revisions a put beats a retraction, in any order."""
+    """Return whether a record replaces the known one. At equal revisions a put replaces a retraction only."""
     if known is None or location.rev > known.rev:
         return True
     return location.rev == known.rev and known.op == RETRACT and location.op != RETRACT

@@ -1,7 +1,7 @@
 """The max event time of an aggregation: the greatest event time of all its keys, which closes discrete windows.
 
-It is kept beside the offsets, in the same write. Where records may be revised, the time that each aggregate input
-reaches is kept as well, in order, so that the max event time is found again when its aggregate input goes.
+It is stored in the same write as the offsets. If records may be revised, the times that aggregate inputs reach are
+stored too, in order, so that the next greatest one can be found when the aggregate input with the greatest is removed.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from caraway.topics import RETRACT
 
 
 class MaxEventTime:
-    """Keeps the max event time of one index."""
+    """The writer of the max event time of one index."""
 
     def __init__(self, asset: bytes, store: IndexStore) -> None:
         self._asset = asset
         self._store = store
 
     def advance(self, delivered: Sequence[Delivered], batch: WriteBatch) -> None:
-        """Note the times of aggregate inputs that are never revised."""
+        """Advance the max event time by aggregate inputs that are never revised."""
         times = [item.record.time for item in delivered if item.record.op != RETRACT]
         known = self._known()
         newest = max(times, default=None)
@@ -31,7 +31,7 @@ class MaxEventTime:
             batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def move(self, movements: Sequence[Movement], batch: WriteBatch) -> None:
-        """Note the times that aggregate inputs reach, and those that they no longer reach."""
+        """Update the times that aggregate inputs reach, and the max event time."""
         gone: dict[bytes, int] = {}
         come: dict[bytes, int] = {}
         for move in movements:
@@ -55,7 +55,7 @@ class MaxEventTime:
             batch.put(max_event_time_key(self._asset), pack_u64(newest + SIGN))
 
     def _still(self, known: int, gone: dict[bytes, int]) -> int | None:
-        """Return the greatest time that aggregate inputs reach which stay where they are."""
+        """Return the greatest time that is reached by aggregate inputs which stay."""
         if known not in gone.values():
             return known
         entries = self._asset + TIMES
@@ -73,7 +73,7 @@ class MaxEventTime:
 
 
 def newest(*max_event_times: int | None) -> int | None:
-    """Return the max event time of all parts of an asset, given those of each."""
+    """Return the max event time of an asset, given those of its parts."""
     return max((time_us for time_us in max_event_times if time_us is not None), default=None)
 
 
@@ -84,7 +84,7 @@ def stored_max_event_time(store: IndexStore, asset: bytes) -> int | None:
 
 
 def read_max_event_time(iterator: RdictIter, asset: bytes) -> int | None:
-    """Return the max event time of an asset as an iterator sees it, None if it has no aggregate inputs."""
+    """Return the max event time of an asset in the iterator's state, None if it has no aggregate inputs."""
     key = max_event_time_key(asset)
     iterator.seek(key)
     check_end(iterator)

@@ -1,8 +1,8 @@
 """Removing all entries of erased keys from an index.
 
-Only hashes of the keys are known, so all keys are looked at, slice by slice, between two batches of the tail. That a
-key is erased is noted in the same write as the offset behind the record that said so; a restart goes on with what isn't
-removed yet.
+Only hashes of the erased keys are known, so all keys are examined, slice by slice, between two batches of the tail. An
+erasure is stored in the same write as the offset behind its record, so after a restart the removal continues with the
+erasures whose entries aren't removed yet.
 """
 
 import threading
@@ -20,7 +20,7 @@ from caraway.topics import RETRACT, Erasure
 from caraway.topics.erasure import Hides
 
 LENGTH_BYTES = 2
-# How long reads may keep files that aren't in use any more, and how often to look.
+# The most time to wait for reads that keep unused files, and the pause between looks.
 GONE_SECONDS = 60.0
 GONE_PAUSE_SECONDS = 0.02
 PENDING, REMOVED = b"\x00", b"\x01"
@@ -32,19 +32,19 @@ _DECODE_LOCATION = msgspec.msgpack.Decoder(Location).decode
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """What a slice did: keys (and locations) whose entries went, and where the next one begins; None at the end."""
+    """The outcome of a slice: the number of keys and locations removed, and the begin of the next slice or None."""
 
     removed: int
     next: bytes | None
 
 
 def note_erasure(asset: bytes, erasure: Erasure, batch: WriteBatch) -> None:
-    """Add to `batch` that a key is erased and that its entries are to be removed."""
+    """Add an erasure to `batch`, with the mark that the key's entries are still to be removed."""
     batch.put(asset + ERASED + PENDING + _ENCODE(erasure), b"")
 
 
 def known_erasures(store: IndexStore, asset: bytes, *, pending: bool = False) -> list[Erasure]:
-    """Return the erased keys that an index knows of; only those whose entries aren't removed yet if `pending`."""
+    """Return the erasures that an index knows of; if `pending`, only those whose entries aren't removed yet."""
     entries = asset + ERASED
     first, end = (entries + PENDING, after(entries + PENDING)) if pending else (entries, after(entries))
     skipped = len(entries) + len(PENDING)
@@ -52,7 +52,7 @@ def known_erasures(store: IndexStore, asset: bytes, *, pending: bool = False) ->
 
 
 def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -> None:
-    """Note that the entries of erased keys are removed."""
+    """Write that the entries of erased keys are removed."""
     batch = store.batch()
     for erasure in erasures:
         batch.delete(asset + ERASED + PENDING + _ENCODE(erasure))
@@ -61,17 +61,17 @@ def mark_removed(store: IndexStore, asset: bytes, erasures: Iterable[Erasure]) -
 
 
 def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: int) -> Removal:
-    """Remove all entries of hidden keys; look at some `limit` keys. To be called by the thread that writes the asset.
+    """Remove all entries of hidden keys; examine some `limit` keys. To be called by the thread that writes the asset.
 
-    What is left of an identity that may be revised says only that it is retracted, so that an old revision which comes
-    again isn't taken for a new one.
+    The location of an identity that may be revised is replaced by a retraction, so that an old revision which is
+    delivered again isn't taken for a new one.
 
     Args:
         store: The database.
         asset: The index.
-        hides: Tells whether a key is erased.
-        start: Where the slice before ended, b"" for the first one.
-        limit: How many keys to look at before the rest is left to the next slice.
+        hides: A function that returns whether a key is erased.
+        start: The end of the previous slice, b"" for the first one.
+        limit: How many keys to examine before the rest is left to the next slice.
     """
     batch = store.batch()
     looked = removed = 0
@@ -101,19 +101,18 @@ def remove(store: IndexStore, asset: bytes, hides: Hides, start: bytes, limit: i
 
 
 def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds: float = GONE_SECONDS) -> bool:
-    """Write the files of an asset anew, without what was deleted, and wait until the old ones are off the disk.
+    """Rewrite the files of an asset without deleted entries, and wait until the old files are off the disk.
 
-    RocksDB takes a file away a moment after it has written its rows anew; one that somebody still reads, when that has
-    ended.
+    RocksDB removes an old file a moment after it has written the new one, or when the last read that uses it ends.
 
     Args:
         store: The database.
         asset: The index.
-        stopping: Set, it ends the wait.
+        stopping: Ends the wait once it is set.
         seconds: How long to wait for reads to end.
 
     Returns:
-        Whether they are gone.
+        True if the old files are gone.
     """
     store.db.flush()
     old = store.tables()
@@ -125,7 +124,7 @@ def compact(store: IndexStore, asset: bytes, stopping: threading.Event, seconds:
 
 
 def _prefixes(store: IndexStore, asset: bytes, start: bytes) -> Iterator[bytes]:
-    """Yield what the entries of each key begin with, from `start` on."""
+    """Yield the prefix of each key's entries, from `start` on."""
     iterator, end = store.iterator(), asset + ERASED
     iterator.seek(start or asset)
     while iterator.valid() and (key := iterator.key()) < end:

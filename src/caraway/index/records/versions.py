@@ -1,4 +1,4 @@
-"""Versions of keyed datasets: as they are written, and read as of a time."""
+"""Versions of keyed datasets: writing them, and reading them as of a time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -26,7 +26,7 @@ class VersionFeed:
         self._locations = Locations(plan, store) if plan.revised else None
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
-        """See `writer.Feed`."""
+        """Decode a record; see `writer.Feed`."""
         record = self._codec.decode_value(value)
         if not key:
             raise InvalidInputError("the record has no key")
@@ -34,7 +34,7 @@ class VersionFeed:
         return Delivered(key, record, record.id or position_id(offset, partition), value)
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
-        """See `writer.Feed`."""
+        """Add the changes of records to a batch; see `writer.Feed`."""
         if self._locations is not None:
             movements = self._locations.settle(delivered, batch)
             for move in movements:
@@ -45,7 +45,7 @@ class VersionFeed:
             applied.written += len(movements)
             applied.unchanged += len(delivered) - len(movements)
             return
-        # An identity has one time and one key here, so writing it again writes the same.
+        # Without revisions an identity has one time and one key, so a repeated record writes the same entry again.
         asset, put = self._asset, batch.put
         for item in delivered:
             if item.record.op == RETRACT or item.erased:
@@ -56,13 +56,13 @@ class VersionFeed:
 
 
 class VersionReader:
-    """Reads the version of a key that holds at a time."""
+    """A reader of the version of a key that holds at a time."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str]) -> None:
         """Prepare to read `columns`.
 
         Raises:
-            InvalidInputError: A column that the dataset doesn't have.
+            InvalidInputError: The dataset lacks a column.
         """
         self._asset = plan.asset
         self._codec = RecordCodec(plan.schema)
@@ -70,11 +70,11 @@ class VersionReader:
         row = {column.name: position for position, column in enumerate(plan.schema.columns)}
         self._columns = tuple(_pick(name, plan, keys, row) for name in columns)
         self._needs_key = any(name in keys for name in columns)
-        # Most reads are of plain values: they are taken out of the row at once.
+        # Most reads are of value columns only, which can be taken out of the row in one call.
         self._values = _values(columns, keys, row)
 
     def bound(self, iterator: RdictIter, elsewhere: object = None) -> Callable[[bytes, int], tuple[list[object], bool]]:
-        """Return what reads keys from one state of the database; what is `elsewhere` has no say in them."""
+        """Return a function that reads keys from one state of the database; `elsewhere` isn't needed for versions."""
         del elsewhere
         return partial(self._read, iterator)
 
@@ -100,7 +100,7 @@ Pick = Callable[[list[object], Record | None], object]
 def _values(
     columns: Sequence[str], keys: dict[str, int], row: dict[str, int]
 ) -> Callable[[list[object]], tuple[object, ...]] | None:
-    """Return what takes the columns out of a row; None if they aren't all values of it, or fewer than two."""
+    """Return a function that takes the columns out of a row; None if they aren't all values of it, or under two."""
     if len(columns) < 2 or any(name in keys or name not in row for name in columns):
         return None
     take: Callable[[Any], tuple[object, ...]] = itemgetter(*(row[name] for name in columns))
@@ -108,7 +108,7 @@ def _values(
 
 
 def _pick(name: str, plan: IndexPlan, keys: dict[str, int], row: dict[str, int]) -> Pick:
-    """Return what gives a column's value from the key asked for and the record found."""
+    """Return a function that returns a column's value from the requested key and the record found."""
     if name in keys:
         position = keys[name]
         return lambda key, _: key[position]

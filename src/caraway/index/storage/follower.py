@@ -1,8 +1,8 @@
-"""The database of an index as other processes than its writer read it (decision 22).
+"""Reading the database of an index in other processes than the one that writes it (decision 22).
 
-RocksDB lets them open it as a secondary instance: they see the tables on disk and what the write-ahead log has beyond
-them, once they are told to catch up. The writer keeps in shared counters how far it is, so a read knows whether there
-is anything to catch up with, and sees all that was written before it began.
+RocksDB lets them open the database as a secondary instance: they see the tables on disk and, after they catch up, the
+newer records of the write-ahead log. The writer stores its progress in shared counters, so a read can check whether it
+has to catch up, and sees everything that was written before the read began.
 """
 
 import logging
@@ -29,23 +29,24 @@ from caraway.index.storage.store import (
 
 LOGGER = logging.getLogger(__name__)
 
-# Half of what the writer has: it reads for writing too.
+# The size of the cache of blocks: half of the writer's, which also reads in order to write.
 CACHE_BYTES = 48 << 20
-# A log that the writer has just finished may be missed once, and be in a table at the next attempt.
+# How often one catch-up is tried. A log that the writer has just finished may be missed once; the next attempt finds
+# its records in a table.
 ATTEMPTS = 5
-# A database that can't be opened is tried again after this time; until then reads see what was there.
+# The time until a database that can't be opened is tried again; until then reads see the state that was opened before.
 RETRY_S = 0.2
-# The number of the oldest log that isn't in tables as a whole. If it grows, the database is opened anew (some 10 ms for
-# each 16 MiB that were written): a log that went meanwhile may have had a deletion that a compaction has carried out
-# since, and then nothing hides what was deleted, which this process has in memory from an earlier log, until it reads a
-# record of a later one.
+# RocksDB's number of the oldest log whose records aren't all in tables. When it grows, the database is opened anew,
+# which takes some 10 ms for each 16 MiB that were written. The reason: a log that was removed meanwhile may have had a
+# deletion that a compaction has carried out since. This process has the deleted entry in memory from an earlier log,
+# and nothing would hide it until the process reads a record of a later log.
 OLDEST_LOG = "rocksdb.min-log-number-to-keep"
 
 
 class IndexFollower:
-    """Reads a database that another process writes. Thread safe.
+    """A reader of a database that another process writes. Thread safe.
 
-    While the writer is away, reads see what it wrote. After its return they see the database that it then has.
+    While the writer is away, reads see what it wrote last. After its return they see the database that it has then.
     """
 
     def __init__(
@@ -57,21 +58,21 @@ class IndexFollower:
         cache_bytes: int = CACHE_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare to read; the database need not be there yet.
+        """Prepare to read; the database need not exist yet.
 
         Args:
             path: Folder of the database.
-            own: Folder for what RocksDB writes for this process, its log.
+            own: Folder for the log files that RocksDB writes for this process.
             geometry: Shape of the tile pyramids.
             cache_bytes: Size of the cache of blocks read, index and filters included.
-            clock: Tells the time in seconds, to wait between attempts.
+            clock: Returns the time in seconds; the pause between attempts is measured by it.
         """
         self.geometry = geometry
         self._path = path
         self._own = own
         self._options = database_options(Cache(cache_bytes))
-        # Tables that the writer removes stay readable as long as they are open. With more than one thread each catching
-        # up starts all of them, to open nothing: 500 us instead of 20.
+        # An open table stays readable after the writer has removed it, so tables are kept open. One thread opens them:
+        # more threads would all be started at each catch-up, which then takes 500 us instead of 20.
         self._options.set_max_open_files(-1)
         self._options.set_max_file_opening_threads(1)
         self._counters = counters_of(path)
@@ -87,11 +88,11 @@ class IndexFollower:
 
     @property
     def refusing(self) -> bool:
-        """Whether nobody may read: what a damaged database had isn't there again."""
+        """True while reads are refused, because the database was damaged and doesn't have all of its content again."""
         return bool(self._counters[REFUSING])
 
     def iterator(self) -> RdictIter:
-        """Return an iterator over all entries as they are now: all that was written before shows, nothing later does.
+        """Return an iterator over all entries as they are now: it shows earlier writes and no later ones.
 
         Raises:
             UnavailableError: The database hasn't been opened yet.
@@ -105,9 +106,10 @@ class IndexFollower:
         return db.iter()
 
     def catch_up(self) -> None:
-        """Read what was written since the last time; to be called now and then also if nothing is read.
+        """Read what was written since the last time; to be called now and then even if nothing is read.
 
-        Else logs and tables that the writer has removed would stay on disk for as long as this process has them open.
+        Otherwise logs and tables that the writer has removed would stay on disk for as long as this process has them
+        open.
         """
         with self._lock:
             generation, wanted = self._counters[GENERATION], self._counters[SEQUENCE]
@@ -124,24 +126,24 @@ class IndexFollower:
                 if self._db.property_int_value(OLDEST_LOG) != self._oldest_log:
                     self._open(generation)
             except Exception as error:
-                # What RocksDB raises is an Exception and nothing more special.
+                # RocksDB's errors are plain instances of Exception; more specific errors have other causes.
                 if type(error) is not Exception:
                     raise
                 LOGGER.warning("the index at %s is opened again: %s", self._path, error)
                 self._open(generation)
 
     def mark_damaged(self, reason: str) -> None:
-        """Open the database anew; at the second time, ask the next start of the writer to build it anew."""
+        """Open the database anew; at the second time, request that the next start of the writer builds it anew."""
         with self._lock:
             if self._suspect == self._counters[GENERATION]:
                 LOGGER.error("the index at %s is damaged: %s", self._path, reason)
                 (self._path / DAMAGED).write_text(reason, encoding="utf-8")
             self._suspect = self._counters[GENERATION]
-            # Readers that are in the middle keep what they have.
+            # Reads in progress keep the database that they have.
             self._generation = 0
 
     def _open(self, generation: int) -> None:
-        """Take the database as it is now in the place of the one that was read before; keep that if it can't be."""
+        """Replace the database that was read before by the present one; keep it if that can't be opened."""
         try:
             db = self._opened()
         except Exception as error:
@@ -152,7 +154,7 @@ class IndexFollower:
             level = logging.ERROR if is_damage(error) else logging.INFO
             LOGGER.log(level, "the index at %s can't be opened to be read: %s", self._path, error)
             return
-        # Iterators hold the database that they are of.
+        # Iterators keep a reference to their database, so reads in progress aren't disturbed.
         self._db, self._generation, self._reached = db, generation, db.latest_sequence_number()
         self._oldest_log = db.property_int_value(OLDEST_LOG)
         LOGGER.info("reading the index at %s", self._path)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from caraway.index.storage.keys import SIGN
 
 TIME_BITS = 64
-# Distinct values that a tile keeps. One takes 10 to 50 bytes of the tile.
+# Distinct values that a tile keeps. A value takes 10 to 50 bytes, so they take at most some 13 KB of the tile.
 MOST_VALUES = 256
 
 
@@ -32,15 +32,15 @@ class Geometry:
         return (time_us + SIGN) >> self.shift(level)
 
     def bounds(self, level: int, number: int) -> tuple[int, int]:
-        """Return the first and the last event time of a tile, microseconds."""
+        """Return the first and the last event time of a tile, in microseconds."""
         shift = self.shift(level)
         first = (number << shift) - SIGN
         return first, first + (1 << shift) - 1
 
     def level_of(self, low_us: int, high_us: int) -> int:
-        """Return the lowest level that has one tile for all times from `low_us` to `high_us`: that of the root.
+        """Return the level of the root: the lowest with one tile for all times from `low_us` to `high_us`.
 
-        So the tiles above, which would all be the same, aren't kept.
+        The tiles above would all have the same content, so they aren't kept.
         """
         bits = ((low_us + SIGN) ^ (high_us + SIGN)).bit_length()
         return max(0, -(-(bits - self.base_bits) // self.fan_bits))
@@ -51,7 +51,7 @@ class Geometry:
         return range(number << bits, (number + 1) << bits)
 
     def describe(self) -> bytes:
-        """Return what is stored in the database: tiles of another shape can't be used."""
+        """Return the description that is stored in the database, since tiles of another shape can't be used."""
         return f"{self.base_bits} {self.fan_bits} {self.split} {self.values}".encode()
 
 

@@ -1,14 +1,14 @@
-"""Which event times a window holds when it is read, and when an aggregate input enters and leaves it.
+"""The event times in a window when it is read, and the times at which an aggregate input enters and leaves it.
 
-An *interval* is the first and the last of these times, both included. What was taken back counts if that happens after
-the last one.
+An *interval* is the first and the last of these times, both included. An aggregate input that was ended counts in an
+interval if its end is after the interval's last time.
 """
 
 from caraway.graph.windows import ContinuousWindow, HoppingWindow
 from caraway.index.storage.keys import FIRST_TIME_US
 from caraway.plan.model import IndexPlan
 
-# A row lives until its time plus the window plus this, exclusive: windows count whole seconds.
+# A row counts until its time plus the window plus this, exclusive, since windows count whole seconds.
 WINDOW_REST_US = 1_000_000
 
 OwnWindow = ContinuousWindow | HoppingWindow
@@ -18,17 +18,17 @@ NOTHING: Interval = FIRST_TIME_US, FIRST_TIME_US - 1
 
 
 def own_windows(plan: IndexPlan) -> tuple[OwnWindow, ...]:
-    """Return the windows of a plan's aggregates; of a groupby's window none."""
+    """Return the windows of a plan's aggregates; none if the groupby has a window."""
     return tuple(dict.fromkeys(spec.window for spec in plan.aggregates if spec.window is not None and not plan.window))
 
 
 def has_max_event_time(plan: IndexPlan) -> bool:
-    """Tell whether windows close by event time."""
+    """Return whether windows close by event time."""
     return any(isinstance(window, HoppingWindow) for window in (plan.window, *own_windows(plan)))
 
 
 def interval_at(window: OwnWindow, at_us: int, max_event_time_us: int | None) -> Interval:
-    """Return the interval of a window that is read at a time, given the greatest event time."""
+    """Return the interval of a window that is read at a time, given the max event time."""
     match window:
         case ContinuousWindow(length_us=None):
             return FIRST_TIME_US, at_us
@@ -48,13 +48,13 @@ def next_end(window: HoppingWindow, time_us: int) -> int:
 
 
 def last_end(window: HoppingWindow, time_us: int) -> int:
-    """Return the last end of a bucket by a time, that time included."""
+    """Return the last end of a bucket at or before a time."""
     offset_us = window.length_us or 0
     return (time_us - offset_us) // window.stride_us * window.stride_us + offset_us
 
 
 def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int | None]:
-    """Return when an aggregate input enters the window and when it leaves it, None: never; taken back at `end_us`."""
+    """Return when an aggregate input that ends at `end_us` (None: never) enters and leaves the window (None: never)."""
     if isinstance(window, ContinuousWindow):
         enter_us = time_us
         leave_us = None if window.length_us is None else time_us + window.length_us + WINDOW_REST_US
@@ -69,7 +69,7 @@ def life(window: OwnWindow, time_us: int, end_us: int | None) -> tuple[int, int 
 
 
 def ever_counts(windows: tuple[OwnWindow, ...], time_us: int, end_us: int) -> bool:
-    """Tell whether an aggregate input that was taken back is in one of the windows before that."""
+    """Return whether an aggregate input is in one of the windows before its end."""
     for window in windows:
         enter_us, leave_us = life(window, time_us, end_us)
         if leave_us is None or enter_us < leave_us:

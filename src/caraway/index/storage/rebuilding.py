@@ -1,4 +1,4 @@
-"""A database that turns out damaged while it is used is built anew, without a restart."""
+"""Rebuilding a database that turns out to be damaged while it is used, without a restart."""
 
 import logging
 from collections.abc import Mapping
@@ -13,40 +13,40 @@ INTERVAL_S = 0.2
 
 
 class DatabaseFiller(Protocol):
-    """What fills the database (`caraway.index.IndexWorker`)."""
+    """The follower of topics that fills the database (`caraway.index.IndexWorker`)."""
 
     def rebuild(self) -> None:
-        """Take a new database in the place of the damaged one, and begin to fill it."""
+        """Replace the damaged database by a new one, and begin to fill it."""
         ...
 
     def has_regained(self, due: Mapping[bytes, Mapping[int, int]]) -> bool:
-        """Tell whether each index is as far as `due` says."""
+        """Return whether each index has reached the offsets in `due`."""
         ...
 
 
 class Rebuilding:
-    """Looks after a database, in a thread: whether it is damaged, and when a new one has all that it had."""
+    """A thread that replaces a damaged database, and allows reads again once the new one has caught up."""
 
     def __init__(self, worker: DatabaseFiller, store: IndexStore, *, interval_s: float = INTERVAL_S) -> None:
-        """Prepare; nothing is looked at before `start`."""
+        """Prepare; nothing is checked before `start`."""
         self._worker = worker
         self._store = store
         self._recurring = Recurring("index-rebuilding", self.look, interval_s)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End; one that is being built anew goes on at the next start."""
+        """Stop the thread; a rebuilding in progress continues at the next start."""
         self._recurring.stop(timeout_s)
 
     def problem(self) -> str | None:
-        """Tell why nobody can read; None if everybody can."""
+        """Return the reason why reads are refused; None if they aren't."""
         return "it was damaged and isn't built anew yet" if self._store.refusing or self._store.damaged else None
 
     def look(self) -> None:
-        """Do what is to be done now.
+        """Check the database once: replace it if it is damaged, allow reads if it has caught up.
 
         Raises:
             UnavailableError: The damaged database can't be replaced now.

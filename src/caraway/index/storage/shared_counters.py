@@ -7,16 +7,17 @@ NUMBER_BYTES = 8
 
 
 class SharedCounters:
-    """A row of numbers from 0 to 2^64 - 1. One process writes, any read; to look costs as much as a list's item.
+    """Numbers from 0 to 2^64 - 1, which one process writes and others read.
 
-    An aligned number is written and read by one instruction, so nobody sees half of one.
+    Reading a number is as fast as reading an item of a list. An aligned number is read and written by one instruction,
+    so no process sees a half-written number.
     """
 
     def __init__(self, path: Path, count: int) -> None:
-        """Map the file `path` with `count` numbers; if it isn't there yet, all are 0.
+        """Map the file `path` with `count` numbers; in a new file all are 0.
 
         Raises:
-            OSError: The file can't be made or mapped.
+            OSError: The file can't be created or mapped.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         size = count * NUMBER_BYTES

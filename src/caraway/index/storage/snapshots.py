@@ -1,8 +1,8 @@
 """Copies of the database in the object store, from which a new owner of an index starts.
 
-A snapshot is a manifest that names files by their digests. Tables never change, so most of them are in the store from
-earlier snapshots. The manifest comes last and bears its own digest in its name: a snapshot is there as a whole or not
-at all, and one that was damaged since is refused.
+A snapshot is a manifest that lists files by their digests. Tables never change, so most of them are in the store from
+earlier snapshots. The manifest is written last and has its own digest in its name, so a snapshot exists as a whole or
+not at all, and one that was damaged later is refused.
 """
 
 import logging
@@ -25,12 +25,12 @@ LOGGER = logging.getLogger(__name__)
 
 FOLDER = "index-snapshots"
 MANIFESTS, FILES = f"{FOLDER}/manifests", f"{FOLDER}/files"
-# The newest one may turn out damaged.
+# How many snapshots are kept: more than one, since the newest may turn out damaged.
 KEPT = 3
-# A file that no manifest names may belong to a snapshot that is being taken: after this time it doesn't.
+# A file that no manifest lists may belong to a snapshot that is being taken; after this time it can be removed.
 GRACE_S = 3600.0
-# RocksDB's own checkpoint flushes while it holds Python's lock: 250 ms for a full buffer. So the buffer is flushed in
-# the background before; what is left takes some 10 ms.
+# How long to wait for a flush in the background. RocksDB's own checkpoint flushes while it holds Python's lock: 250 ms
+# for a full buffer. If the buffer is flushed in the background first, the checkpoint takes some 10 ms.
 SETTLE_S = 10.0
 SETTLE_POLL_S = 0.02
 
@@ -56,7 +56,7 @@ _DECODE = msgspec.json.Decoder(Manifest).decode
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a file was when its digest was computed."""
+    """The state of a file when its digest was computed."""
 
     inode: int
     size: int
@@ -76,9 +76,9 @@ class Snapshots:
         clock: Callable[[], float] = time.time,
         part: str = "",
     ) -> None:
-        """Keep the newest `kept` snapshots in `objects`; `clock` tells the time in seconds since the epoch.
+        """Keep the newest `kept` snapshots in `objects`; `clock` returns the time in seconds since the epoch.
 
-        `part` names a part of the index that is a database of its own, and has snapshots of its own.
+        `part` is the name of a part of the index that is a database of its own, with its own snapshots.
         """
         self._manifests, self._files = (f"{part}/{folder}" if part else folder for folder in (MANIFESTS, FILES))
         self._objects = objects
@@ -89,7 +89,7 @@ class Snapshots:
         self._taken_at: int | None = None
 
     def take(self, store: IndexStore) -> Manifest | None:
-        """Take a snapshot; None if nothing was written since the last one of this process.
+        """Take a snapshot; return None if nothing was written since the last one of this process.
 
         Raises:
             UnavailableError: The object store doesn't take it, or the database is too busy or damaged.
@@ -107,7 +107,7 @@ class Snapshots:
         except UnavailableError:
             raise
         except Exception as error:
-            # What RocksDB raises is an Exception and nothing more special.
+            # RocksDB's errors are plain instances of Exception.
             raise UnavailableError(f"no snapshot of the index at {store.path} can be taken: {error}") from error
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -119,15 +119,15 @@ class Snapshots:
         return manifest
 
     def restore(self, folder: Path, wanted: bytes, older_than: str = "") -> str | None:
-        """Put the newest sound snapshot of the format `wanted` into `folder`, which isn't there yet.
+        """Put the newest sound snapshot of the format `wanted` into `folder`, which must not exist yet.
 
         Args:
-            folder: Where it goes.
+            folder: The folder for the files.
             wanted: The format of the database.
             older_than: The name of a snapshot that turned out damaged: only older ones are taken.
 
         Returns:
-            Its name; None if there is no sound snapshot, or the object store is away.
+            The snapshot's name; None if there is no sound snapshot, or the object store is away.
         """
         try:
             for stored in sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name, reverse=True):
@@ -147,7 +147,7 @@ class Snapshots:
         return None
 
     def _put(self, folder: Path) -> list[File]:
-        """Write the files of a checkpoint that the object store doesn't have yet."""
+        """Write the files of a checkpoint that the object store doesn't have yet, and return all of them."""
         there = {stored.name: stored.size for stored in self._objects.stored(self._files)}
         files = []
         known: dict[str, _Known] = {}
@@ -161,7 +161,7 @@ class Snapshots:
         return files
 
     def _digest(self, path: Path) -> _Known:
-        """Compute the digest of a file; a table is the same file as at the last time."""
+        """Return the digest of a file; a table that hasn't changed since the last snapshot isn't read again."""
         is_now = path.stat()
         known = self._known.get(path.name)
         if known is not None and (known.inode, known.size, known.changed_ns) == (
@@ -177,7 +177,7 @@ class Snapshots:
         return _Known(is_now.st_ino, is_now.st_size, is_now.st_mtime_ns, digest.hexdigest())
 
     def _read(self, stored: Stored) -> Manifest | None:
-        """Read a manifest, None if it isn't what it was."""
+        """Return a manifest, None if it doesn't have the digest in its name."""
         content = self._objects.read(stored.name)
         if sha256(content).hexdigest() not in stored.name:
             LOGGER.error("manifest %s of the index is damaged", stored.name)
@@ -185,7 +185,7 @@ class Snapshots:
         return _DECODE(content)
 
     def _fetch(self, manifest: Manifest, folder: Path) -> bool:
-        """Copy the files of a snapshot; tell whether all of them are what they were."""
+        """Copy the files of a snapshot, and return whether all of them have the digests of the manifest."""
         there = {stored.name for stored in self._objects.stored(self._files)}
         return all(
             f"{self._files}/{file.digest}" in there
@@ -194,7 +194,7 @@ class Snapshots:
         )
 
     def _tidy(self) -> None:
-        """Remove old snapshots, and the files that none has."""
+        """Remove old snapshots, and the files that no manifest lists."""
         manifests = sorted(self._objects.stored(self._manifests), key=lambda stored: stored.name)
         needed: set[str] = set()
         for stored in manifests[-self._kept :]:
@@ -211,7 +211,7 @@ class Snapshots:
 
 
 def _settle(store: IndexStore) -> None:
-    """Let the database write to tables what it has in memory, without holding Python's lock."""
+    """Wait until the database has written its memory to tables, without holding Python's lock."""
     _wait_until_flushed(store)
     store.db.flush(wait=False)
     _wait_until_flushed(store)
@@ -226,20 +226,20 @@ def _wait_until_flushed(store: IndexStore) -> None:
 
 
 class SnapshotKeeper:
-    """Takes a snapshot every `seconds`, in a thread."""
+    """A thread that takes a snapshot every `seconds`."""
 
     def __init__(self, snapshots: Snapshots, store: IndexStore, seconds: float) -> None:
-        """Prepare; nothing is taken before `start` and the first interval."""
+        """Prepare; the first snapshot is taken one interval after `start`."""
         self._snapshots = snapshots
         self._store = store
         self._recurring = Recurring("index-snapshots", self._take, seconds)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._recurring.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """End; tell whether a snapshot that was under way is done. The store may be closed only then."""
+        """Stop the thread; return whether it has ended. Only then may the store be closed."""
         return self._recurring.stop(timeout_s)
 
     def _take(self) -> None:

@@ -32,43 +32,45 @@ LOGGER = logging.getLogger(__name__)
 
 _DECODE_DUE = msgspec.json.Decoder(dict[str, dict[int, int]]).decode
 
-# What the entries look like. Another number: the database is built anew from the topics.
+# The version of the entries' layout. A database of another version is built anew from the topics.
 FORMAT = b"2"
 FORMAT_KEY = META + b"format"
 
-# What a writer keeps for other processes that read its database (`caraway.index.storage.follower`): a number that is
-# another one after each start, RocksDB's number of the last write since, and whether nobody may read yet
-# (`begin_anew`).
+# The counters that a writer keeps for other processes that read its database (`caraway.index.storage.follower`): a
+# number that differs after each start, RocksDB's number of the last write since the start, and whether reads are
+# refused (`begin_anew`).
 GENERATION, SEQUENCE, REFUSING = 0, 1, 2
 COUNTERS = 3
 
-# The file that asks for the database to be built anew: reads found it damaged.
+# The name of the file that requests that the database be built anew, because a read found it damaged.
 DAMAGED = "DAMAGED"
-# The file that names the snapshot with which the database began. If it turns out damaged, later snapshots may hold the
-# same damaged table: only an older one is tried.
+# The name of the file with the name of the snapshot from which the database began. If the database turns out damaged,
+# later snapshots may contain the same damaged table, so only older ones are tried.
 RESTORED = "RESTORED"
-# While others still have the damaged database open.
+# The pause between attempts to open the damaged database while reads still have it open.
 RETRY_S = 0.05
 TIMEOUT_S = 10.0
 
 MEBIBYTE = 1 << 20
 CACHE_BYTES = 96 * MEBIBYTE
-# Two buffers (one filled, one flushed) of 16 MiB: 200,000 entries between flushes, 32 MiB of memory.
+# The size of each of two buffers, one being filled and one being flushed: 200,000 entries between flushes, 32 MiB of
+# memory.
 WRITE_BUFFER_BYTES = 16 * MEBIBYTE
 WRITE_BUFFERS = 2
-# After a kill the log is read again: 64 MiB take less than a second.
+# The size of the write-ahead log, which is read again after a kill: 64 MiB take less than a second.
 LOG_BYTES = 64 * MEBIBYTE
-# 10 bits a key: one of a hundred keys that aren't there costs a read.
+# Bits of the Bloom filter for each key: at 10, one of a hundred lookups of a missing key reads from disk.
 BLOOM_BITS = 10
 
 
-# Puts a snapshot of a format into a folder that isn't there yet, and tells its name; None if it has none. Snapshots
-# from the one of the given name on are passed over (`caraway.index.storage.snapshots`).
+# A function that puts a snapshot of a format into a folder that doesn't exist yet, and returns the snapshot's name;
+# None if there is none. The last argument is the name of a snapshot; it and all later ones are skipped
+# (`caraway.index.storage.snapshots`).
 Restore = Callable[[Path, bytes, str], str | None]
 
 
 class IndexStore:
-    """Entries under asset and key, and the offsets up to which they account for their topics."""
+    """Entries by asset and key, and for each asset the offsets up to which its entries account for the topic."""
 
     def __init__(
         self,
@@ -79,17 +81,18 @@ class IndexStore:
         restore: Restore | None = None,
         shared: bool = False,
     ) -> None:
-        """Open the database in the folder `path`, or make it.
+        """Open the database in the folder `path`, or create it.
 
-        One that is damaged, or of another format, is moved aside: the topics hold all that was in it. A new one begins
-        with the snapshot that `restore` has, else empty.
+        A database that is damaged or of another format is moved aside, since the topics have all of its content. A new
+        one begins with the snapshot that `restore` returns, or empty.
 
         Args:
             path: Folder of the database.
             geometry: Shape of the tile pyramids.
             cache_bytes: Size of the cache of blocks read, index and filters included.
-            restore: Where snapshots come from.
-            shared: Whether other processes read it (`caraway.index.storage.follower`): they are told of each write.
+            restore: The function that restores a snapshot.
+            shared: True if other processes read it (`caraway.index.storage.follower`), so shared counters are kept for
+                them.
 
         Raises:
             ConflictError: Another process has it open.
@@ -130,7 +133,7 @@ class IndexStore:
         return values
 
     def iterator(self) -> RdictIter:
-        """Return an iterator over all entries as they are now: later writes don't show."""
+        """Return an iterator over all entries as they are now; it doesn't show later writes."""
         return self.db.iter()
 
     def scan(self, first: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
@@ -145,17 +148,17 @@ class IndexStore:
         check_end(iterator)
 
     def batch(self) -> WriteBatch:
-        """Return a batch to gather writes in."""
+        """Return an empty batch of writes."""
         return WriteBatch(raw_mode=True)
 
     def write(self, batch: WriteBatch) -> None:
-        """Write a batch, all of it or nothing. It survives the end of the process, by the log."""
+        """Write a batch as a whole or not at all. It survives the end of the process, not a loss of power."""
         self.db.write(batch)
         if self._counters is not None:
             self._tell(self._counters)
 
     def sync(self) -> None:
-        """Let all that was written survive the loss of power too."""
+        """Make all writes so far survive a loss of power too."""
         self.db.flush_wal(sync=True)
 
     def offsets(self, asset: bytes) -> dict[int, int]:
@@ -173,7 +176,7 @@ class IndexStore:
         return {key[len(prefix) : -4] for key, _ in self.scan(prefix, after(prefix))}
 
     def drop(self, asset: bytes) -> None:
-        """Forget all of an asset."""
+        """Remove all data of an asset."""
         batch = self.batch()
         batch.delete_range(asset, after(asset))
         prefix = offset_key(asset, 0)[:-4]
@@ -183,30 +186,30 @@ class IndexStore:
         self.write(batch)
 
     def size_bytes(self) -> int:
-        """Return how large the files are."""
+        """Return the size of the tables in bytes."""
         try:
             return self.db.property_int_value("rocksdb.total-sst-files-size") or 0
         except DbClosedError:
-            # It is being built anew.
+            # The database is being built anew.
             return 0
 
     def tables(self) -> frozenset[str]:
-        """Name the files of tables that are on the disk."""
+        """Return the names of the table files on the disk."""
         return frozenset(path.name for path in self.path.glob("*.sst"))
 
     def unused_tables(self) -> frozenset[str]:
-        """Name those that hold nothing of the database: not any more, or not yet."""
-        # Looked at in this order, one that comes into use in between isn't among them.
+        """Return the names of table files that aren't in use by the database: no longer, or not yet."""
+        # The disk is listed first, so a table that comes into use in between isn't returned.
         tables = self.tables()
         return tables - {str(table["name"]).lstrip("/") for table in self.db.live_files()}
 
     @property
     def damaged(self) -> bool:
-        """Whether reads, of this process or of one that shares the database, found it damaged."""
+        """True if a read found damage, in this process or in one that shares the database."""
         return self._found_damaged or (self.path / DAMAGED).exists()
 
     def mark_damaged(self, reason: str) -> None:
-        """Ask for the database to be built anew, now (`caraway.index.storage.rebuilding`) or at the next start."""
+        """Request that the database be built anew, now (`caraway.index.storage.rebuilding`) or at the next start."""
         if self._found_damaged:
             return
         self._found_damaged = True
@@ -215,19 +218,19 @@ class IndexStore:
 
     @property
     def refusing(self) -> bool:
-        """Whether nobody may read: what a damaged database had isn't there again."""
+        """True while reads are refused, because the database was damaged and doesn't have all of its content again."""
         return self.due is not None
 
     def begin_anew(self, due: Mapping[bytes, Mapping[int, int]]) -> None:
-        """Take a new database in the place of a damaged one, which is moved aside. No other thread may write meanwhile.
+        """Replace a damaged database, which is moved aside, by a new one. No other thread may write meanwhile.
 
-        The new one begins with a snapshot, or empty, so reads are refused until `end_refusing`, after a start too.
+        The new one begins with a snapshot or empty, so reads are refused until `end_refusing`, also after a restart.
 
         Args:
-            due: How far each index was: the offsets for which it accounted.
+            due: The progress of each index before: the offsets for which it accounted.
 
         Raises:
-            UnavailableError: The folder can't be used. It may be tried again.
+            UnavailableError: The folder can't be used; the caller may try again.
         """
         self.due = {asset: dict(offsets) for asset, offsets in due.items()}
         if self._counters is not None:
@@ -247,31 +250,32 @@ class IndexStore:
         self._tell_generation()
 
     def end_refusing(self) -> None:
-        """Let the database be read again."""
+        """Allow reads of the database again."""
         _due_file(self.path).unlink(missing_ok=True)
         self.due = None
         if self._counters is not None:
             self._counters[REFUSING] = 0
 
     def close(self) -> None:
-        """Write what is in memory to disk and let go of the folder."""
+        """Write what is in memory to disk and release the folder."""
         self.db.close()
 
     def _tell_generation(self) -> None:
         if self._counters is not None:
             self._counters[REFUSING] = int(self.refusing)
-            # In this order: whoever sees the new number opens the database anew, and has all of it.
+            # The generation is written after the sequence is reset: a process that sees the new generation opens the
+            # database anew, and then has all of it.
             self._counters[SEQUENCE] = 0
             self._counters[GENERATION] = time.time_ns()
             self._tell(self._counters)
 
     def _tell(self, counters: SharedCounters) -> None:
-        # Two threads write. Without the lock the one that wrote first might tell last.
+        # Two threads write. Without the lock the older sequence number might be stored last.
         with self._notifying:
             counters[SEQUENCE] = self.db.latest_sequence_number()
 
     def _open_sound(self, older_than: str) -> Rdict:
-        """Open the database; one that can't be used is moved aside and a new one made."""
+        """Return the opened database; one that can't be used is moved aside and replaced by a new one."""
         wanted = self.format
         db: Rdict | None = None
         try:
@@ -279,7 +283,8 @@ class IndexStore:
                 return self._begin(older_than)
             db = self._open(self.path)
             found = db.get(FORMAT_KEY)
-            # Who can't read how far an index is can't follow its topic. All else is found out when it is read.
+            # Without the progress of the indexes their topics can't be followed, so these entries are checked now.
+            # Damage of other entries is found when they are read.
             _read_all(db, META)
         except Exception as error:
             if not is_damage(error):
@@ -296,7 +301,7 @@ class IndexStore:
         return self._begin(older_than)
 
     def _begin(self, older_than: str = "") -> Rdict:
-        """Make a new database, from a snapshot older than `older_than` if there is one."""
+        """Create a database and return it; it begins with a snapshot older than `older_than` if there is one."""
         if self._restore is not None:
             folder = self.path.with_name(f"{self.path.name}.restoring")
             shutil.rmtree(folder, ignore_errors=True)
@@ -310,7 +315,7 @@ class IndexStore:
         return db
 
     def _wait_until_free(self) -> None:
-        """Wait until no read holds the damaged database any more: as long as one does, it may write files there."""
+        """Wait until no read holds the damaged database any more; until then RocksDB may write files to its folder."""
         deadline = time.monotonic() + TIMEOUT_S
         while True:
             try:
@@ -325,11 +330,12 @@ class IndexStore:
             time.sleep(RETRY_S)
 
     def _prepared(self, folder: Path, name: str) -> bool:
-        """Make a snapshot fit to be the database; tell whether it can be."""
+        """Prepare a snapshot for use as the database; return whether it is usable."""
         try:
             self.db = self._open(folder)
             sound: bool = self.db.get(FORMAT_KEY) == self.format
-            # What was emitted since isn't known in it: such an index is built anew, and finds out from its topic.
+            # A snapshot doesn't know what was emitted after it was taken. An index that emits is therefore built anew,
+            # and recovers its emissions from its topic.
             prefix = emission_key(b"")
             for key, _ in list(self.scan(prefix, after(prefix))):
                 self.drop(key[len(prefix) :])
@@ -354,12 +360,12 @@ class IndexStore:
 
 
 def counters_of(path: Path) -> SharedCounters:
-    """Return the counters of the database in the folder `path`. It lies beside that, which may be moved aside."""
+    """Return the counters of the database in the folder `path`; they lie beside it, as it may be moved aside."""
     return SharedCounters(path.with_name(f"{path.name}.board"), COUNTERS)
 
 
 def format_of(geometry: Geometry) -> bytes:
-    """Return the mark of a database with this layout and pyramids of this shape."""
+    """Return the format of a database with this layout and pyramids of this shape."""
     return FORMAT + b" " + geometry.describe()
 
 
@@ -372,13 +378,13 @@ def _read_all(db: Rdict, prefix: bytes) -> None:
 
 
 def check_end(iterator: RdictIter) -> None:
-    """Raise if an iterator is at its end because of an entry that it couldn't read: to it, that looks like an end."""
+    """Raise if an iterator ended because it couldn't read an entry, which looks like an ordinary end."""
     if not iterator.valid():
         iterator.status()
 
 
 def is_damage(error: Exception) -> bool:
-    """Tell whether RocksDB says that its files aren't what they should be."""
+    """Return whether an error of RocksDB says that its files are damaged."""
     text = str(error)
     gone = "No such file" in text and (".sst" in text or "MANIFEST" in text)
     return text.startswith("Corruption") or "NotFound" in text or gone
@@ -390,7 +396,7 @@ def _began_with(path: Path) -> str:
 
 
 def _due_file(path: Path) -> Path:
-    """Return the file that tells how far each index must be before anybody may read. It lies beside the database."""
+    """Return the file with the offsets that indexes must reach before reads are allowed; it is beside the database."""
     return path.with_name(f"{path.name}.due")
 
 
@@ -420,12 +426,12 @@ def _move_aside(path: Path, reason: str) -> None:
 
 
 def database_options(cache: Cache) -> Options:
-    """Return how a database is opened, with its blocks in `cache`."""
+    """Return the options of a database whose blocks are cached in `cache`."""
     table = BlockBasedOptions()
     table.set_block_cache(cache)
     table.set_block_size(8 * 1024)
     table.set_bloom_filter(BLOOM_BITS, block_based=False)
-    # Index and filters live in the cache, so that memory doesn't grow with the number of keys.
+    # Index and filters are kept in the cache, so that memory doesn't grow with the number of keys.
     table.set_cache_index_and_filter_blocks(v=True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(v=True)
     table.set_format_version(5)

@@ -1,1 +1,1 @@
-"""Aggregates over windows of any length, as of any time, out of the tile pyramid."""
+"""Aggregates over windows of any length as of any time, computed from the tile pyramid."""

@@ -1,4 +1,4 @@
-"""Aggregate inputs to aggregates on their way into the index."""
+"""The feed that writes a topic's aggregate inputs to the index."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from caraway.topics.keys import check_read
 
 @dataclass(slots=True)
 class _KeyChange:
-    """What a batch does to one key: raw entries touched, aggregate inputs added and removed."""
+    """The changes of a batch to one key: raw entries written or deleted, aggregate inputs added and removed."""
 
     touched: set[bytes] = field(default_factory=set)
     added: list[AggregateInput] = field(default_factory=list)
@@ -51,7 +51,7 @@ class AggregateInputFeed:
         self._rank_at = names.index(plan.schema.timestamp) if plan.along else None
 
     def read(self, key: bytes, value: bytes, partition: int, offset: int) -> Delivered:
-        """See `writer.Feed`."""
+        """Decode a record; see `writer.Feed`."""
         record = self._codec.decode_value(value)
         record_id = record.id or position_id(offset, partition)
         if record.op == DELETE and not (self._locations is not None and is_end(record_id)):
@@ -62,14 +62,14 @@ class AggregateInputFeed:
         return Delivered(key, record, record_id, value, self._layout.values(record), self._rank(record.row))
 
     def apply(self, delivered: Sequence[Delivered], batch: WriteBatch, applied: Applied) -> None:
-        """See `writer.Feed`."""
+        """Add the changes of records to a batch; see `writer.Feed`."""
         locations = self._locations
         written = self._add(delivered, batch) if locations is None else self._move(locations, delivered, batch)
         applied.written += written
         applied.unchanged += len(delivered) - written
 
     def _add(self, delivered: Sequence[Delivered], batch: WriteBatch) -> int:
-        """Add aggregate inputs that are never revised: all that has to be told is which are there already."""
+        """Add aggregate inputs that are never revised: only those that the index has already must be left out."""
         asset = self._asset
         keys: dict[bytes, dict[bytes, Delivered]] = {}
         for item in delivered:
@@ -107,7 +107,7 @@ class AggregateInputFeed:
         return written
 
     def _drop_known(self, prefixes: list[bytes], highs: list[int], keys: list[dict[bytes, Delivered]]) -> None:
-        """Take out what the database holds already. Later than all that a key has, nothing can be there: no look-up."""
+        """Leave out aggregate inputs that the database has. Those later than all of a key's need no lookup."""
         doubtful = [
             (items, suffix, prefix + RAW + suffix)
             for prefix, high, items in zip(prefixes, highs, keys, strict=True)
@@ -157,7 +157,7 @@ class AggregateInputFeed:
         return len(movements)
 
     def _change_sessions(self, sessions: Sessions, changes: Mapping[bytes, _KeyChange], batch: WriteBatch) -> None:
-        """Note what aggregate inputs of groups do to their sessions."""
+        """Update the sessions of groups after changes to their aggregate inputs."""
         dirty: dict[bytes, list[Interval]] = {}
         for prefix, change in changes.items():
             added, removed = [[time_us for time_us, _, _ in side] for side in (change.added, change.removed)]
@@ -166,7 +166,7 @@ class AggregateInputFeed:
             self._change_points.mark_dirty(dirty, batch)
 
     def _aggregate_input(self, standing: LocatedEntry, value: bytes | None) -> AggregateInput:
-        """Read an aggregate input that was accepted before."""
+        """Return an aggregate input that was accepted before."""
         if value is None:
             raise RuntimeError("the index has a location for an aggregate input but not its entry")
         record = self._codec.decode_value(value)
@@ -175,7 +175,7 @@ class AggregateInputFeed:
         return record.time, self._layout.values(record), standing.entry[len(standing.prefix) + len(RAW) + TIME_BYTES :]
 
     def _rank(self, row: Sequence[object]) -> bytes:
-        """Return what ranks an aggregate input before its identity: its time stamp, if its time is another column."""
+        """Return the rank of an aggregate input before its identity: its timestamp, if another column is its time."""
         if self._rank_at is None:
             return b""
         time_us = row[self._rank_at]
@@ -185,7 +185,7 @@ class AggregateInputFeed:
 
 
 def _turning(move: Movement) -> Iterator[tuple[bytes, Lived | None, Lived | None, bool]]:
-    """Tell how an aggregate input counted in its group, and how it counts now."""
+    """Yield how an aggregate input counted in its group before a movement, and how it counts afterwards."""
     old, new = move.old, move.new
     if old is not None and new is not None and old.prefix == new.prefix:
         yield old.prefix, old.life, new.life, move.old_value == move.new_value

@@ -1,4 +1,4 @@
-"""Reading aggregates whose groupby has a window: a row for each closed bucket or session, found by begin and end."""
+"""Reading aggregates whose groupby has a window: a row for each closed window, found by its begin and end."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -28,7 +28,7 @@ class BucketReader:
         """Prepare to read `columns`.
 
         Raises:
-            InvalidInputError: A column that the dataset doesn't have, or buckets that have no begin.
+            InvalidInputError: The dataset lacks a column, or its windows have no begin.
         """
         match plan.window:
             case HoppingWindow(length_us=int(length_us)) as window:
@@ -53,14 +53,14 @@ class BucketReader:
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
-        """Return what reads keys from one state of the database; `elsewhere` returns the max event time elsewhere."""
+        """Return a function that reads keys from one state of the database; for `elsewhere` see `Elsewhere`."""
         max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
         return partial(self._read, iterator, max_event_time_us)
 
     def _read(
         self, iterator: RdictIter, max_event_time_us: int | None, key: bytes, at_us: int
     ) -> tuple[list[object], bool]:
-        """Return the columns' values as of `at_us`, and whether the window is closed and there."""
+        """Return the columns' values as of `at_us`, and whether the window exists and is closed."""
         *group, bounds = echo = self._keys.decode_key(key)
         values: dict[str, object] = {}
         match bounds:
@@ -86,7 +86,7 @@ class BucketReader:
 
 
 class Bounds(NamedTuple):
-    """A window that is asked for: of a group, by what its entries begin with, at a max event time."""
+    """A window to be found: the prefix of its group's entries, its begin and end, and the max event time."""
 
     prefix: bytes
     begin_us: int
@@ -94,7 +94,7 @@ class Bounds(NamedTuple):
     max_event_time_us: int | None
 
 
-# Tells which times a window holds; None if there is none such, or it isn't closed yet.
+# A function that returns the event times in a window; None if there is no such window or it isn't closed yet.
 Find = Callable[[KeyEntries, Bounds], Interval | None]
 
 
@@ -109,7 +109,7 @@ def _find_bucket(
     interval = end_us - length_us, end_us - 1
     if _has_any(entries, *interval):
         return interval
-    # After a run of buckets with rows there is one that shows that nothing came any more.
+    # After a run of windows with rows, one empty window has a row, which shows that no more rows came.
     before = shows_empty and _has_any(entries, interval[0] - window.stride_us, interval[1] - window.stride_us)
     return interval if before else None
 

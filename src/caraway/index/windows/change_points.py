@@ -1,9 +1,9 @@
-"""The change points of a group: the times at which its row changes. They begin the versions that an index emits.
+"""The change points of a group: the times at which its row changes. The versions that an index emits begin at them.
 
-The row of a group changes where an aggregate input comes into a window, and where it leaves it. For each change point
-the number of aggregate inputs is kept, under the group, and beside it an entry in the order of time over all groups:
-when the max event time moves on, that tells which groups have something new. A change also leaves the group *dirty*
-over an interval of time; the emission looks at these intervals and takes them away.
+The row of a group changes when an aggregate input enters a window and when it leaves. For each change point the number
+of such aggregate inputs is stored under the group, together with an entry in order of time over all groups: when the
+max event time advances, these entries lead to the groups with new rows. A change also makes the group *dirty* over an
+interval of time; the emission compares rows in these intervals, then removes them.
 """
 
 from collections import Counter
@@ -27,15 +27,15 @@ from caraway.index.storage.keys import (
 from caraway.index.storage.store import IndexStore
 from caraway.plan.model import IndexPlan
 
-# When an aggregate input is, and when it is taken back (None: not).
+# The life of an aggregate input: its time, and the time from which it no longer counts (None if it counts for good).
 Lived = tuple[int, int | None]
 
-# Intervals kept apart for one group; beyond, they become one.
+# The most dirty intervals of one group, which bounds its entry; if there were more, they would become one.
 MAX_INTERVALS = 64
 
-# What a key's length takes, before the key.
+# The size of a key's length, which precedes the key in its entries.
 LENGTH_BYTES = 2
-# The aggregate inputs of a change point are counted; the number takes these bytes.
+# The size of the number of aggregate inputs at a change point.
 COUNT_BYTES = 4
 
 _ENCODE = msgspec.msgpack.Encoder().encode
@@ -43,7 +43,7 @@ _DECODE = msgspec.msgpack.Decoder(list[Interval]).decode
 
 
 class ChangePoints:
-    """Keeps the change points of one index, and which groups are dirty."""
+    """The writer of the change points and dirty groups of one index."""
 
     def __init__(self, plan: IndexPlan, store: IndexStore) -> None:
         self._asset = plan.asset
@@ -53,12 +53,12 @@ class ChangePoints:
         self._shows_empty = bool(plan.aggregates)
 
     def move(self, changes: Sequence[tuple[bytes, Lived | None, Lived | None, bool]], batch: WriteBatch) -> None:
-        """Note what aggregate inputs do to the change points of their groups.
+        """Update the change points of groups after changes to their aggregate inputs.
 
         Args:
-            changes: For each aggregate input what the entries of its group begin with, how it counted, how it counts
-                now, and whether it has the same row as before, so that only its end may be another.
-            batch: What changed entries are added to.
+            changes: For each aggregate input the prefix of its group's entries, its life before, its life now, and
+                whether its row is the same as before, so that at most its end differs.
+            batch: The batch to which changed entries are added.
         """
         counts: dict[bytes, Counter[int]] = {}
         dirty: dict[bytes, list[Interval]] = {}
@@ -75,7 +75,7 @@ class ChangePoints:
         self.mark_dirty(dirty, batch)
 
     def mark_dirty(self, intervals: Mapping[bytes, Sequence[Interval]], batch: WriteBatch) -> None:
-        """Note that groups, by what their entries begin with, are to be looked at over intervals of time."""
+        """Add intervals of time over which groups, given by the prefixes of their entries, are dirty."""
         wanted = {
             self._asset + DIRTY + prefix[ASSET_BYTES:]: list(found) for prefix, found in intervals.items() if found
         }
@@ -84,12 +84,12 @@ class ChangePoints:
             batch.put(key, pack_intervals([*found, *(() if data is None else unpack_intervals(data))]))
 
     def _lives(self, lived: Lived) -> list[tuple[int, int | None]]:
-        """Return when an aggregate input comes into a window and when it leaves it, for each of its windows."""
+        """Return when an aggregate input enters and when it leaves, for each of its windows."""
         time_us, end_us = lived
         if self._bucket is not None:
             length_us, stride_us = self._bucket.length_us or 0, self._bucket.stride_us
             first = next_end(self._bucket, time_us)
-            # The last bucket that holds it, or the empty one after that.
+            # The last bucket that contains it, or the empty one after that.
             last = first + (time_us + length_us - first) // stride_us * stride_us
             if last < first:
                 return []
@@ -107,7 +107,7 @@ class ChangePoints:
             yield leave
 
     def _count(self, counts: Mapping[bytes, Mapping[int, int]], batch: WriteBatch) -> None:
-        """Add to the numbers of aggregate inputs at change points."""
+        """Add to the stored numbers of aggregate inputs at change points."""
         changed = [(prefix, time_us, n) for prefix, counter in counts.items() for time_us, n in counter.items() if n]
         keys = [timed_key(prefix + CHANGE_POINT, time_us, b"") for prefix, time_us, _ in changed]
         known = self._store.get_many(keys) if keys else []
@@ -127,12 +127,12 @@ class ChangePoints:
 
 
 def change_point_key(asset: bytes, time_us: int, prefix: bytes) -> bytes:
-    """Return the key under which the change point of a group is noted in the order of time."""
+    """Return the key of a group's change point in the order of time over all groups."""
     return asset + CHANGE_POINTS + pack_u64(time_us + SIGN) + prefix[ASSET_BYTES:]
 
 
 def pack_intervals(intervals: Sequence[Interval]) -> bytes:
-    """Encode intervals of time, those that meet as one."""
+    """Return encoded intervals of time, after joining those that overlap or touch."""
     merged: list[Interval] = []
     for first, last in sorted(intervals):
         if merged and first <= merged[-1][1] + 1:
@@ -145,16 +145,17 @@ def pack_intervals(intervals: Sequence[Interval]) -> bytes:
 
 
 def unpack_intervals(data: bytes) -> list[Interval]:
-    """Decode intervals of time, ascending."""
+    """Return decoded intervals of time, ascending."""
     return _DECODE(data)
 
 
 def _differing(
     before: Sequence[tuple[int, int | None]], after: Sequence[tuple[int, int | None]], *, same: bool
 ) -> Iterator[Interval]:
-    """Yield when a group's row isn't what it was, given the lives of an aggregate input before and after.
+    """Yield the intervals in which a group's row may differ, from the lives of an aggregate input before and after.
 
-    If the aggregate input has the row that it had, it makes no difference where it counted and still does.
+    If its row is the same as before, the aggregate input makes no difference at times at which it counted and still
+    counts.
     """
     if same and [enter for enter, _ in before] == [enter for enter, _ in after]:
         for (_, old), (_, new) in zip(before, after, strict=True):

@@ -1,4 +1,4 @@
-"""When an aggregate last changed: an aggregate input came into one of its windows, left it or was taken back."""
+"""The time of an aggregate's last change: an aggregate input entered a window, left it or ended."""
 
 from collections.abc import Iterable, Sequence
 
@@ -14,8 +14,8 @@ def last_change(
 
     Args:
         entries: The key's entries.
-        intervals: All windows of the plan, with what they hold at the time of the read.
-        ended: What was taken back after the first of the intervals' ends.
+        intervals: All windows of the plan, each with the event times in it at the time of the read.
+        ended: Aggregate inputs that ended after the earliest end of the intervals.
     """
     newest: int | None = None
     for window, (_, last) in intervals:
@@ -24,7 +24,8 @@ def last_change(
         newest = _later(newest, *_of_ended(item, intervals))
     least = min(last for _, (_, last) in intervals)
     for item in entries.ended_by(least):
-        # It changed nothing after it was taken back, and what comes next was taken back before.
+        # Aggregate inputs that ended earlier come in descending order of their ends, and none causes a change after its
+        # end, so from here on none can cause a later change than the newest found.
         if newest is not None and max(_seen(window, item.end_us) for window, _ in intervals) <= newest:
             break
         newest = _later(newest, *_of_ended(item, intervals))
@@ -32,7 +33,7 @@ def last_change(
 
 
 def _of_live(entries: KeyEntries, window: OwnWindow, last: int) -> Iterable[int | None]:
-    """Yield when the last aggregate input came into a window, and when the last one that is gone by now left it."""
+    """Yield when the last aggregate input entered a window, and when the last one that has left it did so."""
     came = entries.last_time(last)
     if came is None:
         return
@@ -56,12 +57,12 @@ def _of_ended(item: Ended, intervals: Sequence[tuple[OwnWindow, Interval]]) -> I
 
 
 def _seen(window: OwnWindow, time_us: int) -> int:
-    """Return when a window shows what happened at a time."""
+    """Return when a window shows an event of a time: discrete windows show it at the end of the bucket."""
     return time_us if isinstance(window, ContinuousWindow) else next_end(window, time_us)
 
 
 def _now(window: OwnWindow, last: int) -> int:
-    """Return the time whose state a window shows: for discrete ones the end of the bucket."""
+    """Return the time as of which a window is read: for discrete ones the end of the bucket."""
     return last if isinstance(window, ContinuousWindow) else last + 1
 
 

@@ -1,4 +1,4 @@
-"""The rows that an aggregated dataset has over an interval of time, of one group: what an index emits."""
+"""The rows of one group of an aggregated dataset over an interval of time, which an index emits."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -20,22 +20,22 @@ from caraway.topics import RecordCodec
 
 
 class Row(NamedTuple):
-    """A row from a time on: the values of the topic's key and of all its columns."""
+    """A row that holds from a time on: the values of the topic's key and of all columns."""
 
     time_us: int
     key: Sequence[object]
     values: Sequence[object]
 
 
-# Yields the rows of a group that begin in an interval of time, both ends included, in order of time.
+# A function that yields the rows of a group that begin in an interval of time, ends included, in order of time.
 CurrentRows = Callable[[IndexStore, bytes, Interval], Iterator[Row]]
 
-# Yields begin and end of the windows that end in an interval of time.
+# A function that yields begin and end of the windows that end in an interval of time.
 Bounds = Callable[[IndexStore, bytes, Interval], Iterator[Interval]]
 
 
 def row_readers(plan: IndexPlan, topic: TopicPlan, geometry: Geometry) -> CurrentRows:
-    """Return what reads the rows of an index's groups, with the columns of `topic`."""
+    """Return a function that reads the rows of an index's groups, with the columns of `topic`."""
     columns = [column.name for column in topic.schema.columns]
     keys = len(topic.schema.keys)
     match plan.window:
@@ -48,7 +48,7 @@ def row_readers(plan: IndexPlan, topic: TopicPlan, geometry: Geometry) -> Curren
 
 
 class _Windows:
-    """Reads the rows of groups by windows."""
+    """A reader of the rows of groups by windows."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry, keys: int) -> None:
         self.keys = keys
@@ -109,5 +109,5 @@ def _sessions(store: IndexStore, prefix: bytes, interval: Interval) -> Iterator[
 
 
 def group_of(prefix: bytes) -> bytes:
-    """Return the key of a group, given what its entries begin with."""
+    """Return the key of a group from the prefix of its entries."""
     return prefix[ASSET_BYTES + LENGTH_BYTES :]

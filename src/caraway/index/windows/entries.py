@@ -1,4 +1,4 @@
-"""The entries of one key, as one state of the database has them."""
+"""The entries of one key in one state of the database."""
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,14 @@ from caraway.topics import Record, RecordCodec
 
 
 class IndexShape:
-    """What all keys of an index have in common."""
+    """The properties that all keys of an index share."""
 
     def __init__(self, plan: IndexPlan, geometry: Geometry) -> None:
         self.geometry = geometry
         self.codec = RecordCodec(plan.schema)
         self.layout = Layout(plan, geometry.values)
         self.total = self.layout.total
-        # After a removal the bounds of a root may be further apart than its aggregate inputs.
+        # After a removal the bounds of a root may be wider than the times of its aggregate inputs.
         self.bounds_exact = not plan.revised
 
 
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """An aggregate input that was taken back, and when."""
+    """An aggregate input that a delete ended, and the time of its end."""
 
     end_us: int
     order: bytes
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 
 
 class KeyEntries:
-    """Reads the entries of a key through an iterator, which it moves."""
+    """A reader of the entries of a key. It moves the iterator that it is given."""
 
     __slots__ = ("_iterator", "_prefix", "_shape", "iterator")
 
@@ -62,7 +62,7 @@ class KeyEntries:
         return unpack(iterator.value())
 
     def last_time(self, time_us: int) -> int | None:
-        """Return the time of the last aggregate input by a time, that time included."""
+        """Return the time of the last aggregate input at or before a time."""
         iterator, entries = self._iterator, self._prefix + RAW
         iterator.seek_for_prev(from_time(entries, time_us + 1))
         check_end(iterator)
@@ -72,7 +72,7 @@ class KeyEntries:
         return time_of(key, len(entries)) if key.startswith(entries) else None
 
     def first_time(self, time_us: int) -> int | None:
-        """Return the time of the first aggregate input from a time on."""
+        """Return the time of the first aggregate input at or after a time."""
         iterator, entries = self._iterator, self._prefix + RAW
         iterator.seek(from_time(entries, time_us))
         check_end(iterator)
@@ -82,7 +82,7 @@ class KeyEntries:
         return time_of(key, len(entries)) if key.startswith(entries) else None
 
     def children(self, level: int, first: int, last: int) -> list[list[Any]]:
-        """Return the tiles of a level that hold times from `first` to `last`."""
+        """Return the tiles of a level that contain times from `first` to `last`."""
         iterator, shift = self._iterator, self._shape.geometry.shift(level)
         end = tile_key(self._prefix, level, (last + SIGN) >> shift)
         iterator.seek(tile_key(self._prefix, level, (first + SIGN) >> shift))
@@ -94,7 +94,7 @@ class KeyEntries:
         return tiles
 
     def scatter(self, first: int, last: int, cuts: Sequence[int], segments: Sequence[list[AggregateInput]]) -> None:
-        """Put the aggregate inputs from `first` to `last` into the segments between `cuts`."""
+        """Append the aggregate inputs from `first` to `last` to the segments between `cuts`."""
         iterator, decode, values = self._iterator, self._shape.codec.decode_value, self._shape.layout.values
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
@@ -112,7 +112,7 @@ class KeyEntries:
         check_end(iterator)
 
     def ranked(self, first: int, last: int) -> Iterator[Entry]:
-        """Yield the aggregate inputs from `first` to `last`, oldest first. The iterator must not be moved meanwhile."""
+        """Yield the aggregate inputs from `first` to `last`, oldest first. The caller must not move the iterator."""
         iterator, decode = self._iterator, self._shape.codec.decode_value
         entries = self._prefix + RAW
         rank = len(entries) + TIME_BYTES
@@ -136,7 +136,7 @@ class KeyEntries:
         check_end(iterator)
 
     def ended_after(self, time_us: int) -> Iterator[Ended]:
-        """Yield what was taken back after a time, in the order of that; see `ranked`."""
+        """Yield the aggregate inputs that ended after a time, in order of their ends; see `ranked`."""
         iterator, decode = self._iterator, self._shape.codec.decode_value
         entries = self._prefix + ENDED
         rank = len(entries) + TIME_BYTES
@@ -147,7 +147,7 @@ class KeyEntries:
         check_end(iterator)
 
     def ended_by(self, time_us: int) -> Iterator[Ended]:
-        """Yield what was taken back by a time, the last one first; see `ranked`."""
+        """Yield the aggregate inputs that ended at or before a time, the last one first; see `ranked`."""
         iterator, decode = self._iterator, self._shape.codec.decode_value
         entries = self._prefix + ENDED
         rank = len(entries) + TIME_BYTES
@@ -159,10 +159,10 @@ class KeyEntries:
 
 
 class Contents(NamedTuple):
-    """What a read of a key goes by.
+    """The entries of a key that a read uses.
 
-    `root` is None if the pyramid has nothing of the intervals; `ended` is what was taken back after the first one's
-    end.
+    `root` is None if the pyramid has nothing in the intervals; `ended` are the aggregate inputs that ended after the
+    earliest end of the intervals.
     """
 
     entries: KeyEntries

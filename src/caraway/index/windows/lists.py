@@ -1,8 +1,8 @@
-"""Lists of a column's values over an interval of time: distinct, newest and oldest ones.
+"""Lists of a column's values over an interval of time: distinct, newest and oldest values.
 
-They are read one by one in the order of time, from the end that the list begins with, and no further than needed. Tiles
-are only opened where they may have something: one without values is passed over where nulls are dropped, and of one
-that keeps its distinct values these are enough.
+Values are read one by one in the order of time, from the end at which the list begins, and only as many as needed. A
+tile is opened only if necessary: one without values is skipped if nulls are dropped, and for one that keeps its
+distinct values these are enough.
 """
 
 import heapq
@@ -20,14 +20,14 @@ from caraway.index.storage.intervals import Interval
 from caraway.index.windows.entries import Contents, IndexShape, KeyEntries
 from caraway.topics import Record
 
-# A value, or its identity, where it occurs.
+# A value, or its identity, with its position.
 Found = tuple[Position, Any]
 
 _POSITION = itemgetter(0)
 
 
 class ListReader:
-    """Reads one list."""
+    """The reader of one list."""
 
     def __init__(self, spec: AggregateSpec, shape: IndexShape) -> None:
         layout = shape.layout
@@ -45,7 +45,7 @@ class ListReader:
         self._show = shower(layout.types[name]) if self._distinct else _same
 
     def read(self, contents: Contents, interval: Interval) -> list[object]:
-        """Return the list over an interval of a key."""
+        """Return the list over an interval, from the contents of a key."""
         found: Iterator[Found] = iter(())
         if contents.root is not None:
             found = self._walk(contents.entries, contents.root, interval)
@@ -102,14 +102,14 @@ class ListReader:
 def _picker(shape: IndexShape, name: str) -> Callable[[Record], Any]:
     names = [column.name for column in shape.codec.schema.columns]
     if name not in names:
-        # The time stamp, which isn't in the row.
+        # The column is the timestamp, which isn't in the row.
         return lambda record: record.time
     position = names.index(name)
     return lambda record: None if record.row is None else record.row[position]
 
 
 def _once(values: Iterator[Hashable]) -> Iterator[Hashable]:
-    """Yield each value where it comes first."""
+    """Yield each value at its first occurrence."""
     seen: set[Hashable] = set()
     for value in values:
         if value not in seen:

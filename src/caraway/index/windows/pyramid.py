@@ -1,12 +1,11 @@
-"""Keeping the tile pyramids of an index: aggregate inputs in, aggregate inputs out.
+"""The tile pyramids of an index: adding and removing aggregate inputs.
 
-The root of a key is the smallest tile that holds all its aggregate inputs (`Geometry.level_of`). A tile that comes to
-hold more than `Geometry.split` aggregate inputs gets children, made from its raw aggregate inputs once and kept from
-then on. So a key with few aggregate inputs has a root and nothing else, and a busy key a tree whose leaves hold few
-aggregate inputs each, or aggregate inputs of one moment.
+The root of a key is the smallest tile that contains all its aggregate inputs (`Geometry.level_of`). When a tile gets
+more than `Geometry.split` aggregate inputs, children are made once from its raw aggregate inputs and kept from then on.
+So a key with few aggregate inputs has only a root, and a busy key has a tree whose leaves contain few aggregate inputs
+each, or those of one moment.
 
-A batch changes each tile once: the leaves from the aggregate inputs, each tile above by the sum of its children's
-changes.
+A batch changes each tile once: leaves by their aggregate inputs, each tile above by the sum of its children's changes.
 """
 
 from collections.abc import Container, Sequence
@@ -19,14 +18,15 @@ from caraway.index.storage.keys import ENDED, RAW, SIGN, TIME_BYTES, pack_u64, t
 from caraway.index.storage.store import IndexStore
 from caraway.topics import RecordCodec
 
-# Tiles kept decoded between batches, in two generations the older of which is dropped. One takes 0.5 to 1 KiB.
+# Decoded tiles that are kept between batches, in two generations, of which the older one is dropped when the younger is
+# full. A tile takes 0.5 to 1 KiB, so the cache takes up to 20 MiB.
 CACHED_TILES = 20_000
 
 
 class TileCache:
-    """The tiles that were used last, decoded, and those that are to be written.
+    """A cache of the tiles used last, decoded, and of the tiles that are to be written.
 
-    The writer is the only one who changes tiles, so what is here is what is in the database, or newer.
+    Only the writer changes tiles, so a tile in the cache is equal to the one in the database, or newer.
     """
 
     def __init__(self, store: IndexStore, capacity: int = CACHED_TILES) -> None:
@@ -76,7 +76,7 @@ class TileCache:
         self._dirty.clear()
 
     def discard(self) -> None:
-        """Forget everything: a batch failed, and the database holds what was before."""
+        """Remove all tiles, because a batch failed and the database still has the state before it."""
         self._young.clear()
         self._old.clear()
         self._dirty.clear()
@@ -104,14 +104,14 @@ class TileCache:
         return tile
 
     def _note_weight(self, tile: Partial) -> None:
-        """Count a tile with many values for as many tiles as take its memory."""
+        """Count a tile with many values as several tiles, by the memory that it takes."""
         weight = tile.weight - 1
         self._heavy += max(0, weight - tile.noted_weight)
         tile.noted_weight = weight
 
 
 class Pyramid:
-    """Changes the tiles of one index."""
+    """The writer of the tiles of one index."""
 
     def __init__(self, store: IndexStore, tiles: TileCache, layout: Layout, codec: RecordCodec) -> None:
         """Keep the tiles of `layout` in `tiles`; `codec` reads aggregate inputs that are in `store` already."""
@@ -132,11 +132,11 @@ class Pyramid:
         """Add and remove aggregate inputs of one key.
 
         Args:
-            prefix: What the key's entries begin with.
-            root: The key's root; it is changed, and left to the caller to be saved.
-            added: Aggregate inputs that weren't there.
-            removed: Aggregate inputs that were.
-            touched: Raw keys of both: what the database holds under them doesn't count.
+            prefix: The prefix of the key's entries.
+            root: The key's root, which is changed; the caller saves it.
+            added: Aggregate inputs that the key doesn't have yet.
+            removed: Aggregate inputs that the key has.
+            touched: Raw keys of both. Their entries in the database are ignored.
         """
         key_tiles = _KeyTiles(self, prefix, touched)
         if added:
@@ -164,7 +164,8 @@ class _KeyTiles:
     def grow(self, root: Partial, added: Sequence[AggregateInput]) -> None:
         """Extend the root's bounds.
 
-        If it gets to a higher level, it becomes the tiles on the levels between as well, unless it is without children.
+        If that raises its level, copies of the old root become the tiles on the levels in between, unless it has no
+        children.
         """
         times = [time_us for time_us, _, _ in added]
         low, high = min(times), max(times)
@@ -184,7 +185,7 @@ class _KeyTiles:
     def change(
         self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput], removed: Sequence[AggregateInput]
     ) -> tuple[Partial | None, Partial | None]:
-        """Change a tile and those below. Return what was added and what was removed, as partial aggregates."""
+        """Change a tile and those below. Return the partial aggregates of what was added and of what was removed."""
         if tile.flags & SPLIT:
             gain, loss = self._change_children(level - 1, added, removed)
         else:
@@ -214,7 +215,7 @@ class _KeyTiles:
         return total_gain, total_loss
 
     def _split(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
-        """Give a tile children, made from its aggregate inputs."""
+        """Make the children of a tile from its aggregate inputs."""
         aggregate_inputs = list(added)
         if tile.count > len(added):
             aggregate_inputs += self._untouched(level, number)
@@ -225,7 +226,7 @@ class _KeyTiles:
         tile.flags |= SPLIT
 
     def _find_anew(self, level: int, number: int, tile: Partial, added: Sequence[AggregateInput]) -> None:
-        """Find anew what couldn't be subtracted: least and greatest values, first and last ones, sketches."""
+        """Compute anew what couldn't be subtracted: least and greatest values, first and last positions, sketches."""
         if tile.flags & SPLIT:
             keys = (tile_key(self._prefix, level - 1, child) for child in self._geometry.children(level, number))
             parts = [part for key in keys if (part := self._tiles.load(self._layout, key)) is not None]
@@ -242,7 +243,7 @@ class _KeyTiles:
         return groups
 
     def _untouched(self, level: int, number: int) -> list[AggregateInput]:
-        """Return the aggregate inputs of a tile that the database holds and that this batch leaves as they are."""
+        """Return the aggregate inputs of a tile that are in the database and that this batch doesn't change."""
         pyramid, shift, prefix = self._pyramid, self._geometry.shift(level), self._prefix
         end = (number + 1) << shift
         last = prefix + RAW + pack_u64(end) if end < 1 << 64 else prefix + ENDED
@@ -263,7 +264,7 @@ def _decoded(layout: Layout, data: bytes) -> Partial:
 
 
 def _sum(total: Partial | None, part: Partial | None) -> Partial | None:
-    """Add `part` to `total`, which is the caller's own."""
+    """Return the sum of `total`, which is changed, and `part`."""
     if total is None or part is None:
         return part if total is None else total
     total.merge(part)

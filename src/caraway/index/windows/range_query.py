@@ -13,7 +13,7 @@ from caraway.index.windows.entries import Contents, Ended, IndexShape
 class RangeQuery:
     """One read of a key: the partial aggregates of the segments between some cuts.
 
-    A tile within one segment is taken as it is, others are opened. `parts` are those of the segments.
+    A tile within one segment is used as a whole, others are opened. `parts` are the partial aggregates of the segments.
     """
 
     __slots__ = ("_cuts", "_entries", "_shape", "_used", "parts")
@@ -26,14 +26,14 @@ class RangeQuery:
         needed: frozenset[int],
         used: Sequence[bool] | None = None,
     ) -> None:
-        """Read what the pyramid holds.
+        """Read the pyramid of a key.
 
         Args:
-            shape: That of the index.
-            contents: What the key has.
-            cuts: The first time of each segment, ascending, and the one behind all of them.
-            needed: Which extras of the layout are needed.
-            used: Which segments are needed; None: all.
+            shape: The shape of the index.
+            contents: The entries of the key.
+            cuts: The first time of each segment, ascending, and the first time behind the last segment.
+            needed: The extras of the layout that are needed.
+            used: For each segment, whether it is needed; None: all are.
         """
         self._shape = shape
         self._entries = contents.entries
@@ -50,7 +50,7 @@ class RangeQuery:
                 shape.layout.add(part, aggregate_inputs)
 
     def _visit(self, level: int, tile: Sequence[Any], raw: list[list[AggregateInput]]) -> None:
-        """Take a tile as a whole, or what of it lies in the segments."""
+        """Add a tile as a whole to its segment, or the parts of it to theirs."""
         low, high, flags = tile[1:4]
         cuts = self._cuts
         segment = bisect_right(cuts, low) - 1
@@ -71,7 +71,7 @@ class RangeQuery:
 def totals_of(
     shape: IndexShape, contents: Contents, intervals: Sequence[Interval], needed: frozenset[int]
 ) -> Iterator[tuple[Interval, Partial]]:
-    """Yield intervals, none of them empty, with their partial aggregates, each of which is good until the next one."""
+    """Yield non-empty intervals with their partial aggregates; each partial aggregate is valid until the next one."""
     cuts = sorted({edge for first, last in intervals for edge in (first, last + 1)})
     used = [any(first <= cut <= last for first, last in intervals) for cut in cuts[:-1]]
     parts = RangeQuery(shape, contents, cuts, needed, used).parts
@@ -79,7 +79,7 @@ def totals_of(
     for last in dict.fromkeys(last for _, last in intervals):
         total = shape.total(needed)
         behind, until = position[last + 1], last
-        # The shortest interval first: each contains the one before.
+        # Intervals with the same end are handled in order of length, since each contains the one before.
         for first in sorted({first for first, end in intervals if end == last}, reverse=True):
             for part in parts[position[first] : behind]:
                 if part.count:
@@ -90,7 +90,7 @@ def totals_of(
 
 
 def add_ended(shape: IndexShape, total: Partial, ended: Sequence[Ended], interval: Interval, as_of_us: int) -> None:
-    """Add the aggregate inputs of an interval that were taken back after a time."""
+    """Add the aggregate inputs of an interval that ended after a time, and so still count at that time."""
     first, last = interval
     alive = [item for item in ended if item.end_us > as_of_us and first <= item.record.time <= last]
     if alive:

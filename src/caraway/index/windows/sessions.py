@@ -1,8 +1,8 @@
 """The sessions of a group: runs of aggregate inputs with at most a gap between one and the next.
 
-Each session is an entry: the second of its first aggregate input, and that of its last. An aggregate input that comes
-changes the sessions beside it; one that goes needs the adjacent ones in time. So nothing is linear in the aggregate
-inputs of a group.
+An entry of a session has the second of its first aggregate input, and the second of its last. Adding an aggregate input
+changes only the sessions beside it, and removing one needs only the adjacent ones in time, so no change takes time that
+grows with the number of aggregate inputs of a group.
 """
 
 from bisect import bisect_left, bisect_right
@@ -16,24 +16,24 @@ from caraway.index.storage.keys import RAW, SESSION, SIGN, from_time, pack_u64, 
 from caraway.index.storage.store import IndexStore, check_end
 
 SECOND_US = 1_000_000
-# What the end of a session lies behind the second of its last aggregate input.
+# The distance from the second of the last aggregate input to the exclusive end of the session.
 END_US = 1
 
 
 class Session(NamedTuple):
-    """A session: the seconds of its first and of its last aggregate input, microseconds."""
+    """A session: the seconds of its first and of its last aggregate input, in microseconds."""
 
     first_us: int
     last_us: int
 
     @property
     def end_us(self) -> int:
-        """The end of its window, exclusive."""
+        """The exclusive end of the session's window."""
         return self.last_us + END_US
 
 
 class Sessions:
-    """Keeps the sessions of one index."""
+    """The writer of the sessions of one index."""
 
     def __init__(self, window: SessionWindow, store: IndexStore) -> None:
         self._gap_us = window.gap_us
@@ -47,17 +47,17 @@ class Sessions:
         touched: Collection[bytes],
         batch: WriteBatch,
     ) -> list[tuple[int, int]]:
-        """Note that aggregate inputs of one group came or went.
+        """Update the sessions of one group after aggregate inputs were added or removed.
 
         Args:
-            prefix: What the group's entries begin with.
-            added: Times of aggregate inputs that weren't there.
-            removed: Times of aggregate inputs that were.
-            touched: Raw keys of both: what the database holds under them doesn't count.
-            batch: What the changed entries are added to.
+            prefix: The prefix of the group's entries.
+            added: Times of aggregate inputs that the group didn't have.
+            removed: Times of aggregate inputs that the group had.
+            touched: Raw keys of both. Their entries in the database are ignored.
+            batch: The batch to which changed entries are added.
 
         Returns:
-            Intervals of time, each from the begin to the end of a session that was or is there and isn't as it was.
+            Intervals of time, each from the begin to the end of a session that was removed, is new, or has changed.
         """
         iterator = self._store.iterator()
         seconds = {_second(time_us) for time_us in (*added, *removed)}
@@ -78,13 +78,13 @@ class Sessions:
         ]
 
     def _beside(self, iterator: RdictIter, prefix: bytes, second: int) -> Iterator[Session]:
-        """Yield the sessions that hold a second or are next to it."""
+        """Yield the sessions that contain a second or are adjacent to it."""
         if (before := session_by(iterator, prefix, second)) is not None:
             yield before
         yield from sessions_from(iterator, prefix, second, second + self._gap_us)
 
     def _merged(self, sessions: Sequence[Session], seconds: Sequence[int]) -> list[Session]:
-        """Return sessions after aggregate inputs came. No session that isn't given lies so near that it matters."""
+        """Return the sessions after aggregate inputs were added; `sessions` are all within a gap of these."""
         merged: list[Session] = []
         for part in sorted([*sessions, *(Session(second, second) for second in seconds)]):
             if merged and part.first_us - merged[-1].last_us <= self._gap_us:
@@ -94,10 +94,10 @@ class Sessions:
         return merged
 
     def _part(self, sessions: list[Session], second: int, raw: "_Raw") -> None:
-        """Take out a second, unless an aggregate input is left in it: its session gets shorter, falls apart or goes."""
+        """Remove a second that has no aggregate input left: its session is shortened, divided or removed."""
         position = bisect_right(sessions, second, key=_first) - 1
         if position < 0 or sessions[position].last_us < second:
-            # Gone with another one that was removed.
+            # The second was removed together with an adjacent one.
             return
         following = raw.first_from(second)
         if following is not None and following < second + SECOND_US:
@@ -124,7 +124,7 @@ class _Raw:
         self._touched = touched
 
     def first_from(self, time_us: int) -> int | None:
-        """Return the first time from a time on."""
+        """Return the first time at or after a time; None if there is none."""
         iterator, position = self._iterator, bisect_left(self._added, time_us)
         found = self._added[position] if position < len(self._added) else None
         iterator.seek(from_time(self._entries, time_us))
@@ -137,7 +137,7 @@ class _Raw:
         return found
 
     def last_before(self, time_us: int) -> int | None:
-        """Return the last time before a time."""
+        """Return the last time before a time; None if there is none."""
         iterator, position = self._iterator, bisect_left(self._added, time_us)
         found = self._added[position - 1] if position else None
         iterator.seek_for_prev(from_time(self._entries, time_us))
@@ -151,7 +151,7 @@ class _Raw:
 
 
 def session_key(prefix: bytes, first_us: int) -> bytes:
-    """Return where the session of a group that begins with a second is kept."""
+    """Return the key of a group's session that begins with a second."""
     return prefix + SESSION + pack_u64(first_us + SIGN)
 
 
@@ -166,7 +166,7 @@ def session_by(iterator: RdictIter, prefix: bytes, time_us: int) -> Session | No
 
 
 def sessions_from(iterator: RdictIter, prefix: bytes, first_us: int, until_us: int) -> Iterator[Session]:
-    """Yield the sessions that begin between two times, both included. The iterator must not be moved meanwhile."""
+    """Yield the sessions that begin between two times, ends included. Nothing else may move the iterator meanwhile."""
     entries = prefix + SESSION
     iterator.seek(from_time(entries, first_us))
     while iterator.valid() and iterator.key().startswith(entries):

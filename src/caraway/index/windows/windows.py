@@ -1,4 +1,4 @@
-"""Reading aggregates over windows out of the tile pyramid: exactly, at any time."""
+"""Reading aggregates over windows from the tile pyramid: exactly, as of any time."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -25,20 +25,20 @@ from caraway.index.windows.lists import ListReader
 from caraway.index.windows.range_query import RangeQuery, add_ended, totals_of
 from caraway.plan.model import IndexPlan
 
-# Reads a key at a time: the columns' values, and whether it was found.
+# A function that reads a key as of a time: it returns the columns' values, and whether the key was found.
 Read = Callable[[bytes, int], tuple[list[object], bool]]
-# Tells the max event time of an asset in the parts of the index that are in other databases.
+# A function that returns the max event time of an asset in those parts of the index that are in other databases.
 Elsewhere = Callable[[bytes], int | None]
 
 
 class WindowReader:
-    """Reads aggregates of one index. The windows of all sums share one range query."""
+    """A reader of the aggregates of one index. The windows of all sums share one range query."""
 
     def __init__(self, plan: IndexPlan, columns: Sequence[str], geometry: Geometry) -> None:
         """Prepare to read `columns`.
 
         Raises:
-            InvalidInputError: A column that the dataset doesn't have.
+            InvalidInputError: The dataset lacks a column.
         """
         self._asset = plan.asset
         self._shape = IndexShape(plan, geometry)
@@ -51,7 +51,7 @@ class WindowReader:
         for result in wanted:
             if result.finish is not None:
                 summed.setdefault(_window(result), []).append(result)
-        # The longest window comes first.
+        # `_continuous` needs the windows in descending order of length.
         self._summed = [(window, summed[window]) for window in sorted(summed, key=_shortness)]
         self._lengths = [_lived_us(window) for window, _ in self._summed]
         self._needed = frozenset[int]().union(*(result.extras for result in wanted))
@@ -61,7 +61,7 @@ class WindowReader:
         self._columns = tuple(pick(name, plan, keys, results) for name in columns)
 
     def bound(self, iterator: RdictIter, elsewhere: Elsewhere | None = None) -> Read:
-        """Return what reads keys from one state of the database; `elsewhere` returns the max event time elsewhere."""
+        """Return a function that reads keys from one state of the database; for `elsewhere` see `Elsewhere`."""
         max_event_time_us = max_event_time_at(iterator, self._asset, elsewhere) if self._has_max_event_time else None
         return partial(self._read, iterator, max_event_time_us)
 
@@ -78,7 +78,7 @@ class WindowReader:
         intervals: dict[OwnWindow, Interval] = {}
         least = latest = at_us
         if self._has_max_event_time:
-            # A key is there as soon as one of its windows has closed.
+            # A key is found as soon as one of its windows has closed with an aggregate input.
             intervals = {window: interval_at(window, at_us, max_event_time_us) for window in self._windows}
             ends = [last for _, last in intervals.values()]
             least, latest = min(ends), max(ends)
@@ -99,7 +99,7 @@ class WindowReader:
         return [pick(echo, values, time_us) for pick in self._columns], True
 
     def _continuous(self, contents: Contents, at_us: int, values: dict[str, object]) -> None:
-        """Compute windows that all end now: each contains the next shorter one."""
+        """Compute windows that all end at the time of the read, so each contains the next shorter one."""
         firsts = [FIRST_TIME_US if d is None else max(FIRST_TIME_US, at_us - d + 1) for d in self._lengths]
         parts = RangeQuery(self._shape, contents, [*firsts, at_us + 1], self._needed).parts
         total: Partial | None = None
@@ -117,7 +117,7 @@ class WindowReader:
     def _discrete(
         self, contents: Contents, intervals: dict[OwnWindow, Interval], at_us: int, values: dict[str, object]
     ) -> None:
-        """Compute windows each of which ends with its own last bucket."""
+        """Compute windows that each end with their own last closed bucket."""
         results: dict[Interval, list[Result]] = {}
         for window, of_window in self._summed:
             results.setdefault(intervals[window], []).extend(of_window)
@@ -140,14 +140,14 @@ def max_event_time_at(iterator: RdictIter, asset: bytes, elsewhere: Elsewhere | 
 
 
 def finish_all(results: Sequence[Result], total: Partial, at_us: int, values: dict[str, object]) -> None:
-    """Compute results of one interval."""
+    """Compute the results of one interval."""
     for result in results:
         if result.finish is not None:
             values[result.name] = result.finish(total, at_us)
 
 
 def _was_there(entries: KeyEntries, ended: Sequence[Ended], latest: int) -> bool:
-    """Tell whether an aggregate input that was taken back is or was in a window by a time."""
+    """Return whether an aggregate input that ended is or was in a window at or before a time."""
     return any(item.record.time <= latest for item in ended) or next(entries.ended_by(latest), None) is not None
 
 
@@ -159,7 +159,7 @@ def _window(result: Result) -> OwnWindow:
 
 
 def _lived_us(window: OwnWindow) -> int | None:
-    """Return how long a row lives in a continuous window, None: for good."""
+    """Return how long a row stays in a continuous window; None for good."""
     return None if window.length_us is None else window.length_us + WINDOW_REST_US
 
 
@@ -171,7 +171,7 @@ Pick = Callable[[list[object], dict[str, object], int | None], object]
 
 
 def pick(name: str, plan: IndexPlan, keys: dict[str, int], results: dict[str, Result]) -> Pick:
-    """Return what gives a column's value from the key asked for, the results and the time of the last change."""
+    """Return a function from the requested key, the results and the time of the last change to a column's value."""
     if name in keys:
         position = keys[name]
         return lambda key, _values, _time: key[position]

@@ -1,1 +1,1 @@
-"""Who may do what: the gate before all handlers, and limits by tags."""
+"""Access control: the gate before all handlers, and limits by tags."""

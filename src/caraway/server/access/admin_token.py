@@ -1,4 +1,4 @@
-"""The token of the deployment's operator, which lies in a file (`server.admin_token_file`).
+"""The token of the deployment's operator, which is kept in a file (`server.admin_token_file`).
 
 It needs no Postgres, so a new stack has a token before it has tables. It is valid for as long as the file holds it.
 """
@@ -11,7 +11,8 @@ from caraway.state.access import digest_of
 from caraway.state.permissions import EVERYTHING
 
 OPERATOR = Caller(account="operator", token_id="admin_token_file", grants=(EVERYTHING,))  # noqa: S106 (what the audit log says)
-# 32 characters of base64 are 192 random bits; what is much shorter was thought up by a person and can be guessed.
+# The shortest token that is accepted. 32 characters of base64 are 192 random bits; a much shorter token was made up by
+# a person and can be guessed.
 LEAST_CHARACTERS = 32
 
 
@@ -22,7 +23,7 @@ class AdminToken:
         """Read the token.
 
         Raises:
-            ConfigurationError: The file can't be read, or holds nothing that is long enough for a token.
+            ConfigurationError: The file can't be read, or its text is too short for a token.
         """
         self._file = file
         try:
@@ -37,7 +38,7 @@ class AdminToken:
         self._digest: bytes | None = digest_of(token)
 
     def refresh(self) -> None:
-        """Read the file again; without a token in it nobody is the operator any more."""
+        """Read the file again; while it holds no token, nobody is the operator."""
         try:
             token = _token_in(self._file)
         except OSError:

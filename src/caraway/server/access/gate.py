@@ -1,6 +1,7 @@
-"""The gate before all handlers: who asks, may they ask for such a thing at all, and what is written down of it.
+"""The gate before all handlers: it identifies callers, checks the mode that a request needs, and writes the audit log.
 
-What a request may touch in particular, by tags, is checked where that is known (`caraway.server.access.limits`).
+The gate checks modes only. Limits by tags are checked where the entities of a request are known
+(`caraway.server.access.limits`).
 """
 
 import asyncio
@@ -24,17 +25,18 @@ from caraway.state.access import digest_of
 
 LOG = structlog.get_logger(__name__)
 
-# A token that was revoked, or a role that was changed, shows here within this time.
+# Interval between two reads of the tokens and roles: a revoked token is refused after this time at most.
 INTERVAL_S = 1.0
 STOP_S = 3.0
-# Kinds of refusals that are counted apart between two writes; beyond them they are only counted in the metric.
+# Bound on the kinds of refusals that are counted apart between two writes to the audit log; refusals of further kinds
+# are counted in the metric only.
 MAX_REFUSALS = 1_000
 SCHEME = "bearer "
 NOBODY_YET = (
     "requests need a token and there is none yet: `caraway tokens create NAME --role admin` makes the first one; "
     "server.tokens=false lets everybody do everything"
 )
-# What comes from a request is written down so far.
+# Bound on the characters of a request's text in a line of the audit log.
 LONGEST = 500
 
 REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want of a token or a right.", ["code"])
@@ -42,18 +44,18 @@ REFUSED = Metric("caraway_refused_counter", "Requests that were refused for want
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What a caller must be allowed for a kind of request.
+    """The mode that a caller needs for a kind of request.
 
     Attributes:
         mode: The mode; None takes any valid token.
-        anywhere: It is enough to have it on some branch, because the answer is about no single one.
+        anywhere: The mode on any branch is enough, because the answer is about no single branch.
     """
 
     mode: Mode | None
     anywhere: bool = False
 
 
-# By the target of a route; None needs no token at all. A target that isn't listed is refused to everybody.
+# The need of each route, by its target; None needs no token at all. A target that isn't listed is refused to everybody.
 NEEDS: Mapping[str, Need | None] = {
     "extract_features": Need(Mode.READ_DATA),
     "explain_query": Need(Mode.READ_DATA),
@@ -61,7 +63,7 @@ NEEDS: Mapping[str, Need | None] = {
     "log": Need(Mode.WRITE_DATA),
     "erase": Need(Mode.WRITE_DATA),
     "erasures": Need(Mode.READ_DEFINITION),
-    # Their handlers ask for the mode on everything.
+    # The handlers of these routes require the mode on everything.
     "get_secret": Need(Mode.READ_DATA, anywhere=True),
     "add_secret": Need(Mode.WRITE_DATA, anywhere=True),
     "update_secret": Need(Mode.WRITE_DATA, anywhere=True),
@@ -82,7 +84,8 @@ NEEDS: Mapping[str, Need | None] = {
     "ledger": Need(Mode.READ_DEFINITION, anywhere=True),
     "status": Need(Mode.READ_DEFINITION, anywhere=True),
     "metrics": Need(None),
-    # Its handler asks for any mode on the branch: whoever may log or query may know whether it has caught up.
+    # The handler requires any mode on the branch: a caller who may log or query may know whether the branch has caught
+    # up.
     "wait": Need(None),
     # A load balancer has no token; the documents say nothing about this deployment.
     "health": None,
@@ -90,7 +93,7 @@ NEEDS: Mapping[str, Need | None] = {
     "docs": None,
     "root": None,
 }
-# Of these a line in the audit log is written before they begin, and their outcome after it.
+# Targets whose requests are written to the audit log: one line before the request begins, and its outcome afterwards.
 RECORDED = frozenset(
     {
         "sync",
@@ -108,7 +111,7 @@ RECORDED = frozenset(
 
 
 class Gate:
-    """Lets requests in. Without `access` everybody may do everything."""
+    """Admits requests. Without `access` every caller may do everything."""
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class Gate:
         admin_token_file: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Write to `audit`; know tokens from `access`, and that of the operator from a file.
+        """Write to `audit`; read tokens from `access`, and the operator's token from a file.
 
         Raises:
             ConfigurationError: The file holds no token.
@@ -133,7 +136,7 @@ class Gate:
         self._watch = Watch("access", self.refresh, INTERVAL_S)
 
     def start(self) -> None:
-        """Begin to follow changes of tokens and roles."""
+        """Start to follow changes of tokens and roles."""
         if self._access is not None:
             self._watch.start()
 
@@ -142,15 +145,15 @@ class Gate:
         self._watch.wake()
 
     def stop(self) -> None:
-        """End that."""
+        """Stop to follow changes of tokens and roles."""
         if self._access is not None:
             self._watch.stop(STOP_S)
 
     def refresh(self) -> None:
-        """Learn of changes, and write down what was refused.
+        """Read changed tokens and roles, and write the refusals to the audit log.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; what was known last goes on being valid.
+            UnavailableError: Postgres doesn't answer; the tokens and roles that were read last stay valid.
         """
         if self._admin is not None:
             self._admin.refresh()
@@ -165,11 +168,11 @@ class Gate:
             self._audit.refusals(refusals)
 
     def admit(self, target: str, headers: Headers) -> Caller:
-        """Return who makes a request for a target.
+        """Return the caller of a request for a target.
 
         Raises:
             UnauthenticatedError: There is no token, or it isn't valid.
-            ForbiddenError: The caller may not ask for such a thing on the branch.
+            ForbiddenError: The caller lacks the mode that the target needs on the branch.
             UnavailableError: The tokens haven't been read yet.
         """
         if self._access is None:
@@ -187,7 +190,7 @@ class Gate:
         return caller
 
     def refuse(self, caller: Caller, target: str, branch: str, error: CarawayError) -> None:
-        """Note that a caller was refused something."""
+        """Note for the audit log that a caller was refused something."""
         REFUSED.labels(error.code).inc()
         act = _act(caller, target, branch, str(error))
         with self._counting:
@@ -197,7 +200,7 @@ class Gate:
     async def pass_on(
         self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        """Let a request that was admitted be answered, and write down what is to be written down of it."""
+        """Pass an admitted request on to its handler, and write it to the audit log if its target is recorded."""
         if target in RECORDED:
             return await self._recorded(target, request, answer)
         try:
@@ -209,7 +212,7 @@ class Gate:
     async def _recorded(
         self, target: str, request: Request, answer: Callable[[], Awaitable[HttpResponse]]
     ) -> HttpResponse:
-        # Of the branch it says which one; what else it is about stands in the path.
+        # The line names the branch in a field of its own; the query string or the path names everything else.
         act = _act(request.caller, target, request.branch, request.query_string or _about(request.path))
         number = await asyncio.to_thread(self._audit.begin, act)
         outcome = "failed"
@@ -227,7 +230,7 @@ class Gate:
         try:
             await asyncio.to_thread(self._audit.end, number, outcome)
         except UnavailableError as error:
-            # The action is done, or refused: that is what the caller must know. The line stays as begun.
+            # The action is done or refused, and the caller must get its answer; the audit line keeps the state "begun".
             LOG.warning("the audit log has no outcome", id=number, outcome=outcome, reason=str(error))
 
     def _caller(self, header: str | None) -> Caller:
@@ -264,14 +267,14 @@ def _act(caller: Caller, target: str, branch: str, detail: str) -> Act:
 
 
 def _about(path: str) -> str:
-    """Return what a path names: of `/api/v1/secret/NAME` it is `secret/NAME`; nothing of one without a name in it."""
+    """Return the entity that a path names: `secret/NAME` for `/api/v1/secret/NAME`, nothing if it names none."""
     _, _, about = path.partition("/v1/")
     kind, _, rest = about.partition("/")
     return f"{kind}/{rest.partition('/')[0]}" if kind in {"dataset", "secret", "dead_letters"} else ""
 
 
 def _writable(text: str) -> str:
-    """Return as much of a request's text as is written down, without what Postgres doesn't take."""
+    """Return the text of a request as the audit log keeps it: shortened, without characters that Postgres refuses."""
     return text[:LONGEST].encode("utf-8", "replace").decode().replace("\0", "?")
 
 

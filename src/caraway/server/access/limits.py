@@ -1,7 +1,7 @@
-"""What a caller may touch in particular: features, extractors, datasets and fields, by their tags.
+"""Limits by tags: the features, extractors, datasets and fields that a caller may touch.
 
-A caller who may touch all of a branch is served as if there were no limits; the rest is checked at the query plan, once
-for each plan, so that no way to ask leads around it.
+A caller with the mode on a whole branch is served as if there were no limits. For any other caller the query plan is
+checked, once for each plan, so that no kind of request leads around the limits.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -27,9 +27,10 @@ Tagged = tuple[str, Collection[str]]
 
 @dataclass(frozen=True, slots=True)
 class Tags:
-    """The tags of a graph's entities, and which plans were found to be allowed to whom.
+    """The tags of a graph's entities, and the plans that were found to be allowed, by caller.
 
-    Plans and callers are told apart by identity, which is quick; both are kept, so that no other one takes their place.
+    Plans and callers are compared by `id`, which is quick. The entries hold both objects, so that no new object can get
+    the `id` of a freed one.
     """
 
     entities: Mapping[str, frozenset[str]]
@@ -48,14 +49,14 @@ class Tags:
         return cls(effective_tags(graph), effective_field_tags(graph), extractors)
 
     def touched(self, plan: QueryPlan) -> Iterator[Tagged]:
-        """Yield the names of all that a query reads or computes, with tags. What the caller supplies isn't read."""
+        """Yield the names, with tags, of all that a query reads or computes; what the caller supplies isn't read."""
         for column in plan.outputs:
             yield self._entity(column.name)
         for step in plan.steps:
             match step:
                 case LookupStep():
-                    # Fields have the tags of their dataset, too.
-                    # The time of a row may be known to whoever may read a value of it.
+                    # Fields have the tags of their dataset, too. The time column of a row needs no check of its own: a
+                    # caller who may read a value of the row may know its time.
                     read = [found for found in step.features if not is_time_column(found.column)]
                     yield from (self._entity(found.column) for found in read)
                     yield from self.fields_of(step.dataset, (found.field for found in read))
@@ -82,7 +83,7 @@ class Tags:
 
 
 class AccessLimits:
-    """Serves callers what they may see. One for a server."""
+    """Restricts callers to the entities that they may see. A server has one instance."""
 
     def __init__(self, serving: Serving) -> None:
         """Restrict what `serving` serves."""
@@ -91,7 +92,7 @@ class AccessLimits:
         self._tags: dict[str, Tags] = {}
 
     def seen(self, request: Request) -> ServedGraph:
-        """Return what the request's branch serves, so that its caller can query only what they may.
+        """Return the graph that the request's branch serves, restricted to what the request's caller may query.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
@@ -106,10 +107,10 @@ class AccessLimits:
     def check_log(self, request: Request, served: ServedGraph, body: object) -> None:
         """Check that the caller may write to the datasets that the body's endpoint feeds in the request's branch.
 
-        Other branches that read the endpoint get the rows too: they asked for them by their commits.
+        Other branches that read the endpoint get the rows too: their commits define that they read it.
 
         Raises:
-            ForbiddenError: They may not.
+            ForbiddenError: The caller may not write to one of the datasets.
             UnknownEntityError: There is no such endpoint.
         """
         if request.caller.may_all(Mode.WRITE_DATA, request.branch):
@@ -118,7 +119,7 @@ class AccessLimits:
         entities = self.tags(served).entities
         fed = [(target.dataset, entities[target.dataset]) for target in endpoint.targets if target.dataset in entities]
         if not fed:
-            # Nothing tells what it would be here.
+            # No dataset of this branch carries a tag by which the write could be allowed.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {Mode.WRITE_DATA} by tags only, and endpoint "
                 f"{endpoint.name!r} feeds no dataset of branch {request.branch!r}"
@@ -129,10 +130,11 @@ class AccessLimits:
         """Check that the caller has modes on a branch for all that the branch `graph_of` holds.
 
         Raises:
-            ForbiddenError: They have not.
+            ForbiddenError: The caller lacks a mode.
         """
         for mode in modes:
-            # Whoever may do all needs no look at what there is, which may be newer than what is known here.
+            # A caller with the mode on everything needs no check of entities; the branch may hold newer ones than this
+            # server knows.
             if caller.may_all(mode, branch):
                 continue
             if not caller.may(mode, branch):
@@ -140,7 +142,7 @@ class AccessLimits:
             require(caller, mode, branch, self.tags(self._serving.require_served_graph(graph_of)).entities.items())
 
     def tags(self, served: ServedGraph) -> Tags:
-        """Return the tags of what is served."""
+        """Return the tags of a served graph."""
         tags = self._tags.get(served.version)
         if tags is None:
             if len(self._tags) >= MAX_GRAPHS:
@@ -151,7 +153,7 @@ class AccessLimits:
 
 @dataclass(frozen=True, slots=True)
 class LimitedQueries:
-    """Queries as far as a caller may make them."""
+    """Queries, restricted to what a caller may see."""
 
     queries: Queryable
     tags: Tags
@@ -160,12 +162,12 @@ class LimitedQueries:
 
     @property
     def catalog(self) -> Catalog:
-        """What there is to query."""
+        """The datasets and features that can be queried."""
         return self.queries.catalog
 
     @property
     def asks_others(self) -> bool:
-        """Whether parts of the index may be elsewhere, so that a lookup takes its time."""
+        """True if other servers may have parts of the index, so that a lookup may take a while."""
         return self.queries.asks_others
 
     def plan(
@@ -201,7 +203,7 @@ class LimitedQueries:
 
 
 def approval(caller: Caller, branch: str) -> Callable[[Iterable[Tagged]], None]:
-    """Return what checks the entities that a commit touches."""
+    """Return the check of the entities that a commit touches."""
 
     def approve(touched: Iterable[Tagged]) -> None:
         if not caller.may_all(Mode.WRITE_DEFINITION, branch):
@@ -214,7 +216,7 @@ def require(caller: Caller, mode: Mode, branch: str, entities: Iterable[Tagged])
     """Check that a caller has a mode on entities.
 
     Raises:
-        ForbiddenError: They haven't; the text names the entities.
+        ForbiddenError: The caller lacks the mode; the text names the entities.
     """
     missing = caller.refused(mode, branch, entities)
     if missing:

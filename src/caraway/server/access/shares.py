@@ -1,6 +1,6 @@
-"""What one caller may take of the server: requests at a time, and requests a second.
+"""Limits for one caller: concurrent requests, and requests per second.
 
-Callers are told apart by their tokens. Where no tokens are needed, all callers share what one may take.
+Callers are distinguished by their tokens. If no tokens are needed, all callers share one limit.
 """
 
 import time
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from caraway.server.http.budget import BusyError
 
-# Callers whose rate is remembered. One that is forgotten may begin anew with a full second of requests.
+# Bound on the callers whose rate is remembered. A forgotten caller starts again with a full second of requests.
 MAX_KNOWN = 10_000
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """The requests that a caller may make at once, and when that was computed."""
+    """The number of requests that a caller may make at once, and the time at which it was computed."""
 
     left: float
     at: float
@@ -28,7 +28,7 @@ class Shares:
     def __init__(
         self, concurrency: int = 0, requests_per_second: float = 0.0, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Bound both; 0 is no bound."""
+        """Limit both numbers; 0 means no limit."""
         self._concurrency = concurrency
         self._rate = requests_per_second
         self._clock = clock

@@ -1,7 +1,7 @@
-"""Refuse requests that a web page of another site makes a browser send to this server.
+"""Refusal of requests that a web page of another site makes a browser send to this server.
 
 A page can make the browser of somebody who has access to the server send requests there. Three headers, which no page
-can set itself, tell them apart:
+can set itself, show where a request comes from:
 
 * `Host` names the server as the browser knows it. A page whose own name was made to lead to this machine (DNS
   rebinding) has that name there. An address leads where it says, so it can't be used for that.
@@ -22,13 +22,14 @@ from caraway.server.http.errors import ForeignHostError, ForeignSiteError, Unsup
 from caraway.server.http.messages import Headers, media_type
 from caraway.server.http.routes import Route
 
-# Hosts are few: what is beyond this number is worked out again.
+# Bound on the cache of hosts that were checked: a server has few names, and further hosts are checked again each time.
 KNOWN_HOSTS = 256
-# A load balancer asks by whatever name or address it has, and learns nothing but whether the server works.
+# Targets whose `Host` isn't checked: a load balancer asks by any name or address, and the answer shows only whether the
+# server works.
 UNCHECKED = frozenset({"health"})
 ANY = "*"
 PORTS = {"http": 80, "https": 443}
-# A part of a request goes into a message so far.
+# Bound on the characters of a request's text in an error message.
 LONGEST = 100
 
 
@@ -48,8 +49,8 @@ class Sites:
         """Check that no page of another site sends a request.
 
         Raises:
-            ForeignHostError: It is addressed to a name that isn't the server's.
-            ForeignSiteError: A page of another site sends it.
+            ForeignHostError: The request is addressed to a name that isn't the server's.
+            ForeignSiteError: A page of another site sends the request.
         """
         if target in UNCHECKED:
             return
@@ -67,7 +68,7 @@ class Sites:
                 f"a page of {origin[:LONGEST]!r} may not send requests to this server. If it shall, add it to "
                 "server.allowed_origins (CARAWAY_SERVER__ALLOWED_ORIGINS='[\"https://name\"]')"
             )
-        # A link on another site may lead to a page of this server, but not more.
+        # A link on another site may open a page of this server with GET; no other method may come across sites.
         if method != "GET" and (headers.get("sec-fetch-site") or "").lower() == "cross-site":
             raise ForeignSiteError("a page of another site may not send requests to this server (Sec-Fetch-Site)")
 
@@ -86,10 +87,10 @@ class Sites:
 
 
 def check_media_type(route: Route, headers: Headers) -> None:
-    """Check that a route accepts a body of the type that a request names. One that names none is taken as it is.
+    """Check that a route accepts the media type of a request; a request that names no type is accepted.
 
     Raises:
-        UnsupportedMediaTypeError: It doesn't.
+        UnsupportedMediaTypeError: The route doesn't accept the type.
     """
     given = headers.get("content-type")
     if given is None or not route.accepts or media_type(given) in route.accepts:
@@ -103,7 +104,8 @@ def check_media_type(route: Route, headers: Headers) -> None:
 def _is_of_host(origin: str, host: str) -> bool:
     """Return whether an origin has the name and port of a `Host` header.
 
-    The scheme isn't compared: in front of the server TLS may end, which the browser sees and the server doesn't.
+    The scheme isn't compared: a proxy in front of the server may end TLS, which the browser sees and the server
+    doesn't.
     """
     try:
         page = urlsplit(origin)

@@ -1,1 +1,1 @@
-"""What answers requests, one module for each part of the REST surface."""
+"""The handlers of requests, one module for each part of the REST surface."""

@@ -1,4 +1,4 @@
-"""The handlers that report how the server is."""
+"""The handlers that report the state of the server."""
 
 import asyncio
 from contextlib import suppress
@@ -23,7 +23,7 @@ class Admin:
         self._deployment = deployment
 
     async def root(self, request: Request) -> HttpResponse:
-        """`GET /`: what this is."""
+        """Answer `GET /`: the name and version of the server."""
         del request
         return text_response(
             f"Caraway {VERSION}, a real-time feature platform.\n"
@@ -31,7 +31,7 @@ class Admin:
         )
 
     async def health(self, request: Request) -> HttpResponse:
-        """`GET /health`: 200 if everything works, else 503 with the reasons."""
+        """Answer `GET /health`: 200 if everything works, else 503 with the reasons."""
         del request
         problems = self._deployment.problems()
         if problems:
@@ -41,7 +41,7 @@ class Admin:
         return json_response({"status": "ok"})
 
     async def status(self, request: Request) -> HttpResponse:
-        """`GET /status`: version, parts, jobs, index, topics."""
+        """Answer `GET /status`: version, parts, jobs, index, topics."""
         del request
         deployment = self._deployment
         served = deployment.require_served_graph()
@@ -78,11 +78,11 @@ class Admin:
         )
 
     async def metrics(self, request: Request) -> HttpResponse:
-        """`GET /metrics`: counters for Prometheus."""
+        """Answer `GET /metrics`: the metrics for Prometheus."""
         del request
         deployment = self._deployment
         if deployment.served_graph is not None:
-            # A database that is away keeps nobody from seeing the rest.
+            # The metrics of this process are shown even if Postgres is away.
             with suppress(UnavailableError):
                 metrics.set_jobs(await asyncio.to_thread(deployment.state.jobs))
             metrics.set_backlogs(deployment.served_graph.plan, await asyncio.to_thread(deployment.index_positions))

@@ -1,7 +1,7 @@
-"""What each operation of the REST surface can answer, whether it needs a token, and whether it is about a branch.
+"""A table of operations of the REST surface: their statuses, and whether each needs a token or is about a branch.
 
-What all operations of a kind have in common is derived from their kind; the table holds what their handlers raise
-beyond it.
+Statuses that all operations of a kind have in common are derived from the kind; the table holds the statuses that
+handlers raise beyond those.
 """
 
 from collections.abc import Mapping
@@ -26,24 +26,25 @@ STATUSES: Final[Mapping[int, str]] = {
     504: "It took too long",
 }
 
-# A page of another site or a foreign host (`caraway.server.access.sites`), the shares of callers and the deadline
-# (`caraway.server.app`); behind several processes each answer may be that another one is away.
+# Statuses that any operation can answer: 403 for a page of another site or a foreign host
+# (`caraway.server.access.sites`), 429 and 504 for the shares of callers and the deadline (`caraway.server.app`), 500
+# and 503 for failures of the server or of one of its processes.
 OF_ALL: Final = frozenset({403, 429, 500, 503, 504})
-# The server reports its health to everybody, always.
+# Statuses of the health check, which is open to everybody.
 OF_HEALTH: Final = frozenset({500, 503})
-# Too slow, cut off, too large, of another type.
+# Statuses of operations with a body: damaged, too slow or cut off, too large, of another media type.
 OF_A_BODY: Final = frozenset({400, 408, 413, 415})
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation, by what it can answer.
+    """An operation, described by the statuses that it can answer.
 
     Attributes:
         target: Its target (`caraway.server.http.routes.Route`), by which the token that it needs is found.
         raises: Statuses that its handler raises beyond those of its kind.
-        branch: Whether it is about the branch that a header names.
-        body: Whether it takes a body.
+        branch: True if it is about the branch that a header names.
+        body: True if it takes a body.
     """
 
     target: str
@@ -58,7 +59,7 @@ class Operation:
 
     @property
     def statuses(self) -> tuple[int, ...]:
-        """Return the statuses that it can answer, besides 200."""
+        """Return the statuses that the operation can answer, besides 200."""
         found = OF_HEALTH if self.target == "health" else OF_ALL | self.raises
         return tuple(sorted(found | (OF_A_BODY if self.body else set()) | ({401} if self.needs_token else set())))
 
@@ -71,13 +72,14 @@ def _shows(target: str, *raises: int, branch: bool = True) -> Operation:
     return Operation(target, frozenset(raises), branch)
 
 
-# By operation id. 404 is a branch, or what a path or a body names.
+# The operations by operation id. Status 404 means that a branch, or something that a path or a body names, doesn't
+# exist.
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "query": _takes("extract_features", 404, 422),
     "explainQuery": _takes("explain_query", 404, 422),
     "getOnlineFeatures": _takes("extract_features", 404, 422),
     "lookup": _takes("lookup", 404),
-    # 409: an idempotency key that was used with another body. 422: every row was refused.
+    # 409 answers an idempotency key that was used with another body, 422 a request of which every row was refused.
     "log": _takes("log", 404, 409, 422),
     "wait": _takes("wait", 404),
     "commit": _takes("sync", 404, 409),

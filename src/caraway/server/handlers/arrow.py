@@ -1,4 +1,4 @@
-"""Arrow IPC streams as bodies of queries: columns go in and out without JSON, for batches of many rows."""
+"""Arrow IPC streams as bodies of queries: columns are read and written without JSON, for batches of many rows."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,11 +17,11 @@ CONTENT_TYPE = "application/vnd.apache.arrow.stream"
 
 
 def decoded_bytes(body: bytes) -> int:
-    """Return what a stream may take in memory once it is read, in bytes.
+    """Return the bytes that a stream may take in memory once it is read.
 
     Raises:
-        InvalidInputError: It is no stream.
-        TooLargeError: It has too many messages, or is larger than a body may be once it is decompressed.
+        InvalidInputError: The body is no stream.
+        TooLargeError: The stream has too many messages, or is larger than a body may be once it is decompressed.
     """
     try:
         return check_messages(body)
@@ -33,7 +33,7 @@ def read_columns(body: bytes) -> dict[str, list[Any]]:
     """Return the columns of a stream.
 
     Raises:
-        InvalidInputError: It is no stream of record batches, or a type or value in it isn't taken.
+        InvalidInputError: The body is no stream of record batches, or a type or value in it isn't accepted.
         TooLargeError: It has too many rows, values or messages, or is larger than a body may be once it is decoded.
     """
     decoded_bytes(body)
@@ -66,7 +66,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
     try:
         values: list[Any] = column.to_pylist()
     except (pa.ArrowException, ValueError, OverflowError, LookupError, TypeError) as error:
-        # Instants and days that Python's types don't reach, zones that aren't known.
+        # PyArrow raises these for instants and days beyond the range of Python's types, and for unknown time zones.
         raise InvalidInputError(
             f"column {shortened(name)!r} of type {shortened(str(column.type))} holds a value that can't be taken: "
             f"{shortened(str(error))}"
@@ -75,7 +75,7 @@ def _values(name: str, column: pa.Array) -> list[Any]:
 
 
 def arrow_response(columns: StoredColumns, outputs: Sequence[tuple[str, DataType | None]]) -> HttpResponse:
-    """Make an answer of stored values.
+    """Build an answer from stored values.
 
     Raises:
         InvalidInputError: The type of an output isn't known.

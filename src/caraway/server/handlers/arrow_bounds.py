@@ -1,4 +1,4 @@
-"""Bounds on Arrow IPC streams, checked before anything of them is decompressed or made into Python's values.
+"""Bounds on Arrow IPC streams, checked before any part is decompressed or made into Python's values.
 
 A stream of a megabyte can stand for gigabytes: a dictionary names one long text many times, lists of nulls and columns
 of nulls have lengths without any bytes, compressed buffers hold zeros.
@@ -16,15 +16,16 @@ from caraway.ingest.json_text import MAX_DEPTH, MAX_VALUES
 from caraway.server.http.body import too_large
 from caraway.server.http.messages import MAX_BODY_BYTES
 
-# A writer makes batches of thousands of rows, and a dictionary or two with each. Each message takes some 20 us.
+# Bound on the messages of a stream. A writer makes batches of thousands of rows, with a dictionary or two each, and
+# reading a message takes some 20 us.
 MAX_MESSAGES = 2_000
-# A column takes some 100 bytes in a schema, and 50 in a batch.
+# Bound on the metadata of a message. A column takes some 100 bytes in a schema, and 50 in a batch.
 MAX_METADATA_BYTES = 1024 * 1024
 MAX_COLUMNS = 5_000
-# What a message's table holds, by number: its kind and itself (Arrow's Message.fbs); kinds of messages.
+# Field numbers of a message's table: the kind of its header, and the header (Arrow's Message.fbs). Then the kinds.
 _KIND, _HEADER = 1, 2
 _DICTIONARY, _BATCH = 2, 3
-# What a batch holds, by number: its buffers, how they are compressed; what a dictionary holds: its batch.
+# Field numbers of a batch: its buffers and their compression; and of a dictionary: its batch.
 _BUFFERS, _COMPRESSION, _DATA = 2, 3, 1
 _BUFFER = struct.Struct("<qq")
 _LENGTH = struct.Struct("<q")
@@ -55,13 +56,13 @@ _TEXT = (
 
 @dataclass(slots=True)
 class Decoded:
-    """What columns take once they are made into values: how many values, and the bytes of their texts."""
+    """The size of columns once they are made into values: the number of values, and the bytes of their texts."""
 
     values: int = 0
     text_bytes: int = 0
 
     def add(self, column: pa.Array) -> None:
-        """Add a column.
+        """Add the size of a column.
 
         Raises:
             TooLargeError: There are too many values or bytes.
@@ -107,10 +108,10 @@ def check_messages(body: bytes) -> int:
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Check that the columns of a stream are of types whose values can be counted before they are made.
+    """Check that the types of a stream's columns are accepted: types whose values can be counted before they are made.
 
     Raises:
-        InvalidInputError: There are too many columns, two of one name, or one of a type that isn't taken.
+        InvalidInputError: There are too many columns, two of one name, or one of a type that isn't accepted.
     """
     if len(schema) > MAX_COLUMNS:
         raise InvalidInputError(f"the stream has {len(schema):,} columns; at most {MAX_COLUMNS:,} are possible")
@@ -141,7 +142,7 @@ def _is_text(dtype: pa.DataType) -> bool:
 
 
 def _inner(column: pa.Array) -> Iterator[pa.Array]:
-    """Yield the arrays inside one, as a whole: what lies outside of the offsets can only make the count greater."""
+    """Yield the child arrays of an array, whole: values outside of its offsets can only make the count greater."""
     dtype = column.type
     if pa.types.is_struct(dtype):
         yield from (column.field(position) for position in range(dtype.num_fields))
@@ -180,7 +181,8 @@ def _plain_sizes(metadata: bytes, vector: int, data: "memoryview | bytes") -> It
         offset, length = _BUFFER.unpack_from(metadata, vector + 4 + number * _BUFFER.size)
         if length < _LENGTH.size or offset < 0:
             continue
-        # Each compressed buffer begins with its length without compression, -1 where it isn't compressed after all.
+        # Each compressed buffer begins with its uncompressed length; -1 means that the buffer isn't compressed after
+        # all.
         (plain,) = _LENGTH.unpack_from(data, offset)
         if plain < -1:
             raise InvalidInputError("the body is no Arrow IPC stream: a compressed buffer has a negative length")
@@ -192,12 +194,12 @@ def _root(data: bytes) -> int:
 
 
 def _table(data: bytes, position: int) -> int:
-    """Return where a table or vector lies whose offset stands at a position (the layout of FlatBuffers)."""
+    """Return the position of the table or vector whose offset stands at `position` (the layout of FlatBuffers)."""
     return position + int(struct.unpack_from("<I", data, position)[0])
 
 
 def _field(data: bytes, table: int, number: int) -> int | None:
-    """Return where a table has the field of a number, None if it has none."""
+    """Return the position of a field of a table by its number, None if the table lacks it."""
     (back,) = struct.unpack_from("<i", data, table)
     fields = table - back
     (size,) = struct.unpack_from("<H", data, fields)

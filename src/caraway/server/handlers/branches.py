@@ -21,7 +21,7 @@ CLOSED_SHOWN = 20
 
 
 class BranchRoutes:
-    """Answers requests about branches and about what becomes of commits."""
+    """Answers requests about branches and about the state of commits."""
 
     def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
         """Work on `deployment`, for callers within their `limits`."""
@@ -29,7 +29,7 @@ class BranchRoutes:
         self._limits = limits
 
     async def init(self, request: Request) -> HttpResponse:
-        """`POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
+        """Answer `POST /init`: make the branch in the header, empty or as a clone of `clone_from`."""
         self._deployment.require_served_graph()
         source = _text(await _object(request), "clone_from")
         name = check_branch_name(request.branch)
@@ -41,7 +41,7 @@ class BranchRoutes:
                 )
             await asyncio.to_thread(self._deployment.control.branches.create, name)
         else:
-            # The branch itself isn't there yet: what it will hold is what its source holds.
+            # The branch doesn't exist yet; it will hold what its source holds, so the source is checked.
             caller = request.caller
             self._limits.check_branch(caller, (Mode.READ_DEFINITION, Mode.READ_DATA), check_branch_name(source), source)
             self._limits.check_branch(caller, (Mode.WRITE_DEFINITION, Mode.WRITE_DATA), name, source)
@@ -50,7 +50,7 @@ class BranchRoutes:
         return json_response({"branch": name, "clone_from": source})
 
     async def delete(self, request: Request) -> HttpResponse:
-        """`POST /delete`: delete the branch in the header."""
+        """Answer `POST /delete`: delete the branch in the header."""
         self._deployment.require_served_graph()
         if request.branch != MAIN:
             self._limits.check_branch(request.caller, (Mode.WRITE_DEFINITION,), request.branch, request.branch)
@@ -59,7 +59,7 @@ class BranchRoutes:
         return json_response({"branch": request.branch})
 
     async def list(self, request: Request) -> HttpResponse:
-        """`GET /branch/list`: all branches."""
+        """Answer `GET /branch/list`: all branches."""
         del request
         heads = await asyncio.to_thread(self._deployment.state.branch_heads)
         return json_response(
@@ -77,13 +77,13 @@ class BranchRoutes:
         )
 
     async def history(self, request: Request) -> HttpResponse:
-        """`GET /branch/log`: the newest commits of the branch, newest first; `?limit=` says how many."""
+        """Answer `GET /branch/log`: the branch's commits, newest first; `?limit=` bounds how many."""
         limit = _number(request, "limit", COMMITS_SHOWN)
         records = await asyncio.to_thread(self._deployment.state.history, request.branch, limit=limit)
         return json_response({"branch": request.branch, "commits": [_commit(record) for record in records]})
 
     async def diff(self, request: Request) -> HttpResponse:
-        """`GET /branch/diff?from=&to=`: what differs between two commits."""
+        """Answer `GET /branch/diff?from=&to=`: the differences between two commits."""
         asked = request.parameters()
         if "from" not in asked or "to" not in asked:
             raise InvalidInputError("from and to are expected in the query string: the ids of two commits")
@@ -95,7 +95,7 @@ class BranchRoutes:
         )
 
     async def roll_back(self, request: Request) -> HttpResponse:
-        """`POST /branch/rollback`: commit again what the branch held at `commit_id`."""
+        """Answer `POST /branch/rollback`: commit again what the branch held at `commit_id`."""
         self._deployment.require_served_graph(request.branch)
         commit_id = _text(await _object(request), "commit_id")
         if commit_id is None:
@@ -126,7 +126,7 @@ class BranchRoutes:
         return commit_id
 
     async def ledger(self, request: Request) -> HttpResponse:
-        """`GET /ledger`: what is still to be done and why it isn't, and the last `?closed=` things that were."""
+        """Answer `GET /ledger`: open actions with the reasons why they wait, and the last `?closed=` closed actions."""
         entries = await asyncio.to_thread(
             self._deployment.state.ledger, closed=_number(request, "closed", CLOSED_SHOWN)
         )

@@ -23,21 +23,22 @@ from caraway.state import Mode, Replays
 from caraway.topics import ErasedKeys
 from caraway.topics.letters import Letter, letter_at, newest, parse_id
 
-# Letters of an answer, without the parameter `limit` and with it.
+# Number of dead letters in an answer: without the parameter `limit`, and the greatest value of `limit`.
 SHOWN, MAX_SHOWN = 50, 500
-# Letters that are read for one answer, of which a caller may see few. The answer's `next` goes on behind them.
+# Bound on the dead letters that are read for one answer, of which a caller may see few. The answer's `next` goes on
+# behind them.
 SCANNED = 2_000
-# Characters of a reason that the list shows.
+# Bound on the characters of a reason in the list.
 REASON = 300
 
 Json = dict[str, object]
 
 
 class Putting(Protocol):
-    """What takes rows (`caraway.ingest.IngestService`)."""
+    """The part that accepts rows (`caraway.ingest.IngestService`)."""
 
     async def put(self, endpoint: Endpoint, data: object, request: RequestKey) -> IngestReport:
-        """Take rows once under an idempotency key."""
+        """Accept rows once under an idempotency key."""
         ...
 
 
@@ -67,7 +68,7 @@ class DeadLetterRoutes:
         self._replays = replays
 
     async def list(self, request: Request) -> HttpResponse:
-        """`GET /dead_letters?dataset=&limit=&before=`: the newest ones, without their rows."""
+        """Answer `GET /dead_letters?dataset=&limit=&before=`: the newest dead letters, without their rows."""
         served = self._serving.require_served_graph(request.branch)
         asked = request.parameters()
         limit = _limit(asked.get("limit"))
@@ -97,7 +98,7 @@ class DeadLetterRoutes:
         )
 
     async def show(self, request: Request, name: str) -> HttpResponse:
-        """`GET /dead_letters/{id}`: one dead letter with its row."""
+        """Answer `GET /dead_letters/{id}`: one dead letter with its row."""
         dead_letter = await self._seen(name, request, Mode.READ_DATA)
         again = await asyncio.to_thread(self._replays.of, [dead_letter.id])
         return json_response(
@@ -105,7 +106,7 @@ class DeadLetterRoutes:
         )
 
     async def replay(self, request: Request, name: str) -> HttpResponse:
-        """`POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
+        """Answer `POST /dead_letters/{id}/replay`: send the row again to the dataset that refused it, once.
 
         Raises:
             InvalidInputError: The row can't be sent, or the dataset would refuse it again.
@@ -145,7 +146,7 @@ class DeadLetterRoutes:
         """Return a dead letter that the caller may see.
 
         Raises:
-            UnknownEntityError: There is none, or none of this branch.
+            UnknownEntityError: The branch has no such dead letter.
             ForbiddenError: The caller lacks the mode on its dataset.
         """
         served = self._serving.require_served_graph(request.branch)
@@ -173,7 +174,7 @@ class DeadLetterRoutes:
         dataset = dead_letter.body["dataset"]
         names = _fields(served.graph, dataset)
         if not names:
-            # The dataset is one within a pipeline, or has another definition now: no tags say who may see it.
+            # The dataset is inside a pipeline, or has another definition now, so no tags decide who may see the row.
             raise ForbiddenError(
                 f"account {request.caller.account!r} has {mode} by tags only, "
                 f"and {dataset!r} is no dataset of the branch"
@@ -181,7 +182,7 @@ class DeadLetterRoutes:
         require(request.caller, mode, request.branch, self._limits.tags(served).fields_of(dataset, names))
 
     def _is_of(self, dead_letter: Letter, served: ServedGraph) -> bool:
-        """Return whether a dead letter belongs to what the branch serves, and isn't of an erased key."""
+        """Return whether a dead letter belongs to the served graph, and isn't of an erased key."""
         row = dead_letter.body.get("row")
         if "webhook" in dead_letter.body:
             endpoint = _endpoint(dead_letter, served)
@@ -205,7 +206,7 @@ class DeadLetterRoutes:
 
 
 def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
-    """Return the endpoint that refused the row, feeding only the dataset that did; None if the branch has none."""
+    """Return the endpoint that refused the row, feeding only the dataset that refused; None if the branch has none."""
     topics = {topic.name for topic in served.plan.topics}
     try:
         endpoint = served.endpoints.find(str(dead_letter.body.get("webhook")), str(dead_letter.body.get("endpoint")))
@@ -217,10 +218,10 @@ def _endpoint(dead_letter: Letter, served: ServedGraph) -> Endpoint | None:
 
 
 def _check_fits(dead_letter: Letter, target: Target, row: Mapping[str, Any]) -> None:
-    """Check that a row is taken now: a row that is refused again would make another dead letter.
+    """Check that the row is accepted now: if it were refused again, it would make another dead letter.
 
     Raises:
-        InvalidInputError: It isn't.
+        InvalidInputError: The dataset would refuse the row again.
     """
     errors = target.encode(table([row]), 0, 1, 0).errors
     if errors:

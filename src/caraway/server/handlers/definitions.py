@@ -1,4 +1,4 @@
-"""The handlers that show definitions: which datasets a branch serves, and what a name stands for."""
+"""The handlers that show definitions: the datasets that a branch serves, and the entities that have a name."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from caraway.server.served_graph import ServedGraph, Serving
 
 Json = dict[str, object]
 
-# Names that a message about an unknown name proposes.
+# Bound on the known names that a message about an unknown name proposes.
 SHOWN_NAMES = 3
 
 
@@ -39,25 +39,25 @@ class DefinitionRoutes:
     """Answers requests about definitions."""
 
     def __init__(self, serving: Serving, positions: Callable[[], Sequence[IndexStatus]]) -> None:
-        """Show what `serving` serves; `positions` returns how far the indexes of this server are."""
+        """Show the definitions that `serving` serves; `positions` returns how far the indexes of this server are."""
         self._serving = serving
         self._positions = positions
 
     async def datasets(self, request: Request) -> HttpResponse:
-        """`GET /datasets`: the datasets that the branch serves."""
+        """Answer `GET /datasets`: the datasets that the branch serves."""
         served = self._serving.require_served_graph(request.branch)
         positions = await asyncio.to_thread(self._positions)
         return json_response({"branch": request.branch, "datasets": listed(served, positions)})
 
     async def definition(self, request: Request, name: str) -> HttpResponse:
-        """`GET /definition/{name}`: what a dataset, pipeline, featureset, feature or source is, and who uses it."""
+        """Answer `GET /definition/{name}`: descriptions of the entities with this name, and of those that use them."""
         served = self._serving.require_served_graph(request.branch)
         positions = await asyncio.to_thread(self._positions)
         return json_response({"branch": request.branch, "definitions": described(served, name, positions)})
 
 
 def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
-    """Return the datasets of what is served, in the order of their definition."""
+    """Return the datasets of a served graph, in the order of their definition."""
     return [
         {
             "name": dataset.name,
@@ -74,7 +74,7 @@ def listed(served: ServedGraph, positions: Sequence[IndexStatus]) -> list[Json]:
 
 
 def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus]) -> list[Json]:
-    """Return all that a name stands for; a dataset and a featureset may have the same one.
+    """Return descriptions of all entities with a name; a dataset and a featureset may have the same one.
 
     Raises:
         UnknownEntityError: Nothing has the name; the text proposes some that are near.
@@ -88,7 +88,7 @@ def described(served: ServedGraph, name: str, positions: Sequence[IndexStatus]) 
 
 
 def _entities(served: ServedGraph, positions: Sequence[IndexStatus]) -> Iterator[tuple[str, Callable[[], Json]]]:
-    """Yield everything that has a name, with what describes it."""
+    """Yield each name, with a function that describes its entity."""
     graph = served.graph
     for dataset in graph.datasets:
         yield dataset.name, partial(_dataset, dataset, served, positions)
@@ -233,13 +233,13 @@ def _kind(dataset: DatasetSpec) -> str:
 
 
 def _origins(dataset: DatasetSpec) -> list[str]:
-    """Return where the rows of a dataset come from: its sources and pipelines."""
+    """Return the origins of a dataset's rows: its sources and pipelines."""
     pipelines = [f"pipeline {dataset.name}.{pipeline.name}" for pipeline in dataset.pipelines]
     return [*(identifier(source.connector) for source in dataset.sources), *pipelines]
 
 
 def _index(dataset: str, plan: GraphPlan, positions: Sequence[IndexStatus]) -> Mapping[str, object]:
-    """Return whether rows can be looked up, and how many records the index is behind (None: unknown)."""
+    """Return whether rows of a dataset can be looked up, and how many records its index is behind (None: unknown)."""
     assets = {index.asset.hex() for index in plan.indexes if index.dataset == dataset}
     lags = [position.lag for position in positions if position.asset in assets]
     known = bool(lags) and None not in lags

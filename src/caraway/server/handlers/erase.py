@@ -1,4 +1,4 @@
-"""The handlers that erase keys: what is asked for is written down, and done by each server (`upkeep.eraser`)."""
+"""The handlers that erase keys: a request is written down here, and done by each server (`upkeep.eraser`)."""
 
 import asyncio
 import uuid
@@ -25,10 +25,10 @@ SHOWN = 1_000
 
 
 class Erasing(Protocol):
-    """What erases (`Eraser`)."""
+    """The part that erases keys (`Eraser`)."""
 
     def ask(self, keys: Sequence[ErasedKey]) -> int:
-        """Write down what is to be erased, and stop showing it; return how many keys are new."""
+        """Write down the keys that are to be erased, and stop showing them; return how many keys are new."""
         ...
 
 
@@ -45,7 +45,7 @@ class EraseRoutes:
         keyring: Keyring,
         needed: Callable[[], Needed | None],
     ) -> None:
-        """Let `eraser` do what callers within their `limits` ask for; the keys are hashed with `keyring`."""
+        """Pass requests of callers within their `limits` on to `eraser`; the keys are hashed with `keyring`."""
         self._serving = serving
         self._limits = limits
         self._eraser = eraser
@@ -54,9 +54,9 @@ class EraseRoutes:
         self._needed = needed
 
     async def erase(self, request: Request, dataset: str) -> HttpResponse:
-        """`POST /dataset/{name}/erase`: remove all rows with these keys, past and to come.
+        """Answer `POST /dataset/{name}/erase`: remove all rows with these keys, past and to come.
 
-        The answer's `remaining` lists the places that keep clear text all the same.
+        The answer's `remaining` lists the places that keep clear text after the erasure.
         """
         served = self._serving.require_served_graph(request.branch)
         spec = served.queries.catalog.dataset(dataset)
@@ -88,7 +88,7 @@ class EraseRoutes:
         )
 
     async def erasures(self, request: Request, dataset: str) -> HttpResponse:
-        """`GET /dataset/{name}/erasures`: what was erased by whom, and what is done of it where."""
+        """Answer `GET /dataset/{name}/erasures`: the erased keys, who asked for it, and the progress at each place."""
         served = self._serving.require_served_graph(request.branch)
         served.queries.catalog.dataset(dataset)
         records = await asyncio.to_thread(self._log.of, dataset, request.branch, limit=SHOWN)
@@ -103,7 +103,7 @@ class EraseRoutes:
         )
 
     def _plans(self, branch: str) -> list[GraphPlan]:
-        """Return what a branch serves, and what it switches to when that is ready."""
+        """Return the plans of a branch: of the served commit, and of the head if it isn't served yet."""
         needed = self._needed()
         if needed is None:
             return []
@@ -147,7 +147,7 @@ def parsed(spec: DatasetSpec, body: object) -> tuple[tuple[Column, ...], list[li
 
 
 def topics_of(dataset: str, plans: Iterable[GraphPlan]) -> list[str]:
-    """Return the topics with the records of a dataset; rows that an index writes for other jobs aren't among them."""
+    """Return the topics with the records of a dataset, without those that an index writes for other jobs."""
     found: dict[str, None] = {}
     for plan in plans:
         emitted = {index.emits.name for index in plan.indexes if index.emits is not None}

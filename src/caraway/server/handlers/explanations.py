@@ -1,4 +1,4 @@
-"""`POST /query/explain`: what a query does and, if it brings rows, how long each part of it takes."""
+"""The handler of `POST /query/explain`: the plan of a query and, if the request has rows, the time of its parts."""
 
 from functools import partial
 
@@ -18,12 +18,12 @@ class Explanations:
     """Explains queries."""
 
     def __init__(self, limits: AccessLimits, queries: Queries) -> None:
-        """Explain what `limits` lets callers see; runs happen in the threads of `queries`."""
+        """Explain what `limits` lets callers see; queries run in the threads of `queries`."""
         self._limits = limits
         self._queries = queries
 
     async def explain(self, request: Request) -> HttpResponse:
-        """`POST /query/explain`: the body is that of a query, `data` may be missing, `runs` is how often it runs."""
+        """Answer `POST /query/explain`: the body is a query's, `data` may be missing, `runs` is how often it runs."""
         live = self._limits.seen(request)
         body = object_of(await request.json())
         plan = live.queries.plan(names_of(body, "inputs"), names_of(body, "outputs"))

@@ -1,8 +1,9 @@
-"""`POST /get-online-features`: queries in the shape of Feast's feature server, over the same plans.
+"""The handler of `POST /get-online-features`: queries in the shape of Feast's feature server, over the same plans.
 
-A feature view is a featureset, a feature service too (with all of its features). A join key is the feature of that name
-in each of the views asked for, and in each featureset whose features callers supply (such as one of what a request
-brings) that the views need; where there is none, the only feature of that name, or one by its full name.
+A feature view is a featureset, and so is a feature service (with all of its features). A join key stands for the
+feature of that name in each of the requested views, and in each featureset whose features callers must supply for those
+views. If no feature there has the name, it stands for the only feature of that name, or for the one with that full
+name.
 
 The event time of a feature is that of the newest row that it was looked up in or computed from.
 """
@@ -22,15 +23,15 @@ from caraway.server.access.limits import AccessLimits
 from caraway.server.handlers.queries import Given, Queries
 from caraway.server.http.messages import HttpResponse, Request, json_response
 
-# What Feast shows for entities, and for features that come from no row.
+# The event time that Feast shows for entities, and for features that come from no row.
 NO_TIME = "1970-01-01T00:00:00Z"
-# Requests whose names are resolved once; an application has a handful.
+# Bound on the requests whose resolved names are kept; an application makes a handful.
 MAX_KEPT = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request's names: inputs by join key, outputs with the names under which they go back."""
+    """The resolved names of a request: inputs by join key, and outputs with the names that the answer gives them."""
 
     inputs: Mapping[str, tuple[str, ...]]
     outputs: tuple[str, ...]
@@ -47,7 +48,7 @@ class FeastEndpoint:
         self._kept: dict[object, tuple[Asked, Mapping[str, tuple[str, ...]]]] = {}
 
     async def get_online_features(self, request: Request) -> HttpResponse:
-        """`POST /get-online-features`."""
+        """Answer `POST /get-online-features`."""
         live = self._limits.seen(request)
         body = await request.json()
         if not isinstance(body, dict):
@@ -69,7 +70,7 @@ class FeastEndpoint:
         columns = kept[1]
 
         def keep(_plan: CompiledPlan, batch: Batch) -> None:
-            # In the thread of a large query, so that others needn't wait.
+            # Event times of a large query are made in its thread, so that other requests needn't wait.
             times.update(event_times(columns, batch))
 
         answer = await self._queries.answer(plan, Given(data, is_large=request.is_large), None, keep)
@@ -114,7 +115,7 @@ def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str
     outputs: list[tuple[str, str]] = []
     for reference in references:
         view, _, feature = reference.partition(":")
-        # A view may be asked for by version in Feast.
+        # Feast allows a version behind the name of a view.
         spec = catalog.featuresets.get(view)
         if spec is None:
             raise UnknownEntityError(f"there is no feature view {view!r}; {listed('featuresets', catalog.featuresets)}")
@@ -139,7 +140,7 @@ def resolve(catalog: Catalog, references: Sequence[str], join_keys: Sequence[str
 
 
 def _without_extractor(catalog: Catalog, outputs: Sequence[str], given: AbstractSet[str]) -> tuple[str, ...]:
-    """Return the features that outputs are computed from, besides those given, and that only callers can supply."""
+    """Return the features from which outputs are computed, besides `given`, and that only callers can supply."""
     seen: dict[str, None] = dict.fromkeys(name for name in outputs if name not in given)
     pending = list(seen)
     while pending:
@@ -176,7 +177,7 @@ def event_times(columns: Mapping[str, tuple[str, ...]], batch: Batch) -> dict[st
 def shown(
     asked: Asked, entities: Mapping[str, list[object]], answer: Answer, times: Mapping[str, list[str]]
 ) -> dict[str, object]:
-    """Put an answer into Feast's shape: the entities come first, then the features, with their event times."""
+    """Build an answer in Feast's shape: the entities come first, then the features, with their event times."""
     columns = [*entities.values(), *(answer[name] for name in asked.outputs)]
     rows = len(columns[0]) if columns else 0
     unknown = [NO_TIME] * rows

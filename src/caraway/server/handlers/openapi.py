@@ -37,7 +37,7 @@ REFUSAL: Json = {
     "required": ["err_msg", "code"],
     "properties": {"err_msg": {"type": "string"}, "code": {"type": "string"}},
 }
-# Fennel's name of the header is accepted as well.
+# The header that names the branch; Fennel's name of it is accepted as well.
 BRANCH: Json = {
     "name": "X-Caraway-Branch",
     "in": "header",
@@ -233,7 +233,7 @@ def document() -> Json:
 
 
 def _branches() -> Json:
-    """Describe branches, history and ledger. The branch is that of the header `X-Caraway-Branch`."""
+    """Return the paths of branches, history and ledger. The header `X-Caraway-Branch` names the branch."""
 
     def number(name: str, text: str) -> Json:
         schema = {"type": "integer", "minimum": 0, "maximum": 99_999}
@@ -287,7 +287,7 @@ def _branches() -> Json:
 
 
 def _privacy() -> Json:
-    """Describe erasing and secrets."""
+    """Return the paths of erasing and secrets."""
     named = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
     keys = _json_body({"erase_keys": {"type": "array", "items": {"type": "object"}}}, ["erase_keys"])
     value = _json_body({"value": {"type": "string", "maxLength": MAX_VALUE}}, ["value"])
@@ -312,7 +312,7 @@ def _privacy() -> Json:
 
 
 def _dead_letters() -> Json:
-    """Describe dead letters."""
+    """Return the paths of dead letters."""
     named = [
         {
             "name": "name",
@@ -385,19 +385,19 @@ DOCUMENT = document()
 
 
 async def openapi(request: Request) -> HttpResponse:
-    """`GET /openapi.json`."""
+    """Answer `GET /openapi.json`."""
     del request
     return json_response(DOCUMENT)
 
 
 async def docs(request: Request) -> HttpResponse:
-    """`GET /docs`."""
+    """Answer `GET /docs`."""
     del request
     return text_response(page(), "text/html; charset=utf-8")
 
 
 def page() -> str:
-    """Return the document as HTML that needs nothing else."""
+    """Return the document as HTML that loads nothing else."""
     parts = [
         f"<h2><code>{method.upper()} {escape(path)}</code></h2><p>{escape(found['summary'])}.</p>{_fields(found)}"
         for path, methods in DOCUMENT["paths"].items()

@@ -1,4 +1,4 @@
-"""Running queries for the handlers: where, for how long, and how many at a time."""
+"""Execution of queries for the handlers: in the event loop or in a thread, with bounds on their time and number."""
 
 import asyncio
 import time
@@ -16,25 +16,25 @@ from caraway.server.http.budget import BusyError
 from caraway.server.http.errors import DeadlineError, status_of
 
 Table = Sequence[object] | Mapping[str, object]
-# Is told of a query that was answered.
+# A function that is called with each query that was answered.
 Keep = Callable[[CompiledPlan, Batch], None]
 T = TypeVar("T")
 
-# A query of more rows would keep others waiting: it gets a thread.
+# Rows from which on a query runs in a thread, because it would keep the event loop from other requests.
 INLINE_ROWS = 500
 THREADS = 4
-# Beyond so many that wait for a thread, or run in one, a further one would wait for seconds: better to say so at once.
+# Bound on the queries that wait for a thread or run in one; a further query would wait for seconds, so it is refused.
 MAX_UNDER_WAY = 64
-# Values of an answer. They take up to 250 bytes each, in Python and as text.
+# Bound on the values of an answer, which take up to 250 bytes each, in Python and as text.
 MAX_CELLS = 1_000_000
 SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a query is made of: rows or columns, and the instant of each row, None for now.
+    """The input of a query: rows or columns, and the instant of each row, None for now.
 
-    `is_large`: it came in a large body, so that even a few rows may take long.
+    `is_large` is true for input that came in a large body, so that even a few rows may take long.
     """
 
     data: Table
@@ -43,15 +43,15 @@ class Given:
 
 
 class Queries:
-    """Runs compiled plans, the small ones at once and the others in threads, and counts them."""
+    """Runs compiled plans, small ones at once and large ones in threads, and counts them."""
 
     def __init__(self) -> None:
-        """Prepare the threads."""
+        """Create the threads."""
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="query")
         self._under_way = 0
 
     async def answer(self, plan: CompiledPlan, given: Given, workflow: str | None, keep: Keep | None = None) -> Answer:
-        """Compute a plan's outputs as JSON can hold them."""
+        """Compute a plan's outputs as values that JSON can hold."""
         return await self._counted(plan, given, workflow, partial(_taken, plan, keep, plan.answer))
 
     async def columns(
@@ -83,24 +83,25 @@ class Queries:
         return answer
 
     async def in_thread(self, run: Callable[[], T]) -> T:
-        """Run something that takes its time.
+        """Run slow work in a thread.
 
         Raises:
-            BusyError: Too much is under way.
-            DeadlineError: It takes too long. Its thread goes on to the end.
+            BusyError: Too many queries are under way.
+            DeadlineError: The work takes too long. Its thread goes on to the end.
         """
         self._enter()
         future = asyncio.get_running_loop().run_in_executor(self._threads, run)
         future.add_done_callback(self._ended)
         done, _ = await asyncio.wait({future}, timeout=SECONDS)
         if not done:
-            # What comes of it is of no interest; a failure would be told as one that nobody looked at.
+            # The result is dropped. Its exception must still be retrieved, or asyncio logs it as one that was never
+            # retrieved.
             future.add_done_callback(lambda late: late.cancelled() or late.exception())
             raise _too_late()
         return future.result()
 
     async def _under_limits(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something that waits for others most of its time; see `in_thread`."""
+        """Run work that mostly waits for other servers, under the limits of `in_thread`."""
         self._enter()
         try:
             async with asyncio.timeout(SECONDS):
@@ -121,7 +122,7 @@ class Queries:
 
 
 def _taken(plan: CompiledPlan, keep: Keep | None, take: Callable[[Batch], T], batch: Batch) -> T:
-    """Take the answer out of what was computed, and hand it to whatever keeps it."""
+    """Take the answer out of a batch, and pass the batch to `keep`."""
     taken = take(batch)
     if keep is not None:
         keep(plan, batch)
@@ -139,10 +140,10 @@ def count_failure(error: CarawayError, workflow: str | None) -> None:
 
 
 def check_rows(rows: int, columns: int = 1) -> None:
-    """Check that a request hasn't too many rows, or that the answer to it hasn't too many values.
+    """Check that a request hasn't too many rows, and that its answer hasn't too many values.
 
     Raises:
-        TooLargeError: There are.
+        TooLargeError: There are too many rows or values.
     """
     if rows > MAX_ROWS:
         raise TooLargeError(
@@ -156,7 +157,7 @@ def check_rows(rows: int, columns: int = 1) -> None:
 
 
 def rows_of(data: Table) -> int:
-    """Count rows, without a look at whether the columns fit together."""
+    """Return the number of rows, without a check that the columns have one length."""
     if isinstance(data, Mapping):
         return max((len(column) for column in data.values() if isinstance(column, list)), default=0)
     return len(data)

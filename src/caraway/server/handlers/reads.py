@@ -21,11 +21,11 @@ from caraway.server.upkeep.served import Origin
 JSON = "application/json"
 # The column of a body in Arrow that holds the instant of each row.
 TIMESTAMPS = "timestamps"
-# A workflow labels metrics and each row that is kept.
+# Bound on the characters of a workflow's name, which labels metrics and each row that is kept.
 MAX_WORKFLOW = 100
-# Features or fields of one request. Plans are kept by these names.
+# Bound on the features or fields of one request, because plans are kept by these names.
 MAX_NAMES = 5_000
-# Characters of the name of a feature or field; those of Python and of columns are far shorter.
+# Bound on the characters of a feature's or field's name; names in Python and of columns are far shorter.
 MAX_NAME = 1_000
 
 
@@ -33,13 +33,13 @@ class Reads:
     """Answers requests for features and rows."""
 
     def __init__(self, limits: AccessLimits, queries: Queries, keep: Callable[..., None]) -> None:
-        """Read what `limits` lets callers see, through `queries`; `keep` takes what is to be kept of a query."""
+        """Read what `limits` lets callers see, through `queries`; `keep` is called with queries that are to be kept."""
         self._limits = limits
         self._queries = queries
         self._keep_served = keep
 
     async def query(self, request: Request) -> HttpResponse:
-        """`POST /query`: features for rows of inputs."""
+        """Answer `POST /query`: features for rows of inputs."""
         if media_type(request.headers.get("content-type")) == ARROW:
             return await self._query_arrow(request)
         served = self._limits.seen(request)
@@ -55,7 +55,7 @@ class Reads:
         return json_response(await self._queries.answer(plan, given, workflow, keep))
 
     async def _query_arrow(self, request: Request) -> HttpResponse:
-        """Answer a query whose body is an Arrow IPC stream of the inputs; the rest stands in the query string."""
+        """Answer a query whose body is an Arrow IPC stream of the inputs; other parameters are in the query string."""
         served = self._limits.seen(request)
         wanted = request.parameters()
         outputs = [name for name in wanted.get("outputs", "").split(",") if name]
@@ -73,11 +73,11 @@ class Reads:
         return _arrow(plan, await self._queries.columns(plan, given, workflow, keep))
 
     async def _columns(self, request: Request) -> dict[str, Any]:
-        """Return the columns of a body in Arrow; those of a large one are read in a thread."""
+        """Return the columns of a body in Arrow; a large body is read in a thread."""
         body = request.body
         if request.is_large:
             size = await in_decoder(decoded_bytes, body)
-            # A number of Python takes eight times the bytes of one in Arrow.
+            # A number takes eight times as many bytes in Python as in Arrow.
             request.hold.grow(size + min(8 * size, MAX_VALUES * VALUE_BYTES))
         return dict(await in_decoder(read_columns, body) if request.is_large else read_columns(body))
 
@@ -88,7 +88,7 @@ class Reads:
         return partial(self._keep_served, origin=origin)
 
     async def lookup(self, request: Request, dataset: str) -> HttpResponse:
-        """`POST /dataset/{name}/lookup`: rows of a dataset by key."""
+        """Answer `POST /dataset/{name}/lookup`: rows of a dataset by key."""
         served = self._limits.seen(request)
         body = object_of(await request.json())
         keys = body.get("keys")
@@ -181,10 +181,10 @@ async def data_of(request: Request, body: Mapping[str, object]) -> Sequence[obje
 
 
 async def timestamps_of(body: Mapping[str, object]) -> list[int] | None:
-    """Return the instants of a query's rows, None if it is of now.
+    """Return the instants of a query's rows, None if the query is as of now.
 
     Raises:
-        InvalidInputError: They aren't instants.
+        InvalidInputError: The member holds other values than instants.
     """
     timestamps = body.get("timestamps")
     if timestamps is None:
@@ -211,7 +211,7 @@ def checked_workflow(workflow: object) -> str | None:
     """Return the name of a workflow, None if none is given.
 
     Raises:
-        InvalidInputError: It is no string, or too long.
+        InvalidInputError: The name is no string, or too long.
     """
     if workflow is None:
         return None
@@ -223,7 +223,7 @@ def checked_workflow(workflow: object) -> str | None:
 
 
 def _kept_share(body: Mapping[str, object]) -> float:
-    """Return the share of rows to keep, 0 without `log`."""
+    """Return the share of rows to keep, 0 if the member `log` isn't true."""
     log, rate = body.get("log"), body.get("sampling_rate")
     if log is not None and not isinstance(log, bool):
         raise InvalidInputError(f"log is {json_type(log)}; true or false is expected")
@@ -235,7 +235,7 @@ def _kept_share(body: Mapping[str, object]) -> float:
 
 
 def _number(parameters: Mapping[str, str]) -> object:
-    """Return the query parameter `sampling_rate` as a number; as text, which is refused, if it is none."""
+    """Return the query parameter `sampling_rate` as a number, or as the text that it is, which is refused later."""
     text = parameters.get("sampling_rate")
     try:
         return None if text is None else float(text)

@@ -1,4 +1,4 @@
-"""Secrets of the platform's own store: kept sealed, opened for who may read them and for users' functions."""
+"""The handlers of secrets in the platform's own store; each is kept sealed, and opened for callers and functions."""
 
 import asyncio
 
@@ -14,8 +14,8 @@ from caraway.state.secret_store import SecretStore
 class SecretRoutes:
     """Answers requests about secrets.
 
-    They have no tags and belong to no branch, as jobs that use them may serve several: whoever is to touch them needs
-    the mode on everything.
+    Secrets have no tags and belong to no branch, as the jobs that use them may serve several branches. A caller
+    therefore needs the mode on everything.
     """
 
     def __init__(self, store: SecretStore) -> None:
@@ -23,31 +23,31 @@ class SecretRoutes:
         self._store = store
 
     async def get(self, request: Request, name: str) -> HttpResponse:
-        """`GET /secret/{name}`: its value."""
+        """Answer `GET /secret/{name}`: its value."""
         require_everywhere(request.caller, Mode.READ_DATA)
         await asyncio.to_thread(self._store.refresh)
         return json_response({"value": self._store.get(name)})
 
     async def add(self, request: Request, name: str) -> HttpResponse:
-        """`POST /secret/{name}`: keep a new one."""
+        """Answer `POST /secret/{name}`: keep a new secret."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
         await asyncio.to_thread(self._store.add, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def update(self, request: Request, name: str) -> HttpResponse:
-        """`PATCH /secret/{name}`: change it, or keep a new one."""
+        """Answer `PATCH /secret/{name}`: change a secret, or keep a new one."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
         await asyncio.to_thread(self._store.update, name, await _value(request), request.caller.account)
         return json_response({"name": name})
 
     async def delete(self, request: Request, name: str) -> HttpResponse:
-        """`DELETE /secret/{name}`: forget it."""
+        """Answer `DELETE /secret/{name}`: forget a secret."""
         require_everywhere(request.caller, Mode.WRITE_DATA)
         await asyncio.to_thread(self._store.delete, name)
         return json_response({"name": name})
 
     async def list(self, request: Request) -> HttpResponse:
-        """`GET /secrets`: which there are, without their values."""
+        """Answer `GET /secrets`: the names of all secrets, without their values."""
         del request
         found = await asyncio.to_thread(self._store.names)
         return json_response(
@@ -64,7 +64,7 @@ def require_everywhere(caller: Caller, mode: Mode) -> None:
     """Check that a caller has a mode on all entities of all branches.
 
     Raises:
-        ForbiddenError: They haven't.
+        ForbiddenError: The caller lacks the mode.
     """
     if not any(mode in grant.modes and grant.of_all and grant.branches is None for grant in caller.grants):
         raise ForbiddenError(

@@ -1,4 +1,4 @@
-"""The handler of `POST /wait`: an answer when what was accepted is served."""
+"""The handler of `POST /wait`, which answers when the accepted rows are served."""
 
 import asyncio
 import time
@@ -14,20 +14,21 @@ from caraway.server.waiting.goals import Goal, LaggingPart
 from caraway.server.waiting.wait import Wait, WaitOutcome
 from caraway.state.permissions import Mode
 
-# A request that takes longer is ended by proxies on the way; who waits longer asks again.
+# Bound on the seconds of one request, since proxies end requests that take longer; a client that waits longer asks
+# again.
 LONGEST_S = 10.0
-# Waits that read the outputs of all jobs of a branch at the same time.
+# Bound on concurrent waits, because each reads the outputs of all jobs of a branch.
 AT_ONCE = 8
-# How often it is looked at whether a commit is served.
+# Interval between two checks whether a commit is served.
 COMMIT_S = 0.1
-# Offsets are signed 64-bit numbers.
+# The greatest offset of a partition: offsets are signed 64-bit numbers.
 LARGEST_OFFSET = 2**63 - 1
-# A caller who may do one of these on a branch may know whether it has caught up.
+# Modes of which a caller needs one on a branch to learn whether it has caught up.
 MODES = (Mode.READ_DEFINITION, Mode.READ_DATA, Mode.WRITE_DATA, Mode.WRITE_DEFINITION)
 
 
 class Waits:
-    """Lets callers wait."""
+    """Answers requests to wait."""
 
     def __init__(self, deployment: Deployment) -> None:
         """Wait for what `deployment` serves."""
@@ -35,11 +36,11 @@ class Waits:
         self._under_way = 0
 
     async def wait(self, request: Request) -> HttpResponse:
-        """`POST /wait`: answer when all rows that were accepted before this request are served.
+        """Answer `POST /wait` when all rows that were accepted before this request are served.
 
         Raises:
-            BusyError: Too many wait already.
-            ForbiddenError: The caller may do nothing on the branch.
+            BusyError: Too many requests wait already.
+            ForbiddenError: The caller has no mode on the branch.
             InvalidInputError: The body isn't what it should be.
             UnavailableError: Kafka or Postgres doesn't answer.
         """

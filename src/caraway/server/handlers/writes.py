@@ -13,20 +13,20 @@ from caraway.server.http.messages import HttpResponse, Request, json_response
 
 
 class Api:
-    """Takes rows and definitions."""
+    """Accepts rows and definitions."""
 
     def __init__(self, deployment: Deployment, limits: AccessLimits) -> None:
-        """Serve what `deployment` runs, to callers within their `limits`."""
+        """Pass requests on to `deployment`, for callers within their `limits`."""
         self._deployment = deployment
         self._limits = limits
         self.ingest = IngestService(deployment.writer, deployment.bootstrap_servers, deployment.erased)
         self._commits = deployment.control.commits
 
     async def commit(self, request: Request) -> HttpResponse:
-        """`POST /commit`: definitions, as protobuf."""
+        """Answer `POST /commit`: apply definitions, sent as protobuf."""
         self._deployment.require_served_graph(request.branch)
         if not request.body:
-            # No bytes are a valid message of protobuf: a commit that would empty the branch.
+            # An empty body is a valid protobuf message, and such a commit would empty the branch, so it is refused.
             raise InvalidInputError("the body is empty; a commit request is expected")
         given = decode_commit(request.body)
         wanted = replace(
@@ -43,7 +43,7 @@ class Api:
             approve=approval(request.caller, request.branch),
         )
         if not wanted.preview:
-            # Whoever committed may log and query at once.
+            # The graph is reloaded before the answer, so that the caller can log and query at once.
             await asyncio.to_thread(self._deployment.reload)
         return json_response(
             {
@@ -55,7 +55,7 @@ class Api:
         )
 
     async def log(self, request: Request) -> HttpResponse:
-        """`POST /log`: rows for a webhook."""
+        """Answer `POST /log`: accept rows for a webhook."""
         served = self._deployment.require_served_graph(request.branch)
         body = await request.json()
         self._limits.check_log(request, served, body)

@@ -1,1 +1,1 @@
-"""What HTTP needs: requests and answers, their bodies, errors and routes."""
+"""The HTTP layer: requests and answers, their bodies, errors and routes."""

@@ -1,4 +1,4 @@
-"""Reading the body of a request, with limits: none may fill the memory, or keep the event loop."""
+"""Reading the body of a request within limits: no request may fill the memory, or block the event loop."""
 
 import asyncio
 import zlib
@@ -9,9 +9,9 @@ from caraway.errors import InvalidInputError, TooLargeError
 from caraway.server.http.budget import SMALL_BYTES, Hold
 from caraway.server.http.messages import ANY_HEADER, DECODERS, MAX_BODY_BYTES, Exchange, Headers
 
-# Decompressed bytes that are made in one step; a step takes about a millisecond.
+# Bytes that are decompressed in one step, which takes about a millisecond.
 STEP_BYTES = 256 * 1024
-# Bodies up to this size aren't counted: those of all requests that one token may have under way take some MiB.
+# Size of a body up to which its memory isn't counted: the small bodies that one token may have under way take some MiB.
 TINY_BYTES = 4 * 1024
 
 
@@ -19,17 +19,17 @@ async def read_body(headers: Headers, exchange: Exchange, hold: Hold) -> bytes:
     """Read and decompress the body of a request.
 
     Args:
-        headers: Those of the request.
-        exchange: Where the body comes from.
-        hold: Takes note of the memory that the body needs, while it comes.
+        headers: The headers of the request.
+        exchange: The connection from which the body is read.
+        hold: Counts the memory that the body needs, while it arrives.
 
     Raises:
-        TooLargeError: It is larger than the limit, compressed or not.
+        TooLargeError: The body is larger than the limit, compressed or not.
         BusyError: All requests together take too much memory.
-        InvalidInputError: It isn't what `Content-Encoding` says.
+        InvalidInputError: The body isn't in the encoding of `Content-Encoding`.
     """
     length = headers.get("content-length")
-    # hyper has made sure that the header is a number and that no more bytes come.
+    # hyper has checked that the header is a number and that no more bytes come.
     if length is not None:
         size = int(length)
         if size > MAX_BODY_BYTES:
@@ -65,7 +65,7 @@ async def _read_chunks(exchange: Exchange, hold: Hold) -> bytes:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise too_large("more")
-    # A second copy, for as long as it takes to make it.
+    # This makes a second copy of the body, which is counted until the first is freed.
     return bytes(body)
 
 
@@ -85,11 +85,11 @@ class _Zlib:
         """
         found = b""
         try:
-            # Headers and block ends yield nothing for a moment.
+            # Headers and ends of blocks yield no bytes, so the step goes on until there are some.
             while not found and not self._decompressor.eof and self._rest:
                 found = self._decompressor.decompress(self._rest, STEP_BYTES)
                 self._rest = self._decompressor.unconsumed_tail
-            # What it has read but not given yet, when the last step filled its bound exactly.
+            # The decompressor may still hold output if the last step filled its bound exactly.
             if not found and not self._decompressor.eof:
                 found = self._decompressor.decompress(b"", STEP_BYTES)
         except zlib.error as error:
@@ -129,7 +129,7 @@ def _not_zstd(error: OSError) -> InvalidInputError:
 
 
 async def _decompress(stream: _Zlib | _Zstd, hold: Hold) -> bytes:
-    """Return what a stream holds: a small body at once, the rest of a large one in a thread."""
+    """Return the decompressed bytes of a stream; a large body is decompressed in a thread."""
     plain = bytearray()
     while len(plain) < STEP_BYTES:
         found = stream.step()
@@ -150,7 +150,7 @@ def _add(plain: bytearray, found: bytes, hold: Hold) -> None:
 
 
 def too_large(found: str) -> TooLargeError:
-    """Make the error for a body of a size."""
+    """Return the error for a body of a size."""
     return TooLargeError(
         f"the body may have {MAX_BODY_BYTES:,} bytes, this one has {found}; send the rows in several requests"
     )

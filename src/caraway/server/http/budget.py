@@ -1,20 +1,22 @@
-"""How much memory the requests under way may take, over all connections.
+"""A bound on the memory that the requests under way may take, over all connections.
 
-A request holds what its body takes: the bytes that came, those that were decompressed, the values that they are made
-into. What can't be had is refused at once (429), so that nothing waits while it holds memory that others wait for.
+The memory of a request is that of its body: the bytes that came, the decompressed bytes, and the values that they are
+made into. A request that doesn't fit is refused at once (429), so that no request waits while it holds memory that
+others need.
 """
 
 from collections import Counter
 
 from caraway.errors import CarawayError
 
-# The largest request needs some 150 MB for its text and values, most need less than a thousandth of that.
+# Bound on the memory of all requests. The largest request needs some 150 MB for its text and values, most need less
+# than a thousandth of that.
 MAX_BYTES = 256 * 1024 * 1024
-# Bodies up to this size may use all of it, larger ones a share only: whoever sends slow large bodies takes nothing from
-# the others.
+# Size of a body up to which it may use the whole budget. Larger bodies may use a share of it only, so that slow large
+# bodies take nothing from small requests.
 SMALL_BYTES = 64 * 1024
 LARGE_SHARE = 0.75
-# Of that share one caller may take so much, if there are several callers.
+# Share of that memory that one caller may take, if there are several callers.
 CALLER_SHARE = 0.75
 
 
@@ -25,7 +27,7 @@ class BusyError(CarawayError):
 
 
 class Budget:
-    """Memory that requests may take. For one event loop."""
+    """The memory that requests may take. An instance serves one event loop."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         """Bound what is under way at one time to `max_bytes`."""
@@ -36,7 +38,7 @@ class Budget:
 
     @property
     def used(self) -> int:
-        """What is held at the moment, in bytes."""
+        """The memory that is held at the moment, in bytes."""
         return self._used
 
     def take(self, caller: str, size: int, held: int) -> None:
@@ -47,7 +49,7 @@ class Budget:
         """
         large = held + size > SMALL_BYTES
         limit = self._large_bytes if large else self._max_bytes
-        # One that is alone goes on whatever it needs, which the limits of a single request bound.
+        # A request that is alone always goes on; the limits of a single request bound what it needs.
         if self._used > held and self._used + size > limit:
             raise BusyError(
                 f"the requests under way take {self._used >> 20:,} MiB of memory, and this one needs more than is left "
@@ -63,7 +65,7 @@ class Budget:
         self._by_caller[caller] = of_caller
 
     def give_back(self, caller: str, size: int) -> None:
-        """Return what a request has taken."""
+        """Return memory that a request has taken to the budget."""
         self._used -= size
         self._by_caller[caller] -= size
         if self._by_caller[caller] <= 0:
@@ -71,12 +73,12 @@ class Budget:
 
 
 class Hold:
-    """What one request holds of a budget."""
+    """The memory that one request holds of a budget."""
 
     __slots__ = ("_budget", "_caller", "_size")
 
     def __init__(self, budget: Budget, caller: str = "") -> None:
-        """Hold nothing yet."""
+        """Create a hold of no memory yet."""
         self._budget = budget
         self._caller = caller
         self._size = 0
@@ -85,14 +87,14 @@ class Hold:
         """Hold `size` bytes more.
 
         Raises:
-            BusyError: They can't be had.
+            BusyError: The budget hasn't so many bytes left.
         """
         if size > 0:
             self._budget.take(self._caller, size, self._size)
             self._size += size
 
     def release(self) -> None:
-        """Return all of it."""
+        """Return all of the memory to the budget."""
         if self._size:
             self._budget.give_back(self._caller, self._size)
             self._size = 0

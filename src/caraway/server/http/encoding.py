@@ -7,12 +7,13 @@ import pyarrow as pa
 
 from caraway.server.http.messages import HttpResponse
 
-# Below this a packet holds the answer anyhow, and compressing would only take time.
+# Size from which on answers are compressed. A packet holds a smaller answer anyhow, so compressing it would only take
+# time.
 MIN_BYTES = 1_024
-# Fast rather than small: an answer is waited for.
+# The level of gzip, the fastest, because a client waits for the answer.
 GZIP_LEVEL = 1
 ZSTD_LEVEL = 1
-# In order of preference.
+# The encodings of the server, in order of preference.
 KNOWN = ("zstd", "gzip")
 
 
@@ -32,7 +33,7 @@ def encoded(response: HttpResponse, accepted: str | None) -> HttpResponse:
 
 
 def choose(accepted: str) -> str | None:
-    """Choose an encoding out of a header; None if the client wants none that we know."""
+    """Choose an encoding from a header; None if the server knows none that the client accepts."""
     weights: dict[str, float] = {}
     for part in accepted.lower().split(","):
         name, _, parameter = part.partition(";")

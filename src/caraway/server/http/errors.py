@@ -1,7 +1,4 @@
-"""How errors look over HTTP: one table from class to status, one shape of body.
-
-The errors that only HTTP knows are here too.
-"""
+"""Errors over HTTP: one table from class to status, one shape of body, and the errors that only HTTP knows."""
 
 from collections.abc import Mapping
 from typing import ClassVar
@@ -29,9 +26,10 @@ from caraway.errors import (
 from caraway.server.http.budget import BusyError
 from caraway.server.http.messages import JSON_HEADERS, HttpResponse
 
-# A part that was restarted is back within a few seconds.
+# Seconds after which a client should try again; a part that was restarted is back within a few.
 RETRY_AFTER_S = "1"
-# A message may quote several names and list what there is; more of what a client sent isn't sent back to it.
+# Bound on the characters of a message. It may quote several names and list the valid choices; longer texts of a client
+# aren't sent back to it.
 MAX_MESSAGE = 8_000
 
 
@@ -54,7 +52,7 @@ class ForeignSiteError(ForbiddenError):
 
 
 class SlowBodyError(CarawayError):
-    """The body of a request doesn't come."""
+    """The body of a request arrives too slowly."""
 
     code = "slow_body"
 
@@ -83,13 +81,13 @@ class WrongMethodError(CarawayError):
     code = "wrong_method"
 
     def __init__(self, message: str, allowed: str) -> None:
-        """Keep the methods that are possible, for the header."""
+        """Keep the methods that the path allows, for the header `Allow`."""
         super().__init__(message)
         self.allowed = allowed
 
 
 class Statuses:
-    """HTTP statuses of the classes of errors; a class that isn't listed has that of its parent."""
+    """The HTTP statuses of error classes; a class that isn't listed has the status of its parent."""
 
     BY_CLASS: ClassVar[Mapping[type[BaseException], int]] = {
         InvalidInputError: 400,
@@ -117,12 +115,12 @@ class Statuses:
 
 
 def status_of(error: BaseException) -> int:
-    """Return the HTTP status of an error: 500 for one that nobody raised on purpose."""
+    """Return the HTTP status of an error: 500 for an unexpected one."""
     return next((Statuses.BY_CLASS[kind] for kind in type(error).__mro__ if kind in Statuses.BY_CLASS), 500)
 
 
 def error_response(error: CarawayError) -> HttpResponse:
-    """Return the answer to a request that failed with an error raised on purpose."""
+    """Return the answer to a request that failed with an expected error."""
     status = status_of(error)
     headers = list(JSON_HEADERS)
     match error:

@@ -1,4 +1,4 @@
-"""Requests and answers, without a framework: what granian gives is wrapped as far as the routes need it."""
+"""Requests and answers, without a framework: thin wrappers around granian's objects."""
 
 import asyncio
 import zlib
@@ -17,12 +17,12 @@ from caraway.state.model import MAIN
 from caraway.state.permissions import ANYBODY, Caller
 
 MAX_BODY_BYTES = 32 * 1024 * 1024
-# Threads in which large bodies are decompressed and made into values. They share Python's lock, so more of them
+# The threads in which large bodies are decompressed and made into values. They share Python's lock, so more threads
 # wouldn't be done earlier, only hold more memory at the same time.
 DECODERS: Final = ThreadPoolExecutor(2, thread_name_prefix="decoder")
-# zlib's name for "gzip or zlib, see the header".
+# The window bits by which zlib accepts both gzip and zlib headers.
 ANY_HEADER = 32 + zlib.MAX_WBITS
-# Our own header, and that of the API which programs were written for.
+# The names of the header that names the branch: Caraway's own, and the one of Fennel's API.
 BRANCH_HEADERS: Final = ("x-caraway-branch", "x-fennel-branch")
 JSON_HEADERS: Final = (("content-type", "application/json"),)
 
@@ -33,12 +33,12 @@ class Headers(Protocol):
     """Headers of a request, by lower-case name."""
 
     def get(self, key: str, default: str | None = None) -> str | None:
-        """Return a header."""
+        """Return the value of a header."""
         ...
 
 
 class RsgiScope(Protocol):
-    """The parts of a request that granian passes."""
+    """The parts of a request that granian passes to the application."""
 
     method: str
     path: str
@@ -47,7 +47,7 @@ class RsgiScope(Protocol):
 
 
 class Exchange(Protocol):
-    """The way to body and answer."""
+    """The connection on which the body is read and the answer is sent."""
 
     async def __call__(self) -> bytes:
         """Read the whole body."""
@@ -58,7 +58,7 @@ class Exchange(Protocol):
         ...
 
     def response_bytes(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        """Answer."""
+        """Send the answer."""
         ...
 
 
@@ -73,7 +73,7 @@ class HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request whose body has been read, and who makes it."""
+    """A request whose body has been read, with its caller."""
 
     method: str
     path: str
@@ -85,16 +85,16 @@ class Request:
 
     @property
     def branch(self) -> str:
-        """The branch that it is about."""
+        """The branch that the request is about."""
         return branch_of(self.headers)
 
     @property
     def is_large(self) -> bool:
-        """Whether work on the body, and on what it holds, would keep the event loop for too long."""
+        """True if work on the body, and on the values that it holds, would block the event loop for too long."""
         return len(self.body) > SHORT_BYTES
 
     async def json(self) -> Any:  # noqa: ANN401 (any JSON)
-        """Return the values of the body; those of a large one are made in a thread.
+        """Return the values of the JSON body; those of a large one are made in a thread.
 
         Raises:
             InvalidInputError: It isn't JSON, or nests too deep; the message says where.
@@ -123,14 +123,14 @@ class Request:
         return await in_decoder(loads, text)
 
     def parameters(self) -> dict[str, str]:
-        """Return the query string's parameters; of several with one name the last."""
+        """Return the parameters of the query string; the last one counts if several have the same name."""
         return dict(parse_qsl(self.query_string, keep_blank_values=True))
 
     def flag(self, name: str, *, default: bool) -> bool:
         """Return a query parameter that is `true` or `false`.
 
         Raises:
-            InvalidInputError: It is something else.
+            InvalidInputError: The parameter has another value.
         """
         value = self.parameters().get(name)
         if value is None:
@@ -141,7 +141,7 @@ class Request:
 
 
 async def in_decoder(work: Callable[[bytes], T], body: bytes) -> T:
-    """Return what `work` makes of a body, in one of the threads for large ones."""
+    """Return the result of `work` on a body, computed in one of the threads for large bodies."""
     return await asyncio.get_running_loop().run_in_executor(DECODERS, work, body)
 
 
@@ -156,10 +156,10 @@ def media_type(header: str | None) -> str:
 
 
 def json_response(body: object, status: int = 200) -> HttpResponse:
-    """Make an answer of JSON."""
+    """Build a JSON answer."""
     return HttpResponse(status, list(JSON_HEADERS), orjson.dumps(body))
 
 
 def text_response(body: str, content_type: str = "text/plain; charset=utf-8") -> HttpResponse:
-    """Make an answer of text."""
+    """Build a text answer."""
     return HttpResponse(200, [("content-type", content_type)], body.encode())

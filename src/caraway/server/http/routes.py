@@ -1,4 +1,4 @@
-"""The routes: which function answers which method and path."""
+"""The routes, which map methods and paths to handlers."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from caraway.server.http.messages import HttpResponse, Request
 API = "/api/v1"
 
 JSON = "application/json"
-# The type that clients send, and those by which protobuf goes elsewhere.
+# The media types of protobuf: the one that Caraway's clients send, and those that other programs use.
 PROTOBUF = ("application/octet-stream", "application/x-protobuf", "application/protobuf")
 
 Handler = Callable[..., Awaitable[HttpResponse]]
@@ -17,14 +17,14 @@ Handler = Callable[..., Awaitable[HttpResponse]]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What answers requests of one kind.
+    """A method and path, with the handler that answers its requests.
 
     Attributes:
         method: The method.
         path: The path, with at most one part in braces.
         handler: The function that answers.
         target: The label in the metrics.
-        accepts: The media types of bodies; with none the body isn't looked at, or by another process.
+        accepts: The media types of bodies; empty if the body isn't read here.
     """
 
     method: str
@@ -42,17 +42,17 @@ class Router:
     """Finds the route of a request."""
 
     def __init__(self, routes: tuple[Route, ...]) -> None:
-        """Take these routes."""
+        """Route requests among these routes."""
         self._routes = routes
         self._fixed: Mapping[tuple[str, str], Route] = {(r.method, r.path): r for r in routes if "{" not in r.path}
         self._open = tuple((r, *_around(r.path)) for r in routes if "{" in r.path)
 
     def find(self, method: str, path: str) -> tuple[Route, str]:
-        """Return the route and what stands in the place of the braces.
+        """Return the route of a request, and the part of its path that stands in the place of the braces.
 
         Raises:
             UnknownPathError: There is nothing under this path; the text lists the routes.
-            WrongMethodError: There is, but not for this method.
+            WrongMethodError: The path exists, but not for this method.
         """
         route = self._fixed.get((method, path))
         if route is not None:

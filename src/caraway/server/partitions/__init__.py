@@ -1,1 +1,1 @@
-"""An index that is divided among servers: shards, their owners, and reads of what others own (decision 23)."""
+"""The divided index: shards, their owners, and reads of shards that other servers own (decision 23)."""

@@ -1,4 +1,4 @@
-"""Reads of an index that is divided: each key is read by the owner of its shard, here or by a call."""
+"""Reads of a divided index: each key is read by the owner of its shard, on this server or by a call."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from caraway.server.partitions.shard_owner import ShardOwner
 from caraway.server.partitions.sharding import ToKafka, kafka_key, shard_of
 from caraway.state.index_owners import Division, Owned
 
-# What a call that ends in time may still take to be told.
+# Seconds that the result of a call may take to arrive here beyond the time limit of the call itself.
 LATE_S = 1.0
 
 Rows = tuple[list[list[object]], list[bool]]
@@ -23,7 +23,7 @@ Rows = tuple[list[list[object]], list[bool]]
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read, divided by shards: what to ask of each, and which positions of the answer that is."""
+    """A read that is divided by shards: the part for each shard, and the positions of its keys in the answer."""
 
     asks: list[Ask]
     positions: list[list[int]]
@@ -31,10 +31,10 @@ class Read:
     keys: int
 
     def rows(self, answers: Sequence[Answer]) -> Rows:
-        """Put the answers together.
+        """Merge the answers of the shards into one.
 
         Raises:
-            InvalidInputError: The read makes no sense.
+            InvalidInputError: The read itself is invalid.
             MovingError: A shard has no owner now.
             UnavailableError: An owner can't read.
         """
@@ -58,27 +58,27 @@ class DividedIndex:
     def __init__(
         self, shard_owner: ShardOwner, shards: int, partitions: Callable[[str], int | None], calls: ShardCalls
     ) -> None:
-        """Read what `shard_owner` has, and by `calls` what others have.
+        """Read the shards that `shard_owner` has here, and by `calls` those of other servers.
 
         Args:
-            shard_owner: This server.
-            shards: How many there are.
-            partitions: Tells how many partitions a topic has, None if that isn't known yet.
-            calls: The way to other servers.
+            shard_owner: The shards of this server.
+            shards: The number of shards.
+            partitions: Returns the number of partitions of a topic, None if that isn't known yet.
+            calls: The calls of other servers.
         """
         self._shard_owner = shard_owner
         self._shards = shards
         self._partitions = partitions
         self._calls = calls
         self._to_kafka: dict[bytes, ToKafka] = {}
-        # Reads that the next call of a server takes along, by its address.
+        # Reads that wait for the next call of a server, by its address.
         self._gathered: dict[str, list[tuple[Ask, asyncio.Future[Answer]]]] = {}
 
     def read(self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]) -> Rows:
         """Read the rows of `keys` as of `at_us`; see `IndexReader.read`.
 
         Raises:
-            InvalidInputError: As there.
+            InvalidInputError: As in `IndexReader.read`.
             MovingError: A shard has no owner for a moment.
             UnavailableError: An owner can't read.
         """
@@ -90,7 +90,7 @@ class DividedIndex:
     async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
-        """Read while the event loop goes on; see `read`. What is wanted of a server at one time goes in one call."""
+        """Read without blocking the event loop; see `read`. Reads of one server that begin together share one call."""
         read = self._divided(plan, keys, at_us, columns)
         seen = self._shard_owner.division
         addresses = [self._address(seen, ask) for ask in read.asks]
@@ -98,7 +98,7 @@ class DividedIndex:
             None if address is None else self._gather(address, _with_token(seen, ask))
             for address, ask in zip(addresses, read.asks, strict=True)
         ]
-        # What is here is read while the others are on their way.
+        # The shards of this server are read while the calls of other servers are under way.
         here = {n: self._here(seen, read.asks[n]) for n, future in enumerate(coming) if future is None}
         answers = [here[n] if future is None else await future for n, future in enumerate(coming)]
         if _moved(answers):
@@ -131,7 +131,7 @@ class DividedIndex:
         return Read(asks, list(positions.values()), len(columns), len(keys))
 
     def _address(self, division: Division, ask: Ask) -> str | None:
-        """Return where the owner of a shard is, None if that is here or nowhere."""
+        """Return the address of a shard's owner, None if that is this server or if the shard has no owner."""
         owner = division.owners.get(ask.shard)
         return (
             None if owner is None or owner.member == self._shard_owner.member else division.addresses.get(owner.member)
@@ -141,7 +141,7 @@ class DividedIndex:
         return self._shard_owner.answer(_with_token(division, ask))
 
     def _asked(self, division: Division, asks: Sequence[Ask]) -> list[Answer]:
-        """Ask the owners, and wait for them."""
+        """Send the parts of a read to the owners, and wait for their answers."""
         by_address: dict[str | None, list[int]] = {}
         for number, ask in enumerate(asks):
             by_address.setdefault(self._address(division, ask), []).append(number)
@@ -158,7 +158,7 @@ class DividedIndex:
         return [answers[number] for number in range(len(asks))]
 
     def _again(self, seen: Division, asks: Sequence[Ask], answers: Sequence[Answer]) -> list[Answer]:
-        """Look who the owners are now, and ask them once more for what has no answer; not who has given none."""
+        """Read the owners again, and repeat the parts that were refused with `Moved` if their shard has a new owner."""
         division = self._shard_owner.look(seen)
         open_ones = [
             number
@@ -170,7 +170,7 @@ class DividedIndex:
         return [known[number] for number in range(len(asks))]
 
     def _gather(self, address: str, ask: Ask) -> "asyncio.Future[Answer]":
-        """Let the next call of a server take a read along: that is as soon as the loop has run what is ready now."""
+        """Add a read to the next call of a server, which is sent once the event loop has run what is ready now."""
         loop = asyncio.get_running_loop()
         coming: asyncio.Future[Answer] = loop.create_future()
         waiting = self._gathered.setdefault(address, [])
@@ -197,7 +197,7 @@ def _with_token(division: Division, ask: Ask) -> Ask:
 
 
 def _ended(call: "Future[list[Answer]]", count: int) -> list[Answer]:
-    """Return the answers of a call; whoever doesn't answer may own nothing any more."""
+    """Return the answers of a call; a server that doesn't answer counts as one that lost its shards."""
     try:
         answers = call.result(TIMEOUT_S + LATE_S)
     except (UnavailableError, TimeoutError) as error:

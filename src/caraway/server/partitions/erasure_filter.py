@@ -9,10 +9,10 @@ from caraway.topics import ErasedKeys
 
 
 class AsyncErasureFilter:
-    """Reads as another index does, but erased keys look as if they had never been; see `ErasureFilter`."""
+    """An index that hides erased keys, as if they had never been; see `ErasureFilter`."""
 
     def __init__(self, index: PartlyRemote, erased: ErasedKeys) -> None:
-        """Read from `index` what `erased` doesn't hide."""
+        """Read from `index`, without the keys that `erased` hides."""
         self._index = index
         self._erased = erased
 
@@ -23,5 +23,5 @@ class AsyncErasureFilter:
     async def read_async(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> Rows:
-        """Read while the event loop goes on."""
+        """Read without blocking the event loop."""
         return await self._index.read_async(plan, keys, visible(self._erased, plan, keys, at_us), columns)

@@ -1,4 +1,4 @@
-"""What servers say to each other about an index that is divided: MessagePack, keys and values as the index has them."""
+"""The messages between servers about a divided index: MessagePack, with keys and values as the index stores them."""
 
 from typing import Any
 
@@ -6,20 +6,20 @@ import msgspec
 
 from caraway.errors import UnavailableError
 
-# A read that isn't answered after this time is refused: whoever asks tries again.
+# Time limit of a read by another server; the client of a read that takes longer is refused, and tries again.
 TIMEOUT_S = 2.0
 
 
 class MovingError(UnavailableError):
-    """A part of the index has no owner for a moment, or another one than was thought; trying again helps."""
+    """A part of the index has no owner for a moment, or another owner than this server knew; trying again helps."""
 
     code = "index_moving"
 
 
 class Ask(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A read of one index in one shard, of the owner that has this token.
+    """A read of one index in one shard, addressed to the owner that has this fencing token.
 
-    `asset` is the index, `at_us` one time for all keys or one for each.
+    `asset` is the index, `at_us` one time for all keys or one for each key.
     """
 
     shard: int
@@ -38,13 +38,13 @@ class Found(msgspec.Struct, frozen=True, array_like=True, tag="found"):
 
 
 class Moved(msgspec.Struct, frozen=True, array_like=True, tag="moved"):
-    """Whoever was asked isn't the owner, or not yet: look again."""
+    """The server doesn't own the shard, or not yet; the caller reads the owners again."""
 
     reason: str
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag="refused"):
-    """The owner can't read; `invalid`: nobody could."""
+    """The owner can't read; `invalid` is true for a read that no owner could answer."""
 
     reason: str
     invalid: bool = False

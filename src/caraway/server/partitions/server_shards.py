@@ -1,4 +1,4 @@
-"""The shards of a divided index that are on this server: what runs beside HTTP for it (decision 23)."""
+"""The shards of a divided index on this server, with the threads and calls that they need (decision 23)."""
 
 import threading
 import time
@@ -33,15 +33,16 @@ from caraway.topics import ErasedKeys, Erasure
 
 LOG = structlog.get_logger(__name__)
 
-# A max event time that moves here is known elsewhere after two of these, and who owns what after one.
+# Interval between two rounds of the shards. Other servers know a max event time that moves here after two rounds, and a
+# new owner after one.
 INTERVAL_S = 0.2
-# Shards that are opened or closed at a time.
+# Bound on the shards that are opened or closed at the same time.
 THREADS = 2
 STOP_S = 3.0
 
 
 class ServerShards:
-    """The shards of this server, the way to those of others, and the way of others to these."""
+    """The shards of this server, the client of other servers' shards, and the server for their calls."""
 
     def __init__(
         self,
@@ -55,9 +56,9 @@ class ServerShards:
         member: str,
         whole: IndexWorker,
     ) -> None:
-        """Prepare; nothing runs before `start`. Another process with this data folder must be known to have ended.
+        """Build the parts; nothing runs before `start`. An earlier process with this data folder must have ended.
 
-        `whole` follows what isn't divided.
+        `whole` follows the indexes that aren't divided.
 
         Raises:
             ConfigurationError: The index isn't to be divided.
@@ -72,7 +73,7 @@ class ServerShards:
         self._topics = Topics(bootstrap_servers)
         passes = [_pass(key.mac_key) for key in keyring.keys]
         self._shard_server = ShardServer(lambda: passes, index.host, index.port)
-        # The oldest key is known to servers too that haven't been given the newest yet.
+        # Calls prove the oldest key, because servers that haven't been given the newest key yet know it too.
         self._clients = ShardClients(lambda: passes[-1])
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shards")
         self._open: Callable[[int], StoredShard] = lambda number: StoredShard(
@@ -101,12 +102,12 @@ class ServerShards:
         self._recurring = Recurring("index-share", self._reconcile, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
-        """Begin; the tables in Postgres may come later."""
+        """Start; the tables in Postgres may be created later."""
         self._shard_server.start(self._shard_owner.answer)
         self._recurring.start()
 
     def stop(self) -> None:
-        """End, and let others have the shards at once."""
+        """Stop, and release the shards to other servers at once."""
         self._recurring.stop(STOP_S)
         try:
             self._shard_owner.end()
@@ -117,13 +118,13 @@ class ServerShards:
         self._threads.shutdown(wait=False)
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None:
-        """Index those of these that are divided from now on, and no others."""
+        """Index those of these plans that are divided from now on, and no others."""
         self._plans = [plan for plan in plans if is_divided(plan)]
         self._shard_owner.follow(self._plans)
         self._recurring.wake()
 
     def problem(self) -> str | None:
-        """Tell why some of the index can't be read; None if all of it can, as far as is known here."""
+        """Return the reason why a part of the index can't be read; None if no such part is known here."""
         for number, shard in sorted(self._stored().items()):
             if (reason := shard.problem()) is not None:
                 return f"shard {number}: {reason}"
@@ -133,11 +134,11 @@ class ServerShards:
         return f"no server owns these shards: {', '.join(missing)}" if missing and self._plans else None
 
     def has(self, asset: str) -> bool:
-        """Tell whether an index is divided."""
+        """Return whether an index is divided."""
         return any(plan.asset.hex() == asset for plan in self._plans)
 
     def lag(self, asset: str) -> str:
-        """Tell what an index waits for, "" if it has been caught up with its topic in all shards."""
+        """Return the reason why an index hasn't caught up with its topic in all shards, "" if it has."""
         progress = self._shard_owner.division.progress
         behind = []
         for number in range(self._shards):
@@ -147,12 +148,12 @@ class ServerShards:
         return f"the index is behind in these shards: {', '.join(behind)}" if behind else ""
 
     def positions(self) -> list[IndexStatus]:
-        """Return how far each index is in the shards that are here, and what is whole."""
+        """Return how far each index is: the divided ones in this server's shards, and the whole ones."""
         shards = [status for shard in self._stored().values() for status in shard.worker.positions()]
         return [*merged(shards), *self._whole.positions()]
 
     def status(self) -> dict[str, object]:
-        """Return the state of the shards that are here, and who owns which, as plain values."""
+        """Return the state of this server's shards, and the owners of all shards, as plain values."""
         stored, division = self._stored(), self._shard_owner.division
         return {
             "alive": all(shard.worker.is_alive() for shard in stored.values()),
@@ -167,11 +168,11 @@ class ServerShards:
         }
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
-        """Remove versions of the shards that are here; see `IndexWorker.expire`."""
+        """Remove superseded versions from the shards of this server; see `IndexWorker.expire`."""
         return sum(shard.worker.expire(asset, horizon_us, stopping) for shard in self._stored().values())
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
-        """Return of each index the erased keys: those of which entries may be left here, or all others."""
+        """Return the erased keys of each index: those of which entries may be left here, or all others."""
         workers = [shard.worker for shard in self._stored().values()]
         whole, left = self._whole.erasures(pending=pending), _united(workers, pending=True)
         if pending:
@@ -183,10 +184,10 @@ class ServerShards:
         return [*whole, *divided]
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
-        """Remove the entries of erased keys from the shards that are here; see `IndexWorker.remove_erased`."""
+        """Remove the entries of erased keys from the shards of this server; see `IndexWorker.remove_erased`."""
         if not is_divided(plan):
             return self._whole.remove_erased(plan, stopping)
-        # One that is behind must not keep the others.
+        # All shards are tried, so that one that is behind doesn't keep the entries of the others.
         removed = [shard.worker.remove_erased(plan, stopping) for shard in self._stored().values()]
         return all(removed)
 
@@ -215,7 +216,7 @@ class ServerShards:
 
 
 def _united(workers: Sequence[IndexWorker], *, pending: bool) -> dict[bytes, tuple[IndexPlan, dict[Erasure, None]]]:
-    """Return the erased keys of each index, of all shards together."""
+    """Return the erased keys of each index, merged over all shards."""
     found: dict[bytes, tuple[IndexPlan, dict[Erasure, None]]] = {}
     for worker in workers:
         for plan, erasures in worker.erasures(pending=pending):
@@ -233,5 +234,5 @@ def _folder(data_dir: Path, number: int, shards: int) -> Path:
 
 
 def _clock() -> float:
-    """Tell a time in seconds that goes on while the machine sleeps, where there is one."""
+    """Return a time in seconds that goes on while the machine sleeps, if the system has such a clock."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -20,42 +20,42 @@ from caraway.server.partitions.topics import Ends, Topics
 from caraway.state.index_owners import ShardProgress
 from caraway.topics import ErasedKeys
 
-# All shards of a server together have as much as an undivided index; each needs some.
+# Least cache of a shard. The shards of a server share the cache of an undivided index, but each needs some.
 MIN_CACHE_BYTES = 8 << 20
 STOP_S = 3.0
 
 
 class Shard(Protocol):
-    """What a server needs of a shard that it has or is about to have (`StoredShard`)."""
+    """The operations of a shard that a server has or is about to have (`StoredShard`)."""
 
     def follow(self, plans: Sequence[IndexPlan]) -> None:
         """Index these from now on, and no others."""
         ...
 
     def reconcile(self) -> None:
-        """Look how far the indexes are."""
+        """Update the progress of the indexes."""
         ...
 
     def is_caught_up(self) -> bool:
-        """Tell whether all indexes have been as far as their topics since this began."""
+        """Return whether each index has reached, since this shard was opened, the end that its topic had then."""
         ...
 
     def ends(self) -> Ends:
-        """Return where the topics end now."""
+        """Return the current ends of the topics."""
         ...
 
     def has_reached(self, ends: Ends) -> bool:
-        """Tell whether the indexes are as far as that."""
+        """Return whether the indexes have reached these ends."""
         ...
 
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read; see `IndexReader.read`."""
+        """Read rows; see `IndexReader.read`."""
         ...
 
     def is_filled(self, asset: bytes) -> bool:
-        """Tell whether an index has been as far as its topic since this began."""
+        """Return whether an index has reached the end that its topic had when the shard was opened."""
         ...
 
     def max_event_time(self, asset: bytes) -> int | None:
@@ -63,16 +63,16 @@ class Shard(Protocol):
         ...
 
     def progress(self) -> Mapping[str, ShardProgress]:
-        """Tell how far each index is, by asset as text."""
+        """Return the progress of each index, by asset as text."""
         ...
 
     def close(self, *, forget: bool) -> None:
-        """End; `forget`: with all that is on disk."""
+        """Close the database; with `forget` its files are removed."""
         ...
 
 
 class StoredShard:
-    """A shard in a folder of its own, from a snapshot if the folder isn't there."""
+    """A shard in a folder of its own, which is restored from a snapshot if the folder doesn't exist."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class StoredShard:
         erased: ErasedKeys,
         elsewhere: Elsewhere,
     ) -> None:
-        """Open the database, and begin to follow topics as soon as `follow` names some.
+        """Open the database; topics are followed as soon as `follow` names plans.
 
         Raises:
             ConflictError: Another process has the database open.
@@ -105,7 +105,7 @@ class StoredShard:
         self._lock = threading.Lock()
         self._plans: dict[bytes, IndexPlan] = {}
         self._filled: set[bytes] = set()
-        # Where the topics of indexes ended that have still to get there.
+        # Ends of the topics of those indexes that still have to reach them.
         self._due: dict[bytes, Mapping[int, int]] = {}
         self.worker.start()
         self._rebuilding.start()
@@ -121,7 +121,7 @@ class StoredShard:
         self.worker.set_plans(plans)
 
     def reconcile(self) -> None:
-        """Look how far the indexes are.
+        """Update the progress of the indexes.
 
         Raises:
             UnavailableError: Kafka doesn't answer.
@@ -143,7 +143,7 @@ class StoredShard:
                     del self._due[asset]
 
     def is_caught_up(self) -> bool:
-        """Tell whether all indexes have been as far as their topics since this began; those that have a topic."""
+        """Return whether each index that has a topic reached the end of it since this shard was opened."""
         with self._lock:
             return all(
                 asset in self._filled or (asset not in self._due and self._topics.partitions(plan.topic) is None)
@@ -151,7 +151,7 @@ class StoredShard:
             )
 
     def ends(self) -> Ends:
-        """Return where the topics end now.
+        """Return the current ends of the topics.
 
         Raises:
             UnavailableError: Kafka doesn't answer.
@@ -161,7 +161,7 @@ class StoredShard:
         return self._ends(plans)
 
     def has_reached(self, ends: Ends) -> bool:
-        """Tell whether the indexes are as far as that."""
+        """Return whether the indexes have reached these ends."""
         positions = self._positions()
         with self._lock:
             plans = list(self._plans.values())
@@ -170,11 +170,11 @@ class StoredShard:
     def read(
         self, plan: IndexPlan, keys: Sequence[bytes], at_us: Sequence[int] | int, columns: Sequence[str]
     ) -> tuple[list[list[object]], list[bool]]:
-        """Read; see `IndexReader.read`."""
+        """Read rows; see `IndexReader.read`."""
         return self._reader.read(plan, keys, at_us, columns)
 
     def is_filled(self, asset: bytes) -> bool:
-        """Tell whether an index has been as far as its topic since this began."""
+        """Return whether an index has reached the end that its topic had when the shard was opened."""
         return asset in self._filled
 
     def max_event_time(self, asset: bytes) -> int | None:
@@ -186,11 +186,11 @@ class StoredShard:
         try:
             return stored_max_event_time(self.store, asset)
         except Exception as error:
-            # What RocksDB raises is an Exception and nothing more special.
+            # RocksDB raises plain Exceptions, so nothing narrower can be caught.
             raise UnavailableError(f"the index can't be read: {error}") from error
 
     def progress(self) -> Mapping[str, ShardProgress]:
-        """Tell how far each index is, by asset as text.
+        """Return the progress of each index, by asset as text.
 
         Raises:
             UnavailableError: The database can't be read, or is being built anew.
@@ -208,13 +208,13 @@ class StoredShard:
         }
 
     def problem(self) -> str | None:
-        """Tell why nobody can read; None if everybody can."""
+        """Return the reason why the shard can't be read; None if it can."""
         if (reason := self._rebuilding.problem()) is not None:
             return reason
         return None if self.worker.is_alive() else "its worker has ended; the log tells why"
 
     def close(self, *, forget: bool) -> None:
-        """End; `forget`: with all that is on disk."""
+        """Close the database; with `forget` its files are removed."""
         if self._keeper is not None:
             self._keeper.stop(STOP_S)
         self._rebuilding.stop(STOP_S)

@@ -12,13 +12,13 @@ from caraway.errors import UnavailableError
 from caraway.server.partitions.messages import TIMEOUT_S, Answer, Ask, decode_answers, encode
 from caraway.server.partitions.shard_server import METHOD, OPTIONS, PASS, SERVICE
 
-# A server that was restarted is found again at once.
+# A restarted server must be reached again at once, so reconnecting starts after 50 ms and backs off to 500 ms at most.
 CHANNEL_OPTIONS = (
     *OPTIONS,
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 500),
-    # The kernel notices a machine that is gone after many minutes only.
+    # Pings find a machine that is gone within seconds; the kernel alone would take many minutes.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 2_000),
     ("grpc.http2.max_pings_without_data", 0),
@@ -26,10 +26,10 @@ CHANNEL_OPTIONS = (
 
 
 class ShardCalls(Protocol):
-    """What reaches other servers (`ShardClients`)."""
+    """Calls of other servers (`ShardClients`)."""
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
-        """Let the server at an address answer reads; the future fails with `UnavailableError` if it doesn't."""
+        """Send reads to the server at an address; the future fails with `UnavailableError` if it doesn't answer."""
         ...
 
 
@@ -37,14 +37,14 @@ class ShardClients:
     """Calls other servers. Thread safe."""
 
     def __init__(self, shown: Callable[[], bytes], *, timeout_s: float = TIMEOUT_S) -> None:
-        """Prepare; `shown` is what shows that this server is of the deployment."""
+        """Create a client without channels; `shown` returns the proof that this server belongs to the deployment."""
         self._shown = shown
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._channels: dict[str, tuple[Any, Any]] = {}
 
     def call(self, address: str, asks: Sequence[Ask]) -> "Future[list[Answer]]":
-        """Let the server at an address answer reads; the future fails with `UnavailableError` if it doesn't."""
+        """Send reads to the server at an address; the future fails with `UnavailableError` if it doesn't answer."""
         answers: Future[list[Answer]] = Future()
         metadata = ((f"{PASS}-bin", self._shown()),)
         call = self._read(address).future(encode(asks), timeout=self._timeout_s, metadata=metadata)

@@ -1,12 +1,12 @@
-"""Which shards this server has, wants and answers for.
+"""Ownership of shards: those that this server owns, should own, and answers reads of.
 
-One thread calls `reconcile` again and again. In each round the server renews its membership, looks who owns what, opens
-the shards that it is to own, takes those that are caught up with their topics, and lets go of those that others have
-taken.
+One thread calls `reconcile` again and again. In each round the server renews its membership, reads the owners, opens
+the shards that it should own, claims those that have caught up with their topics, and closes those that others have
+claimed.
 
-Nothing is answered after the membership has run out by this server's own clock, which began to count before Postgres's
-did: others take over only later. An owner from which a shard is taken while it is alive goes on answering until its
-next look; it has all that the new one has, since both follow the topics.
+Nothing is answered after the membership has run out by this server's own clock. That clock began to count before
+Postgres's did, so others take over only later. An owner from which a shard is taken while it is alive goes on answering
+until its next round; it has all the rows that the new owner has, since both follow the topics.
 """
 
 import threading
@@ -30,40 +30,40 @@ from caraway.state.index_owners import NOTHING, Division, ShardProgress, member_
 
 LOG = structlog.get_logger(__name__)
 
-# A membership is renewed this many times in the time that it lasts.
+# Number of renewals of a membership within the time that it lasts, so that a few may fail.
 RENEWALS = 4
 
 
 class Registry(Protocol):
-    """Where owners are written down (`caraway.state.index_owners.IndexOwners`)."""
+    """The table of owners (`caraway.state.index_owners.IndexOwners`)."""
 
     @property
     def server(self) -> str:
-        """The server, by a name that it has after a restart too."""
+        """The name of this server, which stays the same after a restart."""
         ...
 
     def join(self, address: str, lasting: timedelta) -> int | None:
-        """Become a member and return its token."""
+        """Become a member, and return the member's token."""
         ...
 
     def renew(self, token: int, lasting: timedelta) -> bool:
-        """Stay a member."""
+        """Renew the membership."""
         ...
 
     def leave(self, token: int) -> None:
-        """Be a member no longer."""
+        """End the membership."""
         ...
 
     def look(self) -> Division:
-        """Look who is there and who owns what."""
+        """Return the members, and the owners of the shards."""
         ...
 
     def take(self, shard: int, seen: int, member: int) -> int | None:
-        """Own a shard and return its token."""
+        """Claim a shard, and return the token of its ownership."""
         ...
 
     def report(self, shard: int, token: int, progress: Mapping[str, ShardProgress]) -> None:
-        """Tell how far a shard is."""
+        """Report the progress of a shard."""
         ...
 
 
@@ -73,11 +73,11 @@ class OwnedShard:
 
     Attributes:
         shard: The shard.
-        token: Of its ownership.
-        due: Where the topics ended when this server was the owner already, and so what an earlier one may have shown;
-            None before that is known.
-        answers: Whether it has been as far.
-        reported: What was reported of it last.
+        token: The token of its ownership.
+        due: The ends of the topics just after this server became the owner; an earlier owner may have shown rows up
+            to them. None before they are known.
+        answers: True once the shard has reached `due`, so that reads may be answered.
+        reported: The progress that was reported last.
     """
 
     shard: Shard
@@ -87,9 +87,9 @@ class OwnedShard:
     reported: Mapping[str, ShardProgress] = field(default_factory=dict)
 
 
-# Opens a shard of a number; closes one, with all that is on disk or without.
+# A function that opens the shard of a number.
 Opens = Callable[[int], Shard]
-# Does something elsewhere, or at once.
+# A function that runs another one, in a thread or at once.
 Starts = Callable[[Callable[[], object]], "Future[object]"]
 
 
@@ -107,16 +107,16 @@ class ShardOwner:
         lasting: timedelta,
         clock: Callable[[], float],
     ) -> None:
-        """Prepare; nothing is owned before `reconcile`.
+        """Prepare; no shard is owned before `reconcile`.
 
         Args:
-            registry: Where owners are written down.
-            shards: How many there are.
+            registry: The table of owners.
+            shards: The number of shards.
             opens: Opens a shard, which may take long.
-            starts: Does what may take long.
-            address: Where other servers reach this one.
-            lasting: After this time without a sign of life others may take over.
-            clock: Tells the time in seconds.
+            starts: Runs a function that may take long.
+            address: The address at which other servers reach this one.
+            lasting: The time after which, without a renewal, others may take over.
+            clock: Returns the time in seconds.
         """
         self.server = registry.server
         self.division = NOTHING
@@ -128,7 +128,7 @@ class ShardOwner:
         self._lasting = lasting
         self._clock = clock
         self._looking = threading.Lock()
-        # A change of what is indexed must not pass by a shard that is just being opened.
+        # The lock keeps a new set of plans from missing a shard that is just being opened.
         self._following = threading.Lock()
         self._plans: Mapping[bytes, IndexPlan] = {}
         self._member: int | None = None
@@ -148,7 +148,7 @@ class ShardOwner:
         return dict(self._open)
 
     def owned(self) -> frozenset[int]:
-        """Return the shards that this server answers for now."""
+        """Return the shards whose reads this server answers now."""
         alive = self._clock() < self._until
         return frozenset(number for number, own in dict(self._owns).items() if alive and own.answers)
 
@@ -160,11 +160,11 @@ class ShardOwner:
                 shard.follow(plans)
 
     def elsewhere(self, number: int, asset: bytes) -> int | None:
-        """Return the greatest event time of an index in all shards but one, as far as it is known here."""
+        """Return the greatest event time of an index in all shards but one, as far as this server knows it."""
         return newest(*(self._max_event_time(other, asset) for other in range(self._shards) if other != number))
 
     def answer(self, ask: Ask) -> Answer:
-        """Read, if this server is the owner that is meant."""
+        """Answer a read, if this server is the owner with the read's token."""
         own = self._owns.get(ask.shard)
         plan = self._plans.get(ask.asset)
         if own is None or own.token != ask.token or self._clock() >= self._until:
@@ -177,13 +177,13 @@ class ShardOwner:
             return Refused(str(error), invalid=True)
         except UnavailableError as error:
             return Refused(str(error))
-        # Whoever was stopped in between may have been replaced since.
+        # This process may have been suspended during the read, and another server may own the shard now.
         if self._clock() >= self._until or self._owns.get(ask.shard) is not own:
             return Moved(f"shard {ask.shard} of the index has got another owner")
         return Found(columns, found)
 
     def look(self, seen: Division | None = None) -> Division:
-        """Look who owns what, unless somebody has since `seen`; thread safe.
+        """Return the owners, read anew unless another thread has done so since `seen`. Thread safe.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -194,7 +194,7 @@ class ShardOwner:
             return self.division
 
     def reconcile(self) -> None:
-        """Do what is to be done now.
+        """Do the next round: renew the membership, and open, claim and close shards.
 
         Raises:
             UnavailableError: Postgres or Kafka doesn't answer; what could be done without them is done.
@@ -205,7 +205,8 @@ class ShardOwner:
             return
         division = self.look()
         self._lose(division)
-        # Not before what others have taken is given up: this process may have been stopped for long.
+        # The new end of the membership counts only after lost shards are given up: this process may have been suspended
+        # for long.
         self._until = until
         wanted = assigned(self._shards, {server_of(member) for member in division.addresses})
         mine = {shard for shard, server in wanted.items() if server == self.server}
@@ -215,16 +216,16 @@ class ShardOwner:
             try:
                 self._reconcile_shard(number, division, wanted=number in mine)
             except UnavailableError as error:
-                # It must not keep the others.
+                # A failure of one shard must not keep the others from their round.
                 failures.append(error)
         if failures:
             raise failures[0]
 
     def end(self) -> None:
-        """Let others have the shards at once.
+        """Release all shards to other servers at once.
 
         Raises:
-            UnavailableError: Postgres doesn't answer; they wait until the membership runs out.
+            UnavailableError: Postgres doesn't answer; the others wait until the membership runs out.
         """
         self._owns.clear()
         self._until = float("-inf")
@@ -237,7 +238,7 @@ class ShardOwner:
 
     def _close(self) -> None:
         for future in [*self._opening.values(), *self._closing.values()]:
-            # One that can't be opened or closed has said so.
+            # A failed opening or closing was logged by itself; its exception is only retrieved here.
             future.exception()
         self._finish()
         for shard in self._open.values():
@@ -245,7 +246,7 @@ class ShardOwner:
         self._open.clear()
 
     def _stay(self) -> float | None:
-        """Become a member or stay one; return until when this server is one by its own clock, None if it isn't."""
+        """Become a member or stay one; return the end of the membership by this server's clock, or None."""
         now = self._clock()
         if self._member is None:
             self._member = self._registry.join(self._address, self._lasting)
@@ -261,7 +262,7 @@ class ShardOwner:
         return now + self._lasting.total_seconds()
 
     def _lose(self, division: Division) -> None:
-        """Answer no longer for what others have taken."""
+        """Stop to answer for the shards that other servers have claimed."""
         for number, own in list(self._owns.items()):
             owner = division.owners.get(number)
             if owner is None or (owner.member, owner.token) != (self.member, own.token):
@@ -269,7 +270,7 @@ class ShardOwner:
                 LOG.info("another server has taken a shard of the index", shard=number)
 
     def _open_and_close(self, mine: set[int]) -> None:
-        """Open what this server is to own, and close what it neither is to own nor owns."""
+        """Open the shards that this server should own, and close those that it neither should own nor owns."""
         self._finish()
         for number in mine - self._open.keys() - self._opening.keys() - self._closing.keys():
             LOG.info("opening a shard of the index", shard=number)
@@ -281,7 +282,7 @@ class ShardOwner:
         self._finish()
 
     def _finish(self) -> None:
-        """Take what was opened, and forget what was closed."""
+        """Keep the shards whose opening is done, and forget those whose closing is done."""
         for number, future in list(self._closing.items()):
             if future.done():
                 del self._closing[number]

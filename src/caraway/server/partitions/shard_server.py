@@ -1,4 +1,4 @@
-"""Where other servers read the shards of this one: gRPC, one call for all that a request wants of an owner."""
+"""The gRPC server by which other servers read this server's shards: one call carries all reads of a request."""
 
 import hmac
 from collections.abc import Callable, Collection
@@ -13,11 +13,11 @@ from caraway.errors import UnavailableError
 from caraway.server.partitions.messages import Answer, Ask, decode_asks, encode
 
 SERVICE, METHOD = "caraway.Index", "Read"
-# What shows that a caller is of this deployment.
+# The metadata key of the proof that a caller belongs to the deployment.
 PASS = "caraway-pass"  # noqa: S105 (a name)
-# A read takes some 50 us and holds Python's lock; more threads only share it.
+# Bound on concurrent calls. A read takes some 50 us and holds Python's lock; more threads would only share it.
 THREADS = 4
-# A request of 100,000 rows and its answer.
+# Bound on a message: a request of 100,000 rows, or its answer.
 MAX_BYTES = 256 << 20
 OPTIONS = (("grpc.max_receive_message_length", MAX_BYTES), ("grpc.max_send_message_length", MAX_BYTES))
 END_S = 1.0
@@ -30,15 +30,15 @@ class ShardServer:
         """Listen; nothing is answered before `start`.
 
         Args:
-            passes: Gives what callers may show.
-            host: Where to listen.
-            port: Where to listen; 0: any port.
+            passes: Returns the proofs of which callers must show one.
+            host: The host to listen on.
+            port: The port to listen on; 0 for any free one.
 
         Raises:
             UnavailableError: The address can't be listened on.
         """
         self._passes = passes
-        # Without this a port that another process has would be shared with it.
+        # Without this option the server would share a port that another process listens on.
         options = (*OPTIONS, ("grpc.so_reuseport", 0))
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="index-shard-server")
         self._server = grpc.server(self._threads, options=options)
@@ -49,13 +49,13 @@ class ShardServer:
             raise UnavailableError(f"index.host, index.port: can't listen on {host}:{port}: {error}") from error
 
     def start(self, answer: Callable[[Ask], Answer]) -> None:
-        """Begin to answer reads, each by `answer`."""
+        """Start to answer reads, each by `answer`."""
         read = grpc.unary_unary_rpc_method_handler(partial(self._read, answer))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: read}),))
         self._server.start()
 
     def stop(self) -> None:
-        """End; calls under way get some time."""
+        """Stop; calls under way get some time."""
         self._server.stop(END_S).wait(END_S)
         self._threads.shutdown(wait=False)
 

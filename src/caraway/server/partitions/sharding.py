@@ -1,4 +1,4 @@
-"""Which shard a key is in, and which server is to own which shard."""
+"""Assignment of keys to shards, and of shards to servers."""
 
 from collections.abc import Callable, Collection, Mapping
 from hashlib import blake2b
@@ -7,12 +7,12 @@ from caraway.plan.model import Column, IndexPlan, RecordSchema
 from caraway.topics import RecordCodec
 from caraway.topics.partitioning import partition_of
 
-# The Kafka key of what is read under a key.
+# A function from the key of a read to the Kafka key of its records.
 ToKafka = Callable[[bytes], bytes]
 
 
 def is_divided(plan: IndexPlan) -> bool:
-    """Tell whether an index is divided, or whole at the one server that writes its rows for jobs."""
+    """Return whether an index is divided, and not whole on the one server that writes its rows for jobs."""
     return plan.emits is None
 
 
@@ -25,7 +25,7 @@ def shard_of(key: bytes, partitions: int, shards: int) -> int:
 
 
 def kafka_key(plan: IndexPlan) -> ToKafka:
-    """Return what gives the Kafka key of a record from the key of a read, which may end with a window."""
+    """Return the function that makes a record's Kafka key from the key of a read, which may end with a window."""
     if plan.window is None:
         return lambda key: key
     decode = _codec(plan.keys).decode_key
@@ -34,10 +34,10 @@ def kafka_key(plan: IndexPlan) -> ToKafka:
 
 
 def assigned(shards: int, servers: Collection[str]) -> Mapping[int, str]:
-    """Return which server is to own which shard: by rendezvous hashing, and none has more than its share, rounded up.
+    """Return the server for each shard by rendezvous hashing; none gets more than its share, rounded up.
 
-    The pair of a shard and a server with the greatest hash comes first. So a server that comes or goes moves few shards
-    beyond its own. Whoever knows the same servers comes to the same result.
+    Pairs of a shard and a server are taken by decreasing hash. So a server that comes or goes moves few shards beyond
+    its own, and all callers that know the same servers get the same result.
     """
     if not servers:
         return {}

@@ -1,4 +1,4 @@
-"""How many partitions topics have, and where these end."""
+"""The partitions of topics, and their ends."""
 
 import threading
 import time
@@ -12,17 +12,17 @@ from caraway.topics.connection import client_config, kafka_logger
 from caraway.topics.positions import is_moving
 
 TIMEOUT_S = 3.0
-# A topic that isn't there yet is looked for this often.
+# Interval between two searches for a topic that doesn't exist yet.
 PAUSE_S = 0.5
-# A broker that doesn't answer is asked again after this time.
+# Time for which a broker that didn't answer isn't asked again.
 SILENCE_S = 1.0
 
-# Of each topic that is there the end of each partition.
+# The end of each partition, for each topic that exists.
 Ends = Mapping[str, Mapping[int, int]]
 
 
 class Topics:
-    """What a broker tells of topics. Thread safe."""
+    """The partitions and ends of topics, as a broker reports them. Thread safe."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         """Ask the broker "host:port"."""
@@ -33,11 +33,11 @@ class Topics:
         self._learned_at = self._silent_at = float("-inf")
 
     def partitions(self, topic: str) -> int | None:
-        """Return how many partitions a topic has, None if it isn't known; asks nobody."""
+        """Return the number of partitions of a topic, None if it isn't known; the broker isn't asked."""
         return self._partitions.get(topic)
 
     def learn(self, topics: Collection[str]) -> None:
-        """Find out how many partitions topics have, unless that is known: it never changes.
+        """Read the numbers of partitions of those topics for which they aren't known; they never change.
 
         Raises:
             UnavailableError: Kafka doesn't answer.
@@ -56,7 +56,7 @@ class Topics:
             self._learned_at = asked_at
 
     def ends(self, topics: Collection[str], belongs: Callable[[int], bool]) -> Ends:
-        """Return where those partitions of topics end that belong here; topics that aren't there are left out.
+        """Return the current ends of partitions for which `belongs` is true; missing topics are left out.
 
         Raises:
             UnavailableError: Kafka doesn't answer.
@@ -85,12 +85,12 @@ class Topics:
         return {topic: found for topic, found in ends.items() if topic in self._partitions}
 
     def _forget(self, topic: str) -> None:
-        """Forget a topic that is gone: it may be made anew."""
+        """Forget a topic that is gone; it may be created again with other partitions."""
         with self._lock:
             self._partitions = {name: count for name, count in self._partitions.items() if name != topic}
 
     def _check(self) -> None:
-        """Raise if the broker didn't answer a moment ago: who asks for many things must not wait for each of them."""
+        """Raise if the broker didn't answer a moment ago, so that a series of requests doesn't wait for each."""
         if time.monotonic() < self._silent_at + SILENCE_S:
             raise UnavailableError(f"no broker answers at {self.bootstrap_servers}")
 

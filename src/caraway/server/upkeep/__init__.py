@@ -1,1 +1,1 @@
-"""What a server does by itself: archiving, erasing, expiring, writing rows of aggregates."""
+"""The background work of a server: archiving, erasing, expiring, writing rows of aggregates."""

@@ -1,8 +1,8 @@
-"""Features that were served, from their topic to Parquet files in the object store.
+"""The archive of served features, which copies them from their topic to Parquet files in the object store.
 
-The name of a file says which offsets of which partition it holds, so the files themselves are the account of what was
-archived: whoever begins reads on behind the last of them. A consumer group divides the partitions among the servers
-that write to one store.
+The name of a file holds the offsets of the partition that the file covers, so the names show how far the archive is: a
+server that begins reads on behind the last file. A consumer group divides the partitions among the servers that write
+to one store.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ from caraway.topics.connection import client_config, kafka_logger
 LOG = structlog.get_logger(__name__)
 
 FOLDER = "served-features"
-# A file is written when so much has gathered, if not earlier because of its age.
+# Number of gathered rows at which a file is written, even if it isn't old enough yet.
 MAX_ROWS = 50_000
 MAX_BYTES = 16 << 20
 BATCH = 200
@@ -118,12 +118,12 @@ class Gathered:
     bytes: int = 0
 
     def is_due(self, now: float, seconds: float) -> bool:
-        """Return whether it is time to write them."""
+        """Return whether the rows must be written now."""
         return len(self.rows) >= MAX_ROWS or self.bytes >= MAX_BYTES or now - self.since >= seconds
 
 
 def parquet(rows: Sequence[tuple[Any, ...]]) -> bytes:
-    """Make a file of rows."""
+    """Return rows as a Parquet file."""
     columns = list(zip(*rows, strict=True)) or [()] * len(SCHEMA)
     arrays = [pa.array(column, kind.type) for column, kind in zip(columns, SCHEMA, strict=True)]
     sink = pa.BufferOutputStream()
@@ -137,7 +137,7 @@ def _digest(text: str) -> str:
 
 
 class Archive:
-    """Writes what is on the topic into files, in a thread."""
+    """Writes the rows of the topic into files, in a thread."""
 
     def __init__(
         self,
@@ -153,12 +153,12 @@ class Archive:
 
         Args:
             bootstrap_servers: The broker, "host:port".
-            objects: Where the files go.
+            objects: The folder of the files.
             seconds: The age at which rows are written.
             member: A name of this server's own that stays the same. After a restart it goes on at once: the broker
                 would wait for a member without a name until its session has expired.
-            clock: Returns the age.
-            hides: Returns which rows are left out, as they are of erased keys.
+            clock: Returns the time in seconds, by which ages are measured.
+            hides: Returns whether a row is of an erased key, and left out.
         """
         self._hides = hides
         self._bootstrap_servers = bootstrap_servers
@@ -177,12 +177,12 @@ class Archive:
         self._thread = threading.Thread(target=self._run, name="archive", daemon=True)
 
     def start(self) -> None:
-        """Begin, if that hasn't been done; the topic has to be there."""
+        """Start, unless that was done; the topic must exist."""
         if self._thread.ident is None:
             self._thread.start()
 
     def stop(self, timeout_s: float) -> None:
-        """Write what was read, and end; wait for that, but not longer than `timeout_s`."""
+        """Write the rows that were read, and end; wait at most `timeout_s` for that."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join(timeout_s)
@@ -192,7 +192,7 @@ class Archive:
             try:
                 self._follow()
             except (UnavailableError, KafkaException) as error:
-                # What was read and not written is read again.
+                # Rows that were read and not written are read again at the next attempt.
                 LOG.warning("the archive of served features waits", reason=str(error))
                 self._stopping.wait(RETRY_S)
             except Exception:
@@ -200,7 +200,7 @@ class Archive:
                 self._stopping.wait(RETRY_S)
 
     def _follow(self) -> None:
-        """Read and write until something fails or the end."""
+        """Read and write until something fails or the archive is stopped."""
         self._gathered = {}
         self._topic_id = self._find_topic()
         consumer = Consumer(self._config, logger=kafka_logger())
@@ -221,7 +221,7 @@ class Archive:
         return str(found.result().topic_id)
 
     def _begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Read on behind what is archived."""
+        """Start to read each partition behind its archived rows."""
         names = [stored.name for stored in self._objects.stored(f"{FOLDER}/topic={self._topic_id}")]
         archived = positions(names)
         self._gathered = {}
@@ -230,7 +230,7 @@ class Archive:
         )
 
     def _give_up(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Forget what was read: whoever gets the partitions reads it."""
+        """Forget the rows of lost partitions; their new owner reads them again."""
         del consumer, partitions
         self._gathered = {}
 
@@ -249,8 +249,8 @@ class Archive:
         for partition, gathered in list(self._gathered.items()):
             if not chosen(gathered):
                 continue
-            # Only who still has the partition may commit, so nobody else writes the same rows. The place to go on from
-            # is in the names of the files.
+            # Only the owner of the partition can commit, which keeps two servers from writing the same rows. The offset
+            # itself isn't used: the names of the files show where to go on.
             consumer.commit(offsets=[TopicPartition(SERVED, partition, gathered.end)], asynchronous=False)
             kept = [row for row in gathered.rows if not self._hides(row)]
             if gathered.rows:

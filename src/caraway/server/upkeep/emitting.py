@@ -1,4 +1,4 @@
-"""Which server writes the rows of aggregates that jobs read: one at a time, as two would contradict each other."""
+"""The right of one server to write the rows of aggregates that jobs read; two would contradict each other."""
 
 import time
 from collections.abc import Callable
@@ -14,15 +14,15 @@ from caraway.state.leases import Lease
 LOG = structlog.get_logger(__name__)
 
 LEASE = "rows of aggregates"
-# What was handed to Kafka may arrive for half a minute (`TopicWriter`); nothing is handed over in the last part of a
-# lease, so all of it is there, or never will be, when another server begins.
+# Duration of the lease, and the part of it at its end in which nothing is handed to Kafka. Records may arrive for half
+# a minute after that (`TopicWriter`), so when another server begins, each of them has arrived or never will.
 LASTING = timedelta(seconds=90)
 ARRIVING = timedelta(seconds=40)
 TOKEN_KEY = META + b"emitter"
 
 
 class EmissionRight:
-    """The right to write such rows, and the last time that this server's index had it."""
+    """The right to write rows of aggregates for jobs, and the token that it last had for this server's index."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class EmissionRight:
         arriving: timedelta = ARRIVING,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; nobody has it before `claim_or_renew`.
+        """Prepare; the right isn't held before `claim_or_renew`.
 
         Args:
-            lease: Its owner is the server whose index is in `store`.
-            store: The index. It notes which token it had.
+            lease: The lease, of which the server whose index is in `store` is the owner.
+            store: The index, which keeps the last token.
             lasting: After this time without a sign of life another server may take over.
-            arriving: How long what was sent may take to arrive.
+            arriving: Longest time that a record takes to arrive.
             clock: Returns the time in seconds.
         """
         self._lease = lease
@@ -55,7 +55,7 @@ class EmissionRight:
         return self._token is not None and self._clock() < self._until
 
     def claim_or_renew(self) -> None:
-        """Keep the right, or take it if nobody has it. Not while indexes that emit are followed without it.
+        """Renew the right, or claim it if no server has it; a lost right is claimed by the next call at the earliest.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -65,17 +65,19 @@ class EmissionRight:
             if self._lease.renew(self._token, self._lasting):
                 self._until = asked_at + self._sending
                 return
-            # It isn't asked for again before what was followed under it is followed no more.
+            # This call doesn't claim the right again: the caller must first stop to follow the indexes that emitted
+            # under it.
             self._token = None
             LOG.warning("another server writes rows of aggregates now")
             return
-        # The last owner of this name had this database open, which one process at a time can have.
+        # The lease may be taken over from an earlier process of this name: it has ended, as only one process can open
+        # this database.
         token = self._lease.claim(self._lasting, succeeds=True)
         if token is None:
             return
         last = self._store.get(TOKEN_KEY)
         if token != 1 + (0 if last is None else int.from_bytes(last)):
-            # Somebody else had it in between.
+            # Another server has had the right since, so this index's record of what was emitted is outdated.
             forget_emissions(self._store)
         batch = self._store.batch()
         batch.put(TOKEN_KEY, token.to_bytes(8))
@@ -84,7 +86,7 @@ class EmissionRight:
         LOG.info("this server writes rows of aggregates", token=token)
 
     def release(self) -> None:
-        """Let another server have it at once; to be called when all that was sent has arrived.
+        """Release the right to other servers; the caller must wait before until all that was sent has arrived.
 
         Raises:
             UnavailableError: Postgres doesn't answer.

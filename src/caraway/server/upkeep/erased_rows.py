@@ -1,7 +1,8 @@
-"""Erased keys in the archive of served features: rows that were looked up by them go, and none comes.
+"""Erased keys in the archive of served features: rows that were looked up by them are removed, and none is added.
 
-A row is one of an erased key if it has the features by which an extractor of its commit looks up the dataset, under
-their own names or those of which they are aliases. Keys that were computed on the way aren't in a row, and not found.
+A row belongs to an erased key if it has the features by which an extractor of its commit looks up the dataset, under
+their own names or those of which they are aliases. A key that was computed during a query isn't in its row, so such
+rows aren't found.
 """
 
 import threading
@@ -35,7 +36,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A way in which rows of a commit are of a dataset's key: of each key column the features that have its value."""
+    """A way to find the rows of a dataset's key in a commit: for each key column the features that hold its value."""
 
     dataset: str
     keys: tuple[Column, ...]
@@ -44,24 +45,24 @@ class Rule:
 
 
 class ErasedRows:
-    """Knows which rows are of erased keys. Thread safe."""
+    """Finds the rows of erased keys. Thread safe."""
 
     def __init__(self, erased: ErasedKeys, graph_of: Callable[[str], Graph]) -> None:
-        """Compare with `erased`; `graph_of` gives the graph of a commit."""
+        """Compare rows with the keys in `erased`; `graph_of` returns the graph of a commit."""
         self._erased = erased
         self._topics: dict[str, set[str]] = {}
         self._graph_of = graph_of
         self._known: dict[str, tuple[Rule, ...]] = {}
 
     def watch(self, dataset: str, topic: str) -> None:
-        """Look at rows of a dataset, of which keys of a topic were erased."""
+        """Include the rows of a dataset, of which keys on a topic were erased."""
         self._topics.setdefault(dataset, set()).add(topic)
 
     def hides(self, row: Row) -> bool:
-        """Return whether a row, in the order of the archive's columns, is one of an erased key.
+        """Return whether a row, in the order of the archive's columns, is of an erased key.
 
         Raises:
-            UnavailableError: That can't be told now.
+            UnavailableError: The graph of the row's commit can't be read now.
         """
         if not self._topics or not row[COMMIT]:
             return False
@@ -93,7 +94,7 @@ class ErasedRows:
         return any(test(key) for test in tests if test is not None for key in keys)
 
     def sweep(self, objects: ObjectFolder, stopping: threading.Event) -> bool:
-        """Remove such rows from the files; return whether all were looked at.
+        """Remove the rows of erased keys from the files; return whether all files were checked.
 
         Raises:
             UnavailableError: The object store doesn't answer.
@@ -107,14 +108,14 @@ class ErasedRows:
             rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
             kept = [row for row in rows if not self.hides(row)]
             if len(kept) < len(rows):
-                # The name stays: it accounts for the offsets.
+                # The file keeps its name, because the name shows the offsets that are archived.
                 objects.write(stored.name, parquet(kept))
                 LOG.info("removed rows of erased keys from the archive", file=stored.name, rows=len(rows) - len(kept))
         return True
 
 
 def _keys(columns: Sequence[Column], parts: Sequence[list[object]]) -> Iterator[bytes]:
-    """Yield the keys that values, as they were answered, stand for; those that can't be any are passed over."""
+    """Yield the keys that served values stand for; values that can't be a key are skipped."""
     codec = _codec(tuple(columns))
     for values in zip(*parts, strict=False):
         casts = [ColumnCast(column.dtype)([value]) for column, value in zip(columns, values, strict=True)]
@@ -132,7 +133,7 @@ def _codec(columns: tuple[Column, ...]) -> RecordCodec:
 
 
 def rules_of(graph: Graph) -> tuple[Rule, ...]:
-    """Return the ways in which rows of a graph's queries are of keys of its datasets."""
+    """Return the rules by which rows of a graph's queries belong to keys of its datasets."""
     datasets = {spec.name: spec for spec in graph.datasets if any(field.erase_key for field in spec.fields)}
     if not datasets:
         return ()
@@ -150,7 +151,7 @@ def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, fro
     pairs = [
         (Column(name=key, dtype=types[key]), alike.get(feature, frozenset({feature})))
         for key, feature in zip(spec.keys, extractor.inputs, strict=True)
-        # Keys are erased by their group.
+        # Keys of aggregates are erased by their group, so the window isn't compared.
         if key != WINDOW_KEY or not spec.pipelines
     ]
     return Rule(
@@ -162,7 +163,7 @@ def _rule(extractor: LookupExtractor, spec: DatasetSpec, alike: Mapping[str, fro
 
 
 def _aliases(graph: Graph) -> dict[str, frozenset[str]]:
-    """Return for each feature that is an alias, or has some, all that have its value."""
+    """Return all features with the same value, for each feature that is an alias or has some."""
     alike: dict[str, frozenset[str]] = {}
     for featureset in graph.featuresets:
         for extractor in featureset.extractors:

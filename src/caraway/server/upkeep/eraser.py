@@ -1,9 +1,9 @@
-"""Erasing keys: what is asked for is written down first, and then done by every server, however often one restarts.
+"""The erasure of keys: each request is written down first, and then done by every server, even after a restart.
 
-1. The request writes the hashes of the keys to Postgres. From then on it will be done.
-2. This server doesn't show the keys any more and takes no rows of them; others learn of it within a second or two.
+1. The request writes the hashes of the keys to Postgres, after which the erasure is certain.
+2. This server hides the keys from then on and refuses rows of them; others do so within a second or two.
 3. A record on the topic reaches all indexes that are ever built from it.
-4. Each server removes what its index has of the keys, and says so in Postgres.
+4. Each server removes the entries of the keys from its index, and writes that to Postgres.
 """
 
 import threading
@@ -28,10 +28,10 @@ WRITE_TIMEOUT_S = 10.0
 
 
 class Removing(Protocol):
-    """What has entries of erased keys (`caraway.index.IndexWorker`, or a share of a divided index)."""
+    """The part that has entries of erased keys (`caraway.index.IndexWorker`, or the shards of a divided index)."""
 
     def erasures(self, *, pending: bool) -> list[tuple[IndexPlan, list[Erasure]]]:
-        """Return of each index the erased keys: those of which entries may be left, or all others."""
+        """Return the erased keys of each index: those of which entries may be left, or all others."""
         ...
 
     def remove_erased(self, plan: IndexPlan, stopping: threading.Event) -> bool:
@@ -40,12 +40,12 @@ class Removing(Protocol):
 
 
 def erasure_by(key: ErasedKey) -> Erasure:
-    """Return what a record on a topic says of an erased key."""
+    """Return the content of the record that announces an erased key on a topic."""
     return Erasure(key.columns, key.key_id, key.digest)
 
 
 class Eraser:
-    """Learns what is to be erased and does it, in a thread."""
+    """Reads which keys are to be erased, and erases them, in a thread."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class Eraser:
         """Prepare.
 
         Args:
-            log: What was asked for, and what is done.
-            erased: Gets what is to be hidden.
+            log: The requests to erase, and their progress.
+            erased: The keys to hide, which the eraser keeps up to date.
             index: The index of this server.
-            writer: Writes the records.
-            archive: Returns which rows of the archive go, and the archive.
-            member: The name of this server, for what it has done.
-            needed: Returns which topics there are.
+            writer: The writer of the records.
+            archive: The finder of the archive's rows of erased keys, and the archive.
+            member: The name of this server, under which its progress is written down.
+            needed: Returns the topics that exist.
         """
         self._log = log
         self._erased = erased
@@ -80,21 +80,21 @@ class Eraser:
         self._number = 0
         self._known: dict[tuple[str, Erasure], int] = {}
         self._met: set[bytes] = set()
-        # What is done and not written down yet, by place.
+        # Erasures that are done here but not written to Postgres yet, by place.
         self._unwritten: dict[str, set[int]] = {}
         self._refreshing = threading.Lock()
         self._recurring = Recurring("eraser", self._erase, INTERVAL_S, at_once=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End after what is in hand."""
+        """Stop after the current step."""
         self._recurring.stop(timeout_s)
 
     def ask(self, keys: Sequence[ErasedKey]) -> int:
-        """Write down what is to be erased, and stop showing it; return how many of the keys are new.
+        """Write down the keys that are to be erased, and hide them; return how many of the keys are new.
 
         Raises:
             UnavailableError: Postgres doesn't answer; nothing is erased.
@@ -105,7 +105,7 @@ class Eraser:
         return new
 
     def refresh(self) -> None:
-        """Learn what is to be erased, and hide it.
+        """Read the keys that are to be erased, and hide them.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -120,13 +120,13 @@ class Eraser:
                 self._number = records[-1].id
 
     def _erase(self) -> None:
-        # Before the graph is read, the tables may not be there yet.
+        # The tables may not exist before the graph was read.
         if self._needed() is not None:
             self.write_records()
             self.remove()
 
     def write_records(self) -> None:
-        """Write the records that aren't on their topics yet; one that is written twice says the same again.
+        """Write the records that aren't on their topics yet; writing a record twice changes nothing.
 
         Raises:
             UnavailableError: Postgres or Kafka doesn't answer.
@@ -138,7 +138,7 @@ class Eraser:
         written = []
         try:
             for record in self._log.unrecorded():
-                # Of a topic that nobody needs any more, which goes with all of its rows, there is nothing to tell.
+                # A topic that nobody needs any more is deleted with all of its rows, so it gets no record.
                 if record.key.topic in topics:
                     message = encode_erasure(erasure_by(record.key))
                     self._writer.write_to_all(record.key.topic, *message).result(WRITE_TIMEOUT_S)
@@ -150,14 +150,14 @@ class Eraser:
                 self._log.recorded(written)
 
     def remove(self) -> None:
-        """Remove what there is of erased keys, and return what is done.
+        """Remove the entries of erased keys, and write to Postgres which are removed.
 
         Raises:
             UnavailableError: Postgres doesn't answer, or the index refuses.
         """
         waiting = self._index.erasures(pending=True)
         if any(plan.asset not in self._met for plan, _ in waiting):
-            # What was removed before the last start; it may not have been told.
+            # These were removed before the last start, which may have prevented the note in Postgres.
             for plan, gone in self._index.erasures(pending=False):
                 self._done(self._place, plan.topic, gone)
                 self._met.add(plan.asset)
@@ -165,7 +165,8 @@ class Eraser:
             if left and self._index.remove_erased(plan, self._recurring.stopping):
                 LOG.info("removed erased keys from an index", dataset=plan.dataset, keys=len(left))
                 self._done(self._place, plan.topic, left)
-        # What was written before others knew is found the next time; so is what a crash has left.
+        # A later sweep finds rows that were written before other servers knew of the erasure, and those that a crash
+        # has left.
         number = self._number
         if number > self._searched:
             undone = [n for n in self._log.undone(PLACE) if n <= number]

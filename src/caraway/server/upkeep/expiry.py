@@ -1,4 +1,4 @@
-"""Which versions nobody can ask for any more, and a thread that has them removed."""
+"""Expiry: the superseded versions that no read can reach any more, and a thread that has them removed."""
 
 import threading
 import time
@@ -18,18 +18,18 @@ SWEEP_INTERVAL_S = 3600.0
 
 
 class Sweeper(Protocol):
-    """What removes versions (`caraway.index.IndexWorker`)."""
+    """The part that removes versions (`caraway.index.IndexWorker`)."""
 
     def expire(self, asset: bytes, horizon_us: int, stopping: threading.Event) -> int:
-        """Remove the versions of an index that were superseded by a time; return how many."""
+        """Remove the versions of an index that were superseded before `horizon_us`; return how many."""
         ...
 
 
 def histories(commits: Mapping[str, Planned]) -> dict[bytes, int]:
-    """Return how long each index keeps versions that were superseded, in microseconds.
+    """Return how long each index keeps superseded versions, in microseconds.
 
-    An offline index is read as of any time, so it keeps all of them and isn't here. Of several commits the one that
-    keeps most counts.
+    An offline index is read as of any time, so it keeps all versions and isn't listed. If several commits share an
+    index, the longest history counts.
     """
     kept: dict[bytes, int | None] = {}
     for planned in commits.values():
@@ -55,22 +55,22 @@ class Expiry:
         interval_s: float = SWEEP_INTERVAL_S,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Let `sweeper` remove what no commit of those that are served keeps."""
+        """Remove through `sweeper` the versions that no served commit keeps."""
         self._sweeper = sweeper
         self._commits = commits
         self._clock = clock
         self._recurring = Recurring("expiry", self.sweep, interval_s)
 
     def start(self) -> None:
-        """Begin; the first sweep comes after an interval."""
+        """Start; the first sweep comes after an interval."""
         self._recurring.start()
 
     def stop(self, timeout_s: float) -> None:
-        """End after the slice in hand."""
+        """Stop after the current slice."""
         self._recurring.stop(timeout_s)
 
     def sweep(self) -> int:
-        """Sweep once; return how many versions went."""
+        """Sweep once; return how many versions were removed."""
         removed = 0
         for asset, history_us in histories(self._commits()).items():
             try:

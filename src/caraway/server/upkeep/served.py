@@ -1,7 +1,7 @@
-"""What is kept of queries with `log=true`: their inputs and features, on a topic, off the way of the answer.
+"""The log of queries with `log=true`: their inputs and features go to a topic, without delaying the answer.
 
-A query leaves its columns here and goes on. A thread chooses the rows, makes records of them and sends these. What
-waits is bounded; what can't be kept, because Kafka is away or too much waits, is counted as lost.
+A query leaves its columns here and goes on. A thread samples the rows, makes records of them and sends these. The
+waiting rows are bounded; rows that can't be kept, because Kafka is away or too many wait, are counted as lost.
 """
 
 import random
@@ -23,23 +23,24 @@ from caraway.topics import TopicItem
 LOG = structlog.get_logger(__name__)
 
 SERVED = "caraway.served-features"
-# The archive takes them from there within minutes; a week is for an object store that is away.
+# The topic keeps rows for a week. The archive copies them within minutes; the rest is a reserve for when the object
+# store is away.
 SERVED_TOPIC_CONFIG = {"retention.ms": str(7 * 24 * 3600 * 1000)}
 RECORD_FORMAT = 1
-# Rows gather for so long: one wake-up of the thread for all queries of this time.
+# Time in which rows gather, so that the thread wakes up once for all queries of this time.
 GATHER_S = 0.02
-# Some seconds of full load, in rows that wait to become records and in bytes that wait for Kafka.
+# Bounds on the rows that wait to become records, and on the bytes that wait for Kafka: some seconds of full load.
 MAX_ROWS_WAITING = 200_000
 MAX_BYTES_WAITING = 64 << 20
-# Kafka takes messages up to a megabyte.
+# Bound on a record, below the megabyte that Kafka accepts.
 MAX_RECORD_BYTES = 900_000
 CLOSE_S = 1.0
-# An outage is told once in this time.
+# Interval between two log lines about an outage.
 COMPLAIN_S = 30.0
 
 
 class RecordWriter(Protocol):
-    """Where records go (`caraway.topics.TopicWriter`)."""
+    """The writer of records (`caraway.topics.TopicWriter`)."""
 
     def write(self, topic: str, items: Sequence[TopicItem]) -> "Future[None]":
         """Send `items`; the future is done when they are durable."""
@@ -48,7 +49,7 @@ class RecordWriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where a query was answered, and what it says about what is kept: `rate` is the share of rows."""
+    """The branch and commit of a query, and its settings for being kept: `rate` is the share of rows."""
 
     branch: str
     commit: str
@@ -70,7 +71,7 @@ class ServedLog:
     """Keeps what queries served."""
 
     def __init__(self, writer: RecordWriter, *, chance: Callable[[], float] | None = None) -> None:
-        """Send through `writer`, which nobody else should wait for; `chance` draws numbers from 0 to 1."""
+        """Send through `writer`, on which no other caller should wait; `chance` draws numbers from 0 to 1."""
         self._writer = writer
         self._chance = chance or random.SystemRandom().random
         self._lock = threading.Lock()
@@ -83,21 +84,21 @@ class ServedLog:
         self._thread = threading.Thread(target=self._run, name="served-features", daemon=True)
 
     def start(self) -> None:
-        """Begin to send."""
+        """Start to send."""
         self._thread.start()
 
     def close(self) -> None:
-        """Hand what waits to the writer, and end. The writer is the caller's to close."""
+        """Hand the waiting records to the writer, and end. The caller closes the writer."""
         self._stopping.set()
         self._some.set()
         if self._thread.ident is not None:
             self._thread.join(CLOSE_S)
 
     def keep(self, plan: CompiledPlan, batch: Batch, origin: Origin) -> None:
-        """Keep a query that was answered; returns at once."""
+        """Keep a query that was answered; this returns at once."""
         served = Served(plan, batch, origin, time.time_ns() // 1000)
         with self._lock:
-            # A query of any size is taken if nothing waits.
+            # If nothing waits, a query of any size is accepted.
             full = self._rows_waiting and self._rows_waiting + batch.rows > MAX_ROWS_WAITING
             if not full:
                 self._rows_waiting += batch.rows
@@ -178,9 +179,9 @@ class _Shipment:
 
 
 def records(served: Served, chosen: Sequence[int]) -> list[tuple[int, bytes]]:
-    """Make records of the `chosen` rows of a query: how many rows each holds, and its bytes.
+    """Return records of the `chosen` rows of a query: the number of rows of each, and its bytes.
 
-    A query is one record as long as that fits Kafka; else its rows are halved until they do.
+    A query is one record as long as that fits Kafka; otherwise its rows are halved until they do.
     """
     if not chosen:
         return []

@@ -1,1 +1,1 @@
-"""Waiting until rows that were accepted are served: how far each topic, job and index must be, and whether it is."""
+"""Waiting until accepted rows are served: the positions that topics, jobs and indexes must reach."""

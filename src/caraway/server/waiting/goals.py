@@ -1,9 +1,9 @@
-"""How far every topic, job and index must be so that a query sees the rows that were accepted before a moment.
+"""The positions that topics, jobs and indexes must reach so that a query sees the rows accepted before a moment.
 
-The walk goes along the plan. At first it is known of the topics that no job writes: they must be served up to where
-they end at that moment. When a job has done all of its inputs up to their goals, all that follows from those rows is on
-its output topic, and the goal of that topic is known as well; the same holds for an index that writes rows of
-aggregates for jobs. All is served when each index has reached the goal of its topic.
+The walk follows the plan. At first only the goals of topics that no job writes are known: their ends at that moment.
+When a job has processed all of its inputs up to their goals, all rows that follow from them are on its output topic, so
+the goal of that topic is known as well; the same holds for an index that writes rows of aggregates for jobs. The rows
+are served when each index has reached the goal of its topic.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -14,23 +14,23 @@ from caraway.plan.model import GraphPlan, IndexPlan, JobPlan
 from caraway.state import JobRecord, JobState
 from caraway.topics.positions import Offsets
 
-# The next offset of each partition of a topic.
+# A position on a topic: the next offset of each partition.
 Goal = Mapping[int, int]
 Ends = Callable[[Iterable[str]], Offsets]
-# What of a job's output follows from the goals of its inputs, if markers have shown it.
+# A function that returns the goal of a job's output, None if markers haven't shown it yet.
 Arrived = Callable[[JobPlan], Goal | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaggingPart:
-    """Something that isn't as far as it must be.
+    """A commit, job or index that hasn't reached its goal.
 
     Attributes:
         kind: "commit", "job" or "index".
-        name: Its name: a commit's or a job's id, an index's asset.
+        name: The id of the commit or job, or the asset of the index.
         dataset: The dataset that it computes or serves; empty for a commit.
         records: How many records it is behind; None if that isn't known.
-        reason: Why it isn't there yet, for people.
+        reason: The reason of the delay, for people.
     """
 
     kind: str
@@ -51,7 +51,7 @@ class LaggingPart:
 
 
 def source_topics(plan: GraphPlan) -> frozenset[str]:
-    """Return the topics of a plan that are written from outside: by no job, and by no index."""
+    """Return the topics of a plan that neither a job nor an index writes."""
     written = {job.output.name for job in plan.jobs} | {
         index.emits.name for index in plan.indexes if index.emits is not None
     }
@@ -70,7 +70,7 @@ class Goals:
     def advance(
         self, ends: Ends, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord], arrived: Arrived
     ) -> None:
-        """Learn the goals of further topics, behind all jobs and indexes that have reached theirs."""
+        """Compute the goals of further topics: those behind jobs and indexes that have reached theirs."""
         records = {job.job_id: job for job in jobs}
         statuses = {status.asset: status for status in indexes}
         found = True
@@ -88,14 +88,15 @@ class Goals:
             for index in self.plan.indexes:
                 if index.emits is None or index.emits.name in self.known or index.topic not in self.known:
                     continue
-                # An index accounts for a record only when the rows that follow from it are durable on their topic.
+                # An index counts a record as processed only when the rows that follow from it are durable on their
+                # topic.
                 if not self._behind(index, statuses.get(index.asset.hex())):
                     self.known[index.emits.name] = ends([index.emits.name]).get(index.emits.name, {})
                     found = True
 
     @property
     def parts(self) -> int:
-        """How many jobs and indexes there are to be waited for."""
+        """The number of jobs and indexes to wait for."""
         return len(self.plan.jobs) + len(self.plan.indexes)
 
     def done(self, indexes: Sequence[IndexStatus]) -> int:
@@ -113,7 +114,7 @@ class Goals:
         return all(topic.name in self.known for topic in job.inputs)
 
     def lagging(self, indexes: Sequence[IndexStatus], jobs: Collection[JobRecord]) -> list[LaggingPart]:
-        """Return what isn't as far as it must be; what stands behind something of that list isn't named itself."""
+        """Return the parts that lag, without those that only wait for another part of that list."""
         records = {job.job_id: job for job in jobs}
         statuses = {status.asset: status for status in indexes}
         found = [
@@ -131,7 +132,7 @@ class Goals:
         return found
 
     def _has_committed(self, job: JobPlan, record: JobRecord | None) -> bool:
-        """Return whether a job has told a position at or behind the goals of its inputs."""
+        """Return whether a job has reported a position at or behind the goals of its inputs."""
         if record is None:
             return False
         positions = record.progress.get("positions")

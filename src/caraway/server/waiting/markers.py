@@ -1,4 +1,4 @@
-"""Markers as a server uses them: written to the inputs of jobs, their arrivals read from the outputs."""
+"""The markers of a wait: written to the inputs of jobs, and read where they arrive on the outputs."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from caraway.topics import ARRIVAL_KEY, MARKER_KEY, Arrival, TopicWriter, decode
 from caraway.topics.markers import TOKEN_BYTES, job_tag
 from caraway.topics.positions import Offsets, TopicEnds
 
-# Records taken at once from the outputs of jobs, among which the arrivals are.
+# Bound on the records that are read at once from the outputs of jobs.
 BATCH = 1_000
 WRITE_TIMEOUT_S = 8.0
 
@@ -23,20 +23,20 @@ class Seen:
     """The arrivals of one marker behind one job, by partition of the output topic."""
 
     copies: int = 0
-    # Of each partition the offset behind each arrival, by its path.
+    # For each partition the offset behind each arrival, by the path that the marker took.
     paths: dict[int, dict[bytes, int]] = field(default_factory=dict)
 
     def add(self, arrival: Arrival, partition: int, offset: int) -> None:
-        """Take an arrival at an offset of a partition."""
+        """Add an arrival at an offset of a partition."""
         self.copies = arrival.copies
         self.paths.setdefault(partition, {})[arrival.path] = offset + 1
 
     def goal(self, sources: int, partitions: int) -> Goal | None:
-        """Return where the last arrivals stand, None while some are missing.
+        """Return the position behind all arrivals, None while some are missing.
 
         Args:
-            sources: How many partitions the marker was written to.
-            partitions: How many partitions the output topic has.
+            sources: The number of partitions to which the marker was written.
+            partitions: The number of partitions of the output topic.
         """
         wanted = sources * self.copies
         if len(self.paths) < partitions or any(len(paths) < wanted for paths in self.paths.values()):
@@ -48,19 +48,19 @@ class Markers:
     """The markers of one wait. Not thread safe."""
 
     def __init__(self, bootstrap_servers: str, writer: TopicWriter, jobs: Mapping[str, JobPlan]) -> None:
-        """Use the broker; `jobs` are those of the plan by id. Nothing is asked before `begin`."""
+        """Use the broker; `jobs` are those of the plan by id. The broker isn't asked before `begin`."""
         self._ends = TopicEnds(bootstrap_servers)
         self._writer = writer
-        # Micro-batches report their positions themselves.
+        # Jobs in micro-batch mode report their positions themselves and need no markers.
         self._jobs = {job_id: job for job_id, job in jobs.items() if job.mode is JobMode.REAL_TIME}
         self._consumer = connect(bootstrap_servers) if self._jobs else None
         self._outputs: Offsets = {}
-        # By input topic: the token of its marker and how many partitions it was written to.
+        # For each input topic the token of its marker, and the number of partitions to which it was written.
         self._sent: dict[str, tuple[bytes, int]] = {}
         self._seen: dict[tuple[bytes, bytes], Seen] = {}
 
     def begin(self) -> None:
-        """Begin to read the outputs of all jobs, before any marker is written.
+        """Start to read the outputs of all jobs, before any marker is written.
 
         Raises:
             UnavailableError: The broker doesn't answer.
@@ -77,10 +77,10 @@ class Markers:
         )
 
     def send(self, goals: Goals) -> None:
-        """Write a marker to each topic whose goal is known and that a job still has to be seen behind.
+        """Write a marker to each topic whose goal is known and that some job may not have processed up to it.
 
         Raises:
-            UnavailableError: The broker doesn't take it.
+            UnavailableError: The broker doesn't accept a marker.
         """
         due = {
             topic.name
@@ -92,14 +92,14 @@ class Markers:
         writing = []
         for topic in due - self._sent.keys():
             token = secrets.token_bytes(TOKEN_BYTES)
-            # A topic that is made later has nothing that is waited for.
+            # A topic that is created later holds none of the rows that this wait is about.
             self._sent[topic] = (token, len(goals.known[topic]))
             writing.append(self._writer.write_to_all(topic, MARKER_KEY, token))
         for written in writing:
             written.result(WRITE_TIMEOUT_S)
 
     def read(self, seconds: float) -> None:
-        """Read what has come on the outputs of jobs; wait for it up to `seconds`."""
+        """Read the records that have come on the outputs of jobs; wait for them up to `seconds`."""
         if self._consumer is None or not self._outputs:
             return
         tokens = {token for token, _ in self._sent.values()}
@@ -112,7 +112,7 @@ class Markers:
                 seen.add(arrival, message.partition() or 0, message.offset() or 0)
 
     def arrived(self, job: JobPlan) -> Goal | None:
-        """Return the goal of a job's output if the markers of all of its inputs have arrived there, else None."""
+        """Return the goal of a job's output, None until the markers of all of its inputs have arrived there."""
         found: dict[int, int] = {}
         partitions = len(self._outputs.get(job.output.name, {}))
         for topic in job.inputs:
@@ -126,10 +126,10 @@ class Markers:
         return found
 
     def ends(self) -> TopicEnds:
-        """Return what asks the broker where topics end."""
+        """Return the connection by which ends of topics are read."""
         return self._ends
 
     def close(self) -> None:
-        """Let go of the broker."""
+        """Close the connections to the broker."""
         if self._consumer is not None:
             self._consumer.close()

@@ -1,4 +1,4 @@
-"""One wait: goals, markers and what lags, step by step, so that the event loop goes on in between."""
+"""One wait for rows to be served, done in steps, so that the event loop goes on in between."""
 
 import asyncio
 import time
@@ -13,14 +13,14 @@ from caraway.server.waiting.markers import Markers
 from caraway.state import JobRecord
 from caraway.topics import TopicWriter
 
-# How long arrivals are waited for in one step. Positions of indexes are looked at as often.
+# Duration of one step: how long arrivals are awaited, and how often the positions of indexes are checked.
 STEP_S = 0.02
-# How often Postgres is asked what jobs have reported; they report something new every few seconds.
+# Interval between two reads of the jobs' reports in Postgres; jobs report every few seconds.
 JOBS_S = 0.5
 
 
 class WaitWorld(Protocol):
-    """What a wait asks; `caraway.server.deployment.Deployment` has it."""
+    """The state that a wait reads; `caraway.server.deployment.Deployment` has it."""
 
     bootstrap_servers: str
     writer: TopicWriter
@@ -32,13 +32,13 @@ class WaitWorld(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitOutcome:
-    """How a wait ended.
+    """The outcome of a wait.
 
     Attributes:
-        lagging: What isn't as far as it must be; empty if all is served.
-        done: How many jobs and indexes are.
-        parts: How many there are.
-        since: Where the topics that are written from outside ended at the moment that is waited for.
+        lagging: The parts that haven't reached their goals; empty if all is served.
+        done: The number of jobs and indexes that have.
+        parts: The number of jobs and indexes.
+        since: The ends of the source topics at the moment of the wait.
     """
 
     lagging: tuple[LaggingPart, ...]
@@ -59,13 +59,13 @@ class Wait:
         *,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare; nothing is asked yet.
+        """Prepare; nothing is read yet.
 
         Args:
-            world: The server.
-            plan: What the branch serves.
-            jobs: Returns what engines report of all jobs.
-            since: Where topics ended at that moment; for partitions that are missing the moment is now.
+            world: The state of the server.
+            plan: The plan that the branch serves.
+            jobs: Returns the engines' reports on all jobs.
+            since: The ends of topics at that moment; missing partitions have their current end.
             clock: Counts seconds.
         """
         self._world = world
@@ -78,7 +78,7 @@ class Wait:
         self._asked_at = float("-inf")
 
     async def until(self, deadline: float) -> "WaitOutcome":
-        """Wait until all is served, or until the clock shows `deadline`; return how it is then.
+        """Wait until all is served, or until the clock shows `deadline`; return the outcome.
 
         Raises:
             UnavailableError: Kafka or Postgres doesn't answer.
@@ -97,7 +97,7 @@ class Wait:
         ends = self._markers.ends().ends(sources)
         for topic in sources:
             since = self._since.get(topic, {})
-            # Nothing behind the end of a topic can have been accepted.
+            # A goal behind the end of a topic can't be reached, and no row behind the end can have been accepted.
             self._goals.known[topic] = {p: min(since.get(p, end), end) for p, end in ends.get(topic, {}).items()}
         self._markers.begin()
 

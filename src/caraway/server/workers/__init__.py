@@ -1,6 +1,7 @@
 """Several processes for one server (decision 22).
 
-One writes the index and does all that changes something, the others answer queries on one port. `supervisor` starts
-them again when they end. The writer is a server as it is alone, but on a socket that only the others know. `reader`
-reads the writer's index, in its own process, and passes on what isn't a query.
+The writer writes the index and does everything that changes state; the readers answer queries on one port. `supervisor`
+starts a process again when it ends. The writer is a server as in a single process, but listens on a socket that only
+the other processes know. `reader` reads the writer's index in its own process, and passes requests other than queries
+on to the writer.
 """

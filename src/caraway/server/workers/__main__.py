@@ -26,17 +26,17 @@ from caraway.server.workers.reader import ReaderParts, ReaderRouter, changes_of
 LOG = structlog.get_logger(__name__)
 
 SOCKET = "writer.sock"
-# A supervisor gives readers 7 s and the writer 6.
+# Seconds after which a process ends in any case; a supervisor gives readers 7 s and the writer 6.
 END_S = 5.5
 
 
 def write(settings: Settings, folder: Path) -> None:
-    """Be the writer until it is asked to end."""
+    """Run the writer until it is asked to end."""
     deployment = Deployment(settings, shared=folder)
     socket = folder / SOCKET
-    # That of a writer which was killed.
+    # A writer that was killed has left its socket behind.
     socket.unlink(missing_ok=True)
-    # Requests come from the readers alone, which have checked where they are from.
+    # Only readers send requests here, and they have checked the sites of those, so `sites` is None.
     app = App(Router(routes(deployment)), deployment.gate, RequestBounds.of(settings.server), sites=None)
     server = http_server(app, "writer", 0, connections=settings.server.connections, socket=socket)
     try:
@@ -46,8 +46,8 @@ def write(settings: Settings, folder: Path) -> None:
 
 
 def read(settings: Settings, folder: Path, number: int, host: str, port: int) -> None:
-    """Be a reader until it is asked to end."""
-    # It would write a line for each request that is passed on.
+    """Run a reader until it is asked to end."""
+    # httpx would log a line for each request that is passed on.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     reading = ReaderParts(settings, folder, number)
     forwarder = Forwarder(folder / SOCKET, changes_of(folder))
@@ -64,7 +64,7 @@ def end_with_parent() -> None:
     """End this process when its parent is gone, which holds the other end of standard input."""
 
     def wait() -> None:
-        # Not through a file object: Python couldn't end while this thread waits in one.
+        # A read through a file object would keep Python from ending while this thread waits in it.
         os.read(0, 1)
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -72,7 +72,7 @@ def end_with_parent() -> None:
 
 
 def main() -> int:
-    """Run one of the processes; return the exit code."""
+    """Run the writer or a reader, as the arguments say; return the exit code."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--reader", type=int)

@@ -1,4 +1,4 @@
-"""Passing on to the writer what isn't a query."""
+"""Forwarding of requests other than queries to the writer."""
 
 import time
 from enum import StrEnum
@@ -11,40 +11,40 @@ from caraway.index.storage.shared_counters import SharedCounters
 from caraway.server.http.errors import DeadlineError
 from caraway.server.http.messages import BRANCH_HEADERS, HttpResponse, Request
 
-# What the handlers look at. The body isn't compressed any more.
+# The headers that the handlers read. The body is decompressed already, so its encoding isn't passed on.
 PASSED_ON = ("authorization", "content-type", "accept", "idempotency-key", "caraway-elapsed-ms", *BRANCH_HEADERS)
 PASSED_BACK = ("content-type", "retry-after", "allow")
-# A commit may wait for half a minute.
+# Time limits of a forwarded request; a commit may take half a minute.
 TIMEOUT = httpx.Timeout(60.0, connect=2.0)
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20)
 
 
 class Forwarding(StrEnum):
-    """The targets of what is passed on, in the metrics of a reader; the writer counts what it really was."""
+    """The targets of forwarded requests in a reader's metrics; the writer counts them under their own targets."""
 
     READ = "passed_on"
     CHANGE = "passed_on_change"
 
 
 class Forwarder:
-    """Lets the writer answer requests."""
+    """Forwards requests to the writer."""
 
     def __init__(self, socket: Path, changes: SharedCounters) -> None:
-        """Reach the writer by its Unix socket; `changes` tells all readers that something may have changed."""
+        """Connect to the writer by its Unix socket; `changes` notifies all readers that something may have changed."""
         transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=LIMITS)
         self._client = httpx.AsyncClient(transport=transport, base_url="http://writer", timeout=TIMEOUT)
         self._changes = changes
 
     async def answer(self, request: Request, name: str = "") -> HttpResponse:
-        """Let the writer answer; whoever gets its answer finds all readers to know what it changed.
+        """Forward a request to the writer; once its answer is sent, all readers know what the request changed.
 
         Raises:
-            UnavailableError: The writer is away. What was asked for may have been done.
-            DeadlineError: It takes too long.
+            UnavailableError: The writer is away. The request may have been done.
+            DeadlineError: The writer takes too long.
         """
         del name
         headers = {header: value for header in PASSED_ON if (value := request.headers.get(header)) is not None}
-        # Between processes of one machine nothing is compressed.
+        # Between processes of one machine compression would only take time.
         headers["accept-encoding"] = "identity"
         path = f"{request.path}?{request.query_string}" if request.query_string else request.path
         try:
@@ -58,7 +58,7 @@ class Forwarder:
                 "the process that takes rows and definitions ended meanwhile; the request may have been carried out"
             ) from error
         if request.method != "GET" and not request.path.endswith("/log"):
-            # Not one more than before: two readers may come from the same number.
+            # The counter gets the time, not its old value plus one: two readers may add one to the same value.
             self._changes[0] = time.time_ns()
         passed_back = [(header, value) for header in PASSED_BACK if (value := found.headers.get(header)) is not None]
         return HttpResponse(found.status_code, passed_back, found.content)

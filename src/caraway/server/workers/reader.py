@@ -1,4 +1,4 @@
-"""A process that answers queries from the index that the writer writes."""
+"""A process that answers queries from the index that the writer fills."""
 
 import asyncio
 import threading
@@ -56,24 +56,26 @@ from caraway.topics.credentials import sign_in
 
 LOG = structlog.get_logger(__name__)
 
-# Less than a supervisor waits for the end of one that is told to end meanwhile.
+# Longest wait for the definitions at the start, shorter than the time in which a process that is asked to end must be
+# gone.
 LOADING_S = 5.0
-# Also if nobody asks anything: else files that the writer has removed stay on disk.
+# Interval between two looks for changes of the index. They happen even without queries, as files that the writer has
+# removed would otherwise stay on disk.
 INDEX_INTERVAL_S = 1.0
 FIGURES_INTERVAL_S = 1.0
 STOP_S = 1.0
 
 
 class ReaderParts:
-    """What a reader has besides HTTP."""
+    """The parts of a reader besides HTTP."""
 
     def __init__(self, settings: Settings, folder: Path, number: int) -> None:
-        """Prepare the reader of a number; nothing runs yet.
+        """Build the parts of the reader with this number; nothing runs yet.
 
         Args:
-            settings: Those of the server.
-            folder: What the processes of the server share.
-            number: From 1 on.
+            settings: The settings of the server.
+            folder: The folder that the processes of the server share.
+            number: The number of the reader, from 1 on.
 
         Raises:
             ConfigurationError: Postgres or Kafka isn't named.
@@ -88,7 +90,7 @@ class ReaderParts:
         self._engine = connect(settings.postgres.url)
         self._secrets = SecretStore(SealedSecretStore(self._engine), open_keyring(settings.key_file))
         shared = settings.server
-        # All readers together have as many as a server alone, rounded up.
+        # All readers together have as many extractor processes as a single-process server, rounded up.
         processes = -(-shared.extractor_processes // shared.workers)
         self._functions = FunctionPool(
             processes,
@@ -123,18 +125,19 @@ class ReaderParts:
         )
 
     def start(self) -> None:
-        """Start everything in the background, and wait a while for the definitions, before which nobody should ask."""
+        """Start all parts in the background, and wait a while for the definitions that queries need."""
         self._functions.start()
         self.served.start()
         for watch in self._watches:
             watch.start()
         self.gate.start()
         self._listener.start()
-        # Whoever asks meanwhile reaches another reader; without Postgres it has to say so itself.
+        # Until then the system sends connections to other readers. Without Postgres the wait ends, and this reader
+        # reports the problem.
         self._loaded.wait(LOADING_S)
 
     def stop(self) -> None:
-        """Stop everything; what is on its way to Kafka gets some time."""
+        """Stop all parts; records on their way to Kafka get some time to arrive."""
         self._listener.stop(0)
         for watch in self._watches:
             watch.stop(STOP_S)
@@ -145,7 +148,7 @@ class ReaderParts:
         self._engine.dispose()
 
     def require_served_graph(self, branch: str = MAIN) -> ServedGraph:
-        """Return what a branch serves.
+        """Return the graph that a branch serves.
 
         Raises:
             UnavailableError: The graph hasn't been read yet.
@@ -154,7 +157,7 @@ class ReaderParts:
         return served_graph_of(branch, self._served_graphs, self._graph.problem)
 
     def reload(self) -> None:
-        """Learn what is erased, and serve what the branches serve now.
+        """Read the erased keys, and serve what the branches serve now.
 
         Raises:
             UnavailableError: Postgres doesn't answer.
@@ -176,7 +179,7 @@ class ReaderParts:
             self._loaded.set()
 
     def _look_at_once(self) -> None:
-        """Learn of what was committed, whoever did it."""
+        """Wake the watches that read commits; any server may have made one."""
         self._graph.wake()
         self.gate.wake()
 
@@ -187,7 +190,7 @@ class ReaderParts:
             self._erasures_known = records[-1].id
 
     async def keep_up(self) -> None:
-        """Learn of what was changed through this server before a request that is to be answered now."""
+        """Reload, if the counter of changes has moved, before a request is answered."""
         if self._changes[0] != self._seen:
             await asyncio.to_thread(self._reload_if_possible)
 
@@ -198,15 +201,16 @@ class ReaderParts:
         try:
             self.reload()
         except UnavailableError as error:
-            # What is known goes on being served; the watch tries again.
+            # The reader goes on with the graph that it has; the watch tries again.
             LOG.warning("what was changed can't be read yet", reason=str(error))
             self._seen = changes
 
 
 class ReaderGate(Gate):
-    """Lets requests in as a server's gate does. Of those that are passed on it asks only for a valid token.
+    """Admits requests as a server's gate does; for forwarded requests it only requires a valid token.
 
-    The writer looks at what they want; but nobody who isn't let in may fill the memory here.
+    The writer checks the modes of forwarded requests. The token is checked here so that strangers can't fill this
+    process's memory.
     """
 
     @override
@@ -221,7 +225,7 @@ class ReaderGate(Gate):
 
 
 class ReaderRouter(Router):
-    """Finds the routes of a reader: queries are answered here, all else by the writer."""
+    """Finds the routes of a reader: queries are answered here, all other requests by the writer."""
 
     def __init__(self, reading: ReaderParts, forwarder: Forwarder) -> None:
         """Answer from `reading`, or through `forwarder`."""
@@ -254,5 +258,5 @@ def _current(reading: ReaderParts, handler: Handler) -> Handler:
 
 
 def changes_of(folder: Path) -> SharedCounters:
-    """Return the shared counter that has another value after each change that went through this server."""
+    """Return the shared counter that changes its value with each change that went through this server."""
     return SharedCounters(folder / "changes", 1)

@@ -1,9 +1,9 @@
-"""Keep the processes of a server running.
+"""The supervisor, which keeps the processes of a server running.
 
-`python supervisor.py --host HOST --port PORT --readers N` becomes the parent of one writer and N readers. It runs as a
-file of its own and imports the standard library only: so it needs little memory and has little to go wrong.
+`python supervisor.py --host HOST --port PORT --readers N` becomes the parent of one writer and N readers. It is run as
+a file and imports the standard library only, so it needs little memory and has little to fail.
 
-The children end when it does: their standard input is a pipe from it.
+The children end when the supervisor does: their standard input is a pipe from it.
 """
 
 import argparse
@@ -20,19 +20,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-# How soon what has ended is seen.
+# Interval between two checks for processes that have ended.
 LOOK_S = 0.05
-# A process that ends soon after its start is started again after this time, and ever later.
+# Pauses before the restart of a process that ended soon after its start: the first, and the longest as they grow.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-# One that ran so long had no trouble to start.
+# Running time after which a start counts as successful, so that the pause is short again.
 STEADY_S = 10.0
-# Requests under way end in the readers first, as they may need the writer. All of it stays below 15 s.
+# Seconds for the readers to end, then for the writer, which the readers' last requests may need; in total below 15 s.
 READERS_END_S, WRITER_END_S = 7.0, 6.0
 
 
 @dataclass
 class WorkerProcess:
-    """A process that is to run."""
+    """A process that must be kept running."""
 
     name: str
     command: list[str]
@@ -43,13 +43,13 @@ class WorkerProcess:
     ends: list[int] = field(default_factory=list)
 
     def start(self) -> None:
-        """Start it."""
+        """Start the process."""
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE)
         self.started_at = time.monotonic()
         say("info", "started a process", process=self.name, pid=self.process.pid)
 
     def look(self) -> None:
-        """Start it again if it has ended, when that is due."""
+        """Start the process again if it has ended and its pause is over."""
         now = time.monotonic()
         if self.process is None:
             if now >= self.due_at:
@@ -69,12 +69,12 @@ class WorkerProcess:
 
     @property
     def refused(self) -> bool:
-        """Whether its first start found something wrong that another start won't change."""
+        """True if its first start failed in a way that another start won't change."""
         return self.ends[:1] == [1] and self.pause_s > FIRST_PAUSE_S
 
 
 def end(children: list[WorkerProcess], seconds: float) -> bool:
-    """Ask processes to end, and wait; kill those that don't. Tell whether all ended well."""
+    """Stop processes, and kill those that don't end in time; return whether all ended well."""
     running = [child.process for child in children if child.process is not None]
     for process in running:
         process.send_signal(signal.SIGTERM)
@@ -82,7 +82,7 @@ def end(children: list[WorkerProcess], seconds: float) -> bool:
     well = True
     for process in running:
         try:
-            # One that has just been started may not have learned to end by itself yet.
+            # A process that was just started may not handle SIGTERM yet, and then dies by it.
             well &= process.wait(max(0.0, deadline - time.monotonic())) in {0, -signal.SIGTERM}
         except subprocess.TimeoutExpired:
             process.kill()
@@ -92,7 +92,7 @@ def end(children: list[WorkerProcess], seconds: float) -> bool:
 
 
 def say(level: str, event: str, **about: object) -> None:
-    """Write a line into the log, in the form that the servers use."""
+    """Write a line to the log, in the form that the servers use."""
     line = {**about, "event": event, "level": level, "logger": "supervisor", "timestamp": datetime.now(UTC).isoformat()}
     sys.stderr.write(json.dumps(line) + "\n")
     sys.stderr.flush()
@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--port", required=True)
     parser.add_argument("--readers", type=int, required=True)
     chosen = parser.parse_args(arguments)
-    # Only this user may enter it. The path of a Unix socket is short, so it can't lie in the data folder.
+    # Only this user can enter the folder. It isn't in the data folder, because the path of a Unix socket must be short.
     folder = Path(tempfile.mkdtemp(prefix="caraway-"))
     module = [sys.executable, "-m", "caraway.server.workers"]
     writer = WorkerProcess("writer", [*module, "--folder", str(folder)])

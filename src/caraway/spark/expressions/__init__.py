@@ -1,8 +1,8 @@
-"""Expressions to Spark columns; a module holds the nodes of a namespace.
+"""The compilation of expressions to Spark columns; each module has the nodes of a namespace.
 
-What the nodes mean is in `caraway.expr.inference` (types) and in the specification of expressions. Every difference
-between Spark and that meaning is made up for here, so that the columns give what the polars compiler gives, bit for
-bit; docs/expressions_in_spark.md lists what can't be had that way.
+`caraway.expr.inference` (types) and the specification of expressions define what the nodes mean. The compiler makes up
+for differences of Spark's functions, so that columns have the values of the polars compiler, bit for bit;
+docs/expressions_in_spark.md lists the exceptions.
 """
 
 from caraway.spark.expressions import containers, instants, json, numeric, operators, reading, text, writing  # noqa: F401 (they register)

@@ -1,7 +1,7 @@
-"""What Spark's arithmetic does otherwise than the language, with ANSI mode off as the session has it.
+"""The arithmetic in which Spark differs from the language, with ANSI mode off as in Caraway's sessions.
 
-Floor division and modulo follow the divisor's sign, a float divided by zero is infinite or NaN, an int is null, zeros
-keep their sign.
+In the language, floor division and modulo follow the divisor's sign; a float divided by zero is infinite or NaN, an int
+divided by zero is null; and zeros keep their sign.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,17 +15,17 @@ from caraway.spark.expressions.scope import divided
 LONG_MIN = -(2**63)
 INFINITY = float("inf")
 NAN = float("nan")
-# From here on every double is a whole number.
+# Every double from here on is a whole number.
 _WHOLE = float(2**53)
 _LONG_END = float(2**63)
-# So many bits of an exponent matter: a negative one has no power.
+# The bits of a long that can be set in an exponent, since a negative exponent gives null.
 _EXPONENT_BITS = 63
 
 _Operator = Callable[[Column, Column], Column]
 
 
 def divide(left: Column, right: Column) -> Column:
-    """Divide as IEEE does; Spark gives null for a zero divisor, and only as text does it tell -0.0 from 0.0."""
+    """Divide as IEEE does. Spark gives null for a zero divisor, and distinguishes -0.0 from 0.0 only as text."""
     infinity = F.when(right.cast("string") == "-0.0", F.lit(-INFINITY)).otherwise(F.lit(INFINITY))
     return F.when(right == 0, left * infinity).otherwise(left / right)
 
@@ -44,7 +44,7 @@ def half_away(number: Column) -> Column:
 
 
 def to_long(number: Column) -> Column:
-    """Convert a whole double; what no long can hold (NaN, which Spark orders last, included) is null."""
+    """Convert a whole double to a long; null if no long can hold it, as with NaN, which Spark orders last."""
     return F.when((number >= -_LONG_END) & (number < _LONG_END), number.cast("long"))
 
 
@@ -72,7 +72,7 @@ def float_power(number: Column, exponent: Column) -> Column:
 
 
 def logarithm(number: Column) -> Column:
-    """Take the natural logarithm; Spark gives null for what isn't positive."""
+    """Return the natural logarithm of any double; Spark gives null for one that isn't positive."""
     return F.when(number == 0, -INFINITY).when(number < 0, NAN).otherwise(F.log(number))
 
 
@@ -88,7 +88,7 @@ def _modulo(left: Column, right: Column) -> Column:
 
 
 def _float_modulo(left: Column, right: Column) -> Column:
-    # The definition that both compilers share, whatever rounding makes of it.
+    # Both compilers use this formula, so that both round in the same way.
     return left - floor(divide(left, right)) * right
 
 

@@ -1,4 +1,4 @@
-"""Lists, dicts and structs."""
+"""The nodes of lists, dicts and structs."""
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
@@ -41,7 +41,7 @@ def _(node: ListCall, scope: SparkScope) -> Column:
 
 
 def _folded(function: ListFunction, items: Column, of: DataType) -> Column:
-    """Fold a list without nulls. A zero that is the least or the greatest has no sign: sorting doesn't mind it."""
+    """Fold a list without nulls. A least or greatest zero is 0.0, since sorting doesn't order 0.0 and -0.0."""
     zero = F.lit(0).cast(spark_type(of))
     match function:
         case ListFunction.SUM:
@@ -67,7 +67,7 @@ def _(node: ListAt, scope: SparkScope) -> Column:
     items, index = compile_node(node.operand, scope), compile_as(node.index, INT, scope)
     size = F.size(items)
     position = F.when(index < 0, index + size).otherwise(index)
-    # Spark's own index has 32 bits.
+    # Spark's own index has 32 bits, so the comparison with the size is done in 64.
     return F.when((position >= 0) & (position < size), F.get(items, position.cast("int")))
 
 

@@ -1,7 +1,7 @@
 """Rows at which an expression fails.
 
-polars fails the whole evaluation at a text that can't be parsed, a negative count, an int divided by zero where null
-isn't allowed. A stream goes on: the value of such a row is null, and a second column tells that it failed.
+polars fails the whole evaluation at a text that can't be parsed, a negative count, or an int divided by zero where null
+isn't allowed. A stream must go on: the value of such a row is null, and a second column is true.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,11 +35,11 @@ from caraway.spark.expressions.writing import in_calendar
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What becomes of each row.
+    """The columns that an expression is compiled to.
 
     Attributes:
         value: The value; null where the evaluation fails.
-        failed: Whether it fails; never null.
+        failed: True where the evaluation fails; never null.
     """
 
     value: Column
@@ -47,9 +47,10 @@ class Outcome:
 
 
 def compile_with_failure(node: Node, dtype: DataType, scope: SparkScope) -> Outcome:
-    """Compile `node`, widened to `dtype`, with the condition under which the in-process engine refuses the row.
+    """Compile `node`, widened to `dtype`, and the condition under which the in-process engine refuses the row.
 
-    Beside failures of evaluation these are nulls that `dtype` doesn't allow, and values outside of its restriction.
+    The engine refuses a row whose evaluation fails, whose value is null where `dtype` doesn't allow that, or whose
+    value is outside of the restriction of `dtype`.
     """
     value = compile_as(node, dtype, scope)
     conditions = [*_failures(node, scope), *_violations(value, dtype)]
@@ -95,13 +96,13 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) 
     def fails(position: int) -> Callable[[Column], Column]:
         return lambda item: F.coalesce(in_body(item)[position], F.lit(False))  # noqa: FBT003 (a value)
 
-    # What can fail is the same for all elements; only the column of the element differs.
+    # All elements have the same conditions, in which only the column of the element differs.
     for position in range(len(in_body(F.lit(None)))):
         yield F.exists(compile_node(operand, scope), fails(position))
 
 
 def _violations(value: Column, dtype: DataType) -> list[Column]:
-    """Return the conditions under which a value isn't of a type, at any depth; as `caraway.dtypes.verifying` has it."""
+    """Return the conditions, at any depth, under which a value isn't of a type by `caraway.dtypes.verifying`."""
     found = [] if is_optional(dtype) else [value.isNull()]
     match strip_optional(dtype):
         case BetweenType(_, low, high, strict_low, strict_high):

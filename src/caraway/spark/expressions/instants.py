@@ -1,4 +1,4 @@
-"""The `dt` namespace and what makes instants, but for formats. Instants are longs of microseconds."""
+"""The `dt` namespace and the nodes that make instants, without formats. Instants are longs of microseconds."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ _CALENDAR_PARTS = {
     TimeUnit.SECOND: F.second,
 }
 
-# Java takes these for fixed offsets; they are other names of zones with a past.
+# Java takes these names for fixed offsets, but in the time zone database they link to zones with a history.
 _LINKS = {"EST": "America/Panama", "MST": "America/Phoenix", "HST": "Pacific/Honolulu"}
 
 

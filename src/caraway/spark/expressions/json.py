@@ -1,4 +1,4 @@
-"""JSON: Spark's own readers take what isn't JSON and lose what is, so Python reads it."""
+"""JSON is read in Python: Spark's own readers accept text that isn't JSON, and lose parts of text that is."""
 
 from pyspark.sql import Column
 

@@ -62,7 +62,7 @@ def _float_call(function: NumberFunction, number: Column) -> Column:
 def _int_call(function: NumberFunction, number: Column) -> Column:
     match function:
         case NumberFunction.ABS:
-            # The least int has no absolute value.
+            # The absolute value of the least int is no int, so it is null.
             return F.when(number != LONG_MIN, F.abs(number))
         case NumberFunction.TO_STRING:
             return number.cast("string")

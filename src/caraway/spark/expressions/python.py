@@ -1,6 +1,6 @@
-"""Nodes that Spark has no exact form for, evaluated in Python by the very compiler of the read path.
+"""Nodes that Spark has no exact function for, evaluated in Python by the polars compiler, as in queries.
 
-Streams in real-time mode can't run Python: `caraway.expr.engines.needs_python` tells the planner.
+Jobs in real-time mode can't run Python; the planner finds such nodes by `caraway.expr.engines.needs_python`.
 """
 
 from collections.abc import Callable, Sequence
@@ -38,7 +38,7 @@ _RESULT, _ROWS = "$result", "$rows"
 
 @dataclass(frozen=True, slots=True)
 class _Evaluation:
-    """An expression with what it reads, as it travels to Python workers."""
+    """An expression with the columns that it reads, as it is pickled for Python workers."""
 
     node: Node
     dtype: DataType
@@ -50,7 +50,7 @@ class _Evaluation:
         return computed.cast(_stored(self.dtype)).to_arrow().cast(to_arrow_type(spark_type(self.dtype)))
 
     def failed(self, *columns: pa.Array) -> pa.Array:
-        """Tell of each row of a batch whether the evaluation fails at it."""
+        """Return for each row of a batch whether its evaluation fails."""
         _, failed = self._computed(self._frame(columns))
         return failed.to_arrow()
 
@@ -59,17 +59,17 @@ class _Evaluation:
             _series(name, column).cast(polars_type(dtype))
             for (name, dtype), column in zip(self.schema, columns, strict=False)
         ]
-        # An expression without references still has as many values as there are rows.
+        # A column of nulls makes the frame as long as the batch, even if the expression refers to no column.
         return pl.DataFrame([_series(_ROWS, pa.nulls(len(columns[0]))), *series])
 
     def _computed(self, frame: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
-        """Return the values and whether their evaluation failed."""
+        """Return the values of all rows, and for each whether its evaluation failed."""
         expression = compile_as(self.node, self.dtype, dict(self.schema)).alias(_RESULT)
         try:
             computed = frame.with_columns(expression)[_RESULT]
             return computed, pl.repeat(False, len(frame), eager=True)  # noqa: FBT003 (a value)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, CarawayError):
-            # polars fails the batch for one row: halve it until that row is alone.
+            # polars fails a batch for one row in it, so the batch is halved until that row is alone.
             if len(frame) == 1:
                 return pl.Series(_RESULT, [None], dtype=polars_type(self.dtype)), pl.Series([True])
             half = len(frame) // 2
@@ -81,7 +81,7 @@ def evaluated(node: Node, scope: SparkScope) -> Column:
     """Return the column of an expression that Python evaluates over the columns that it refers to."""
     evaluation, inputs = _evaluation(node, scope)
 
-    # PySpark takes the kind of a function from its signature.
+    # PySpark takes the kind of a function from the annotations of its signature.
     def value(*columns: pa.Array) -> pa.Array:
         return evaluation.value(*columns)
 
@@ -89,7 +89,7 @@ def evaluated(node: Node, scope: SparkScope) -> Column:
 
 
 def fails_in_python(node: Node, scope: SparkScope) -> Column:
-    """Return the column that tells whether the evaluation by Python fails."""
+    """Return the column that is true where the evaluation in Python fails."""
     evaluation, inputs = _evaluation(node, scope)
 
     def failed(*columns: pa.Array) -> pa.Array:

@@ -1,6 +1,6 @@
-"""`strptime` in Spark's functions: what `caraway.expr.functions.chrono_reading` does, by the same pattern.
+"""`strptime` in Spark's functions, with the pattern and the results of `caraway.expr.functions.chrono_reading`.
 
-Each check is a column that is true or false where the text matches; the instant is null where one of them is false.
+Each check is a column that is true or false where the text matches. The instant is null where a check is false.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from caraway.expr.nodes import Strptime
 from caraway.spark.expressions.instants import DAY_US, SECOND_US, local_timestamp
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, let
 
-# No number, name or offset has it.
+# The character between the groups that a match yields; no number, name or offset contains it.
 _SEPARATOR = ","
 _MINUTE_US = 60 * SECOND_US
 
 
 @dataclass(slots=True)
 class _Fields:
-    """What a text tells: a column for each field, null where the text leaves it out, and what must hold."""
+    """The fields of a text, each a column that is null where the text leaves it out, and the checks of the text."""
 
     numbers: dict[str, Column] = field(default_factory=dict)
     checks: list[Column] = field(default_factory=list)
 
     def add(self, name: str, number: Column) -> None:
-        """Take a field; one that is told twice must be the same."""
+        """Add a field. A field that a text states twice must have the same value both times."""
         known = self.numbers.get(name)
         if known is not None:
             self.checks.append(F.coalesce(known == number, F.lit(True)))  # noqa: FBT003 (a value)
@@ -37,7 +37,7 @@ class _Fields:
         self.numbers[name] = number
 
     def agrees(self, name: str, number: Column) -> None:
-        """Demand that a field, if it is told, is so."""
+        """Require that a field, where the text states it, has this value."""
         if name in self.numbers:
             self.checks.append(self.numbers[name] == number)
 
@@ -48,7 +48,7 @@ def _(node: Strptime, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     whole = rf"\A(?:{pattern})\z"
     pieces = _SEPARATOR.join(f"${group}" for group in range(1, len(names) + 1))
-    # One match instead of one for each group.
+    # One match yields all groups, instead of a match for each group.
     found = F.when(F.rlike(text, F.lit(whole)), F.split(F.regexp_replace(text, whole, pieces), _SEPARATOR, -1))
     return let(found, lambda groups: _instant(_read(names, groups), node.timezone))
 
@@ -61,7 +61,7 @@ def _read(names: Sequence[str], groups: Column) -> _Fields:
 
 
 def _number(name: str, text: Column) -> tuple[str, Column]:
-    """Return the field that a group tells of, and its number."""
+    """Return the name of the field that a group states, and its number."""
     match name:
         case "b":
             return "m", _position(MONTHS, text)
@@ -85,7 +85,7 @@ def _number(name: str, text: Column) -> tuple[str, Column]:
 
 
 def _position(names: tuple[str, ...], text: Column) -> Column:
-    """Return the place of a name, from 1; its first three letters tell it."""
+    """Return the position of a name, from 1; its first three letters suffice."""
     short = F.array(*(F.lit(name[:3].lower()) for name in names))
     return F.array_position(short, F.lower(F.substring(text, 1, 3)))
 
@@ -109,7 +109,7 @@ def _checked(fields: _Fields, instant: Column) -> Column:
 
 
 def _day(fields: _Fields) -> Column:
-    """Return the day; null for one that isn't in the calendar."""
+    """Return the day; null for a day that isn't in the calendar."""
     numbers = fields.numbers
     year = numbers.get("Y")
     if "y" in numbers:
@@ -150,9 +150,9 @@ def _time_of_day(fields: _Fields) -> Column:
 
 
 def _of_wall(wall: Column, timezone: str) -> Column:
-    """Return the one instant at which clocks in a zone show `wall`; null if there is none, or two.
+    """Return the only instant at which clocks in a zone show `wall`; null if there is none, or if there are two.
 
-    The offsets that may hold are those of a day before and a day after: no zone changes twice in so short a time.
+    The offset at that instant is that of a day before or of a day after: no zone changes twice in two days.
     """
     if timezone == "UTC":
         return wall

@@ -1,4 +1,4 @@
-"""What all handlers share: the scope of an expression, and the widening of values."""
+"""The scope of an expression, and the widening of values, which all handlers of nodes use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from caraway.spark.types import spark_type
 
 @dataclass(frozen=True, slots=True)
 class SparkScope:
-    """What names in an expression stand for: their types and their columns.
+    """The types and columns that the names in an expression stand for.
 
     Attributes:
         types: Types of the columns (`caraway.expr.inference.LambdaSchema` in the body of a lambda).
@@ -26,7 +26,8 @@ class SparkScope:
     types: Mapping[str, DataType]
     columns: Mapping[str, Column]
     element: Column | None = None
-    # By identity of the node, kept alive here; a deep expression would be typed over and over.
+    # The inferred types by `id` of the node, which this keeps alive. Without them the type of a deep expression would
+    # be inferred again for each of its parents.
     inferred: dict[int, tuple[Node, DataType | None]] = field(default_factory=dict)
 
     def type_of(self, node: Node) -> DataType | None:
@@ -45,7 +46,8 @@ class SparkScope:
 def compile_node(node: object, scope: SparkScope) -> Column:
     """Compile an expression, which has been type-checked, to a column over the columns of `scope`.
 
-    Where polars fails (a text that can't be parsed, a negative count) the column is null; `failures` tells of it.
+    The column is null where polars fails (at a text that can't be parsed, or a negative count); `failures` compiles the
+    condition for that.
 
     Raises:
         DefinitionError: The expression has no meaning in a pipeline.
@@ -77,12 +79,12 @@ def kind(node: Node, scope: SparkScope) -> type | None:
 
 
 def is_float(node: Node, scope: SparkScope) -> bool:
-    """Tell whether a node is of type float."""
+    """Return whether a node is of type float."""
     return kind(node, scope) is FloatType
 
 
 def let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """Bind a value that `body` uses several times, so that it is computed once and doesn't swell the plan."""
+    """Bind a value that `body` uses several times, so that it is computed once and stands in the plan once."""
     return F.transform(F.array(value), body).getItem(0)
 
 
@@ -92,7 +94,7 @@ def divided(number: Column, by: int | Column) -> Column:
 
 
 def has_map(dtype: DataType) -> bool:
-    """Tell whether values of a type hold maps, which Spark doesn't compare."""
+    """Return whether values of a type contain maps, which Spark can't compare."""
     match base_type(dtype):
         case MapType():
             return True
@@ -104,7 +106,7 @@ def has_map(dtype: DataType) -> bool:
 
 
 def comparable(column: Column, dtype: DataType) -> Column:
-    """Return a column that is equal where the values are: maps become entries in the order of their keys."""
+    """Return a column by which Spark can compare values: maps become lists of entries in the order of their keys."""
     base = operand_type(dtype)
     if not has_map(base):
         return column

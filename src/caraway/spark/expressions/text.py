@@ -1,4 +1,4 @@
-"""The `str` namespace, but for JSON and time."""
+"""The `str` namespace, without JSON and time."""
 
 from collections.abc import Callable, Mapping
 
@@ -29,7 +29,8 @@ def _(node: StringCall, scope: SparkScope) -> Column:
 def _(node: Split, scope: SparkScope) -> Column:
     text = compile_as(node.operand, STRING, scope)
     if node.separator == "":
-        # The characters; Spark finds one, an empty one, in an empty text.
+        # An empty separator splits text into its characters. Spark finds an empty one in an empty text.
         return F.when(text == "", F.array().cast("array<string>")).otherwise(F.split(text, "", -1))
-    # Spark takes a regular expression. An end of quotation in the text itself is quoted apart from the rest.
+    # Spark's separator is a regular expression, so ours is quoted; a `\E` in it would end the quotation, and gets its
+    # own.
     return F.split(text, "\\Q" + node.separator.replace("\\E", "\\E\\\\E\\Q") + "\\E", -1)

@@ -1,4 +1,4 @@
-"""`strftime` in Spark's functions: what `caraway.expr.functions.chrono_writing` does."""
+"""`strftime` in Spark's functions, with the results of `caraway.expr.functions.chrono_writing`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from caraway.spark.expressions.instants import SECOND_US, local_timestamp, withi
 from caraway.spark.expressions.python import evaluated
 from caraway.spark.expressions.scope import SparkScope, compile_as, compile_node, divided, let
 
-# The years 1 to 9999: what a date in Python, and so in the language, can be.
+# The first and the last microsecond of the years 1 to 9999, which a date of Python, and so of the language, can have.
 FIRST_US = -62_135_596_800_000_000
 LAST_US = 253_402_300_799_999_999
 
@@ -24,7 +24,7 @@ _MINUTE_US = 60 * SECOND_US
 
 @dataclass(frozen=True, slots=True)
 class _Moment:
-    """An instant, and what clocks show then."""
+    """An instant, and the local time at it."""
 
     micros: Column
     local: Column
@@ -39,7 +39,7 @@ def _half_day(moment: _Moment) -> Column:
 
 
 def _day_of_week(moment: _Moment) -> Column:
-    """Monday is 0."""
+    """Return the day of the week; Monday is 0."""
     return F.weekday(moment.local)
 
 
@@ -51,7 +51,7 @@ def _iso_year(moment: _Moment) -> Column:
     return F.date_part(F.lit("YEAROFWEEK"), moment.local)
 
 
-# Each number's width, its padding, and the number.
+# The width, the padding and the value of each number, by its letter in a format.
 _NUMBERS: Mapping[str, tuple[int, str, Callable[[_Moment], Column]]] = {
     "Y": (4, "0", lambda t: F.year(t.local)),
     "C": (2, "0", lambda t: divided(F.year(t.local), 100)),
@@ -75,7 +75,7 @@ _NUMBERS: Mapping[str, tuple[int, str, Callable[[_Moment], Column]]] = {
     "g": (2, "0", lambda t: _iso_year(t) % 100),
 }
 _PADDING = {"-": "", "_": " ", "0": "0"}
-# How many digits of the nine.
+# The number of digits of the fraction that each item of a format writes.
 _DIGITS = {"f": 9, "3f": 3, "6f": 6, "9f": 9, ".3f": 3, ".6f": 6, ".9f": 9}
 
 
@@ -96,12 +96,12 @@ def _written(micros: Column, format: str, timezone: str) -> Column:  # noqa: A00
 
 
 def in_calendar(micros: Column, timezone: str) -> Column:
-    """Tell whether an instant lies in the years 1 to 9999, in UTC and in a zone."""
+    """Return whether an instant lies in the years 1 to 9999, both in UTC and in a zone."""
     return in_range(micros) & in_range(F.unix_micros(local_timestamp(micros, timezone)))
 
 
 def in_range(micros: Column) -> Column:
-    """Tell whether microseconds lie in the years 1 to 9999."""
+    """Return whether microseconds lie in the years 1 to 9999 of UTC."""
     return micros.between(FIRST_US, LAST_US)
 
 
@@ -157,7 +157,7 @@ def _name(names: tuple[str, ...], index: Column, *, short: bool) -> Column:
 
 
 def _offset(moment: _Moment, colon: str) -> Column:
-    # Half a minute counts as one.
+    # Offsets are rounded to minutes, and half a minute is rounded up.
     size = divided(F.abs(moment.offset) + 30 * SECOND_US, _MINUTE_US)
     sign = F.when(moment.offset < 0, "-").otherwise("+")
     hours, rest = (F.lpad(part.cast("string"), 2, "0") for part in (divided(size, 60), size % 60))

@@ -1,4 +1,4 @@
-"""Making archives of classes: Kafka and Spark do for a moment what they do all day, and write down what they load."""
+"""The making of class archives: Kafka and Spark do their usual work for a moment and write down the loaded classes."""
 
 import signal
 import subprocess
@@ -21,20 +21,20 @@ from caraway.stack.part import Launch
 Notify = Callable[[str], None]
 
 START_SECONDS = 120.0
-# To write 150 MB of classes takes a quarter of a minute, on a busy machine much longer.
+# The limit for writing an archive: 150 MB of classes take a quarter of a minute, on a busy machine much longer.
 WRITE_SECONDS = 600.0
 TRAINING_SECONDS = 900.0
-# Of a log, what stands in an error.
+# The last part of a log, which is quoted in an error.
 TAIL_CHARACTERS = 2_000
 
 
 def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> list[Path]:
-    """Make the archives of Kafka's and Spark's classes anew; takes some forty seconds.
+    """Create the archives of Kafka's and Spark's classes anew; takes some forty seconds.
 
     Args:
-        settings: Where the archives go.
+        settings: The settings, with the cache folder in which the archives are written.
         jars: The Java libraries.
-        notify: Hears what is done.
+        notify: Called with a line for each step.
 
     Raises:
         PartFailedError: A broker or a job didn't get going, or Java wrote nothing.
@@ -55,7 +55,7 @@ def make_class_archives(settings: Settings, jars: JarSet, notify: Notify) -> lis
 
 @contextmanager
 def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
-    """Run a broker that writes down its classes when it ends."""
+    """Run a broker that writes down its classes when it ends; yield its address."""
     port = ports.choose()
     controller_port = ports.choose(avoid=[port])
 
@@ -69,7 +69,7 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
             with_password=False,
         )
 
-    # Its folder is made by a JVM of its own, which would write an archive too.
+    # A JVM of its own prepares the broker's folder; with the option for archives it would write one, too.
     broker().prepare()
     part, log = broker(classes.options_to_make()), folder / "kafka.log"
     running = process.start(part.launch(), log, signal.SIGTERM)
@@ -85,7 +85,7 @@ def _broker(folder: Path, jars: JarSet, classes: ClassArchive) -> Iterator[str]:
 
 
 def _run_jobs(folder: Path, jars: Sequence[Path], classes: ClassArchive, bootstrap_servers: str) -> None:
-    """Run jobs in a process of their own: Spark and its JVM talk a lot."""
+    """Run jobs in a process of their own, since the output of Spark and its JVM goes to a log."""
     program = (sys.executable, "-m", "caraway.stack.classes.training")
     launch = Launch(command=(*program, str(classes.path), bootstrap_servers, *map(str, jars)), folder=folder)
     log = folder / "training.log"

@@ -1,4 +1,4 @@
-"""A session that does for a moment what it does all day, and writes down the classes that it loaded.
+"""A Spark session that does its usual work for a moment, and writes down the classes that it has loaded.
 
     python -m caraway.stack.classes.training ARCHIVE BOOTSTRAP_SERVERS JAR...
 
@@ -86,16 +86,16 @@ class _Named:
     @pipeline
     @inputs(_Sales)
     def names(cls, sales: Dataset) -> Any:  # noqa: ANN401, N805
-        """Run Python, in micro-batches."""
+        """Apply Python functions, in micro-batches."""
         named = sales.assign("name", str, lambda df: df["item"].map(lambda item: f"item {item}"))
         return named.drop("sale", "item")
 
 
 def run_jobs(classes: ClassArchive, jars: Sequence[Path], bootstrap_servers: str, folder: Path) -> None:
-    """Run jobs in both modes until each has written something, in a session that makes an archive of its classes.
+    """Run jobs in both modes until each has written something, in a session that archives its classes.
 
     Raises:
-        TimeoutError: The jobs don't get on.
+        TimeoutError: A job wrote nothing within the time.
     """
     session = open_session(
         SessionSettings(
@@ -111,14 +111,14 @@ def run_jobs(classes: ClassArchive, jars: Sequence[Path], bootstrap_servers: str
         _work(session, folder, plan_of_training(), bootstrap_servers)
     finally:
         session.stop()
-        # It ends by itself when nobody talks to it any more, and writes.
+        # The JVM ends by itself when its input is closed, and then writes the archive.
         if jvm.stdin is not None:
             jvm.stdin.close()
         jvm.wait()
 
 
 def plan_of_training() -> GraphPlan:
-    """Return a plan with jobs in both modes, that join, deduplicate and aggregate."""
+    """Return a plan with jobs in both modes, which join, deduplicate and aggregate."""
     return plan_graph(Graph(datasets=tuple(d.to_spec() for d in (_Prices, _Sales, _Revenue, _Named)), featuresets=()))
 
 
@@ -135,7 +135,7 @@ def _work(session: SparkSession, folder: Path, plan: GraphPlan, bootstrap_server
         observer=Observer(ends.ends, LiveRows(session).look),
         slots=SlotBook(lambda: SLOTS),
     )
-    # With nothing to read yet: what is behind would be read in another mode.
+    # The topics are still empty: a job with a backlog would start in another phase.
     queries = [runtime.start(job) for job in plan.jobs]
     written = [job.output.name for job in plan.jobs]
 

@@ -1,4 +1,4 @@
-"""Run by Alembic: migrate over the connection that `caraway.state.migrate` holds, inside its transaction."""
+"""The migration script that Alembic runs, over the connection and in the transaction of `caraway.state.migrate`."""
 
 from alembic import context
 

@@ -12,16 +12,16 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local file system, which starts no processes and writes no files of checksums.
+ * Hadoop's local file system, without processes and without files of checksums.
  *
- * <p>Without its native library Hadoop runs {@code chmod} for each file and folder that it makes, and forking a JVM takes some 5 to 10 ms.
- * A checkpoint makes a dozen of them while its job stands still. Hadoop's checksums (a hidden file beside each) are left out as well: what
- * Spark writes into a checkpoint has its own, and is renamed when it is complete.
+ * <p>Without its native library Hadoop runs {@code chmod} for each file and folder that it creates, and forking a JVM takes some 5 to 10 ms. A
+ * checkpoint creates a dozen of them while its job stands still. Hadoop's checksums (a hidden file beside each) are left out as well: Spark's files
+ * in a checkpoint have their own, and are renamed when they are complete.
  *
- * <p>It must be a {@code LocalFileSystem}: {@code FileSystem.getLocal}, through which Spark copies files of RocksDB, casts to it.
+ * <p>The class must extend {@code LocalFileSystem}: {@code FileSystem.getLocal}, through which Spark copies files of RocksDB, casts to that.
  */
 public final class LocalFiles extends LocalFileSystem {
-  /** Called by Hadoop, for {@code fs.file.impl}. */
+  /** Creates the file system; Hadoop calls this for {@code fs.file.impl}. */
   public LocalFiles() {
     super(new Raw());
   }
@@ -37,7 +37,7 @@ public final class LocalFiles extends LocalFileSystem {
     @Override
     public void setPermission(Path path, FsPermission permission) throws IOException {
       var view = Files.getFileAttributeView(pathToFile(path).toPath(), PosixFileAttributeView.class);
-      // Java knows no sticky bit.
+      // Java can't set the sticky bit, so Hadoop does.
       if (view == null || permission.getStickyBit()) {
         super.setPermission(path, permission);
         return;

@@ -1,4 +1,4 @@
-"""Assets, who refers to them, and the ledger of what is still to be done; branches that serve an older commit."""
+"""Assets, the references of branches to them, and the ledger of open actions; branches may serve an older commit."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who runs the jobs: a lease with a token that grows with every claim."""
+"""The engine's lease, with a fencing token that grows with every claim."""
 
 import sqlalchemy as sa
 from alembic import op

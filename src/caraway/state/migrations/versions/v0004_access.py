@@ -1,4 +1,4 @@
-"""Who may do what: accounts, roles, tokens; and the audit log."""
+"""Accounts, roles, tokens, and the audit log."""
 
 import json
 
@@ -58,5 +58,5 @@ def upgrade() -> None:
         sa.Column("times", sa.Integer, nullable=False, server_default="1"),
     )
     op.execute("INSERT INTO access_changes VALUES (1)")
-    # The role to begin with; nobody has it yet.
+    # The first role; no account has it yet.
     op.execute(sa.text("INSERT INTO roles VALUES ('admin', CAST(:grants AS jsonb))").bindparams(grants=json.dumps(ALL)))

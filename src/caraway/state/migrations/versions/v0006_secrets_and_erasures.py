@@ -1,4 +1,4 @@
-"""Secrets, sealed; and which keys were erased, as hashes, with what was done of it where."""
+"""Sealed secrets; erased keys as hashes, with the places that have removed them."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Telling all who listen that a table has changed (`caraway.state.listening`)."""
+"""Triggers that notify listeners when a table has changed (`caraway.state.listening`)."""
 
 from alembic import op
 

@@ -1,4 +1,4 @@
-"""Where the servers that share an index are, and how far their shards are."""
+"""The addresses of the servers that share an index, and the progress of their shards."""
 
 import sqlalchemy as sa
 from alembic import op

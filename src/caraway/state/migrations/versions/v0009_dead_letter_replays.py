@@ -1,4 +1,4 @@
-"""Which dead letters were sent again."""
+"""The record of dead letters that were sent again."""
 
 import sqlalchemy as sa
 from alembic import op
