@@ -164,5 +164,5 @@ def graph() -> Graph:
 
 
 def rows(numbers: list[str]) -> Iterator[list[Any]]:
-    """Give a row for each driver."""
+    """Return a row for each driver."""
     return ([driver, *(driver + place / 8 for place in range(len(numbers)))] for driver in range(ENTITIES))

@@ -165,7 +165,7 @@ def wait_until_visible(url: str, questions: Sequence[Question], started: float) 
 
 
 def answered(connection: Connection, question: Question) -> bool:
-    """Tell whether the served values are the wanted ones."""
+    """Return whether the served values are the wanted ones."""
     keys = list(question.wanted)
     body = {
         "inputs": [question.input],

@@ -268,7 +268,7 @@ def _read(name: str) -> Sequence[str]:
 
 
 def can_run(name: str, mode: JobMode) -> bool:
-    """Tell whether a case runs in a mode: what calls Python runs in micro-batches only."""
+    """Return whether a case runs in a mode: what calls Python runs in micro-batches only."""
     return mode is JobMode.MICRO_BATCH or (name != "python" and mode_of(CASES[name])[0] is JobMode.REAL_TIME)
 
 

@@ -129,7 +129,7 @@ def commit(url: str, name: str) -> None:
 
 
 def finds(client: httpx.Client, name: str) -> bool:
-    """Tell whether the process at the other end knows a dataset."""
+    """Return whether the process at the other end knows a dataset."""
     answer = client.post(f"/api/v1/dataset/{name}/lookup", json={"keys": [{"driver": 1}], "fields": ["driver"]})
     return answer.is_success
 
