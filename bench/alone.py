@@ -2,10 +2,10 @@
 
     python bench/alone.py PORT EVENTS KEYS [FOLDER]
 
-The command serves the definitions of `drivers.py` until it is ended. Each driver whose number is a power of ten, from ten to
-EVENTS, has as many rides in its windows as its number; every other one has twenty. If KEYS is more than the usual
-number of drivers, so many drivers have the ten numbers. Another process fills the index, so that the memory of the
-server is that of serving. The index is kept in FOLDER, and not filled again if it is there.
+The command serves the definitions of `drivers.py` until it is ended. Each driver whose number is a power of ten, from
+ten to EVENTS, has as many rides in its windows as its number; every other one has twenty. If KEYS is more than the
+usual number of drivers, so many drivers have the ten numbers. Another process fills the index, so that the memory of
+the server is that of serving. The index is kept in FOLDER, and not filled again if it is there.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""The real Feast, in an environment of its own, reads features of this server through its remote online store."""
+"""Tests of the real Feast, in its own environment, which reads this server's features by its remote online store."""
 
 import json
 import subprocess
