@@ -5,18 +5,18 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-# What they share, and the server that one of them starts.
+# Modules that are no benchmarks: they are shared, or are a server that a benchmark starts.
 NO_PROGRAMS = {"__main__", "alone", "drivers", "load", "more_jobs", "services"}
 
 
 def main() -> int:
-    """Run it."""
+    """Run the benchmark that the arguments name, or list all."""
     programs = sorted(path.stem for path in HERE.glob("*.py") if path.stem not in NO_PROGRAMS)
     if len(sys.argv) < 2 or sys.argv[1] not in programs:
         print(f"python -m bench NAME [options]; NAME is one of {', '.join(programs)} (bench/README.md)")
         return len(sys.argv) > 1
     program = HERE / f"{sys.argv[1]}.py"
-    # As if it had been started by itself.
+    # The benchmark sees its arguments as if it had been started by itself.
     sys.argv = [str(program), *sys.argv[2:]]
     sys.path.insert(0, str(HERE))
     runpy.run_path(str(program), run_name="__main__")

@@ -2,10 +2,10 @@
 
     python bench/alone.py PORT EVENTS KEYS [FOLDER]
 
-serves the definitions of `drivers.py` until it is ended. The driver with the number of a power of ten, from ten to
-EVENTS, has as many rides in its windows; every other one has twenty. KEYS drivers have ten numbers, if that is more
-than the usual ones. A process of its own fills the index, so that the server holds what serving takes. It is kept in
-FOLDER, and not filled again if it is there.
+The command serves the definitions of `drivers.py` until it is ended. Each driver whose number is a power of ten, from
+ten to EVENTS, has as many rides in its windows as its number; every other one has twenty. If KEYS is more than the
+usual number of drivers, so many drivers have the ten numbers. Another process fills the index, so that the memory of
+the server is that of serving. The index is kept in FOLDER, and not filled again if it is there.
 """
 
 import multiprocessing
@@ -52,18 +52,18 @@ BATCH = 4_000
 FILLED = "filled"
 SECOND = 1_000_000
 START_SECONDS = 1800.0
-# All rides lie in the hour before the server starts, which stays within the second shortest window and all longer ones.
+# All rides are in the hour before the server starts, which stays within the second shortest window and all longer ones.
 SPAN_US = 3_000 * SECOND
 
 
 @dataclass(frozen=True)
 class Served:
-    """A graph that stays as it is."""
+    """A served graph that never changes."""
 
     served_graph: ServedGraph
 
     def require_served_graph(self, branch: str = "main") -> ServedGraph:
-        """Return it, whatever the branch."""
+        """Return the graph, for any branch."""
         del branch
         return self.served_graph
 
@@ -103,7 +103,7 @@ def put(writer: IndexWriter, plan: IndexPlan, given: Iterator[tuple[list[object]
 
 
 def fill_in(folder: Path, events: int, keys: int) -> None:
-    """Fill the index in a folder."""
+    """Fill the index in a folder, in this process."""
     with IndexStore(folder / "index") as store:
         fill(store, plan_graph(graph()).indexes, events, keys)
     (folder / FILLED).touch()
@@ -131,7 +131,7 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
         served = Served(ServedGraph("bench", definitions, plan, Endpoints(plan), engine))
         queries, limits = Queries(), AccessLimits(served)
         reads, feast = Reads(limits, queries, keep=lambda *_, **__: None), FeastEndpoint(limits, queries)
-        # Without tokens it lets everybody in, and writes nothing down: nothing connects to this database.
+        # Without tokens the gate admits everybody and records nothing, so nothing connects to this database.
         gate = Gate(AuditLog(connect(NO_DATABASE)), None)
         routes = (
             Route("POST", f"{API}/query", reads.query, "extract_features"),
@@ -153,7 +153,7 @@ def serve(port: int, events: int, keys: int, kept: Path | None = None) -> None:
 
 @contextmanager
 def alone(events: int, keys: int = ENTITIES) -> Iterator[tuple[str, int]]:
-    """Start the server in a process of its own, give its address and pid, and end it."""
+    """Start the server in another process, yield its address and pid, and end it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What the benchmark of queries asks for: drivers with ten numbers, with a hundred, with windows, with user code."""
+"""The definitions of the benchmark of queries: drivers with ten numbers, a hundred, windows, users' code."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -32,7 +32,7 @@ SEVENTY = [f"g{number}" for number in range(70)]
 SPANS = ["1h", "6h", "1d", "7d", "30d", "forever"]
 FUNCTIONS = {"count": Count, "sum": Sum, "average": Average, "stddev": Stddev, "max": Max}
 THIRTY = [f"{name}_{span}" for name in FUNCTIONS for span in SPANS]
-# Events of a driver in its windows, where only the hundred features are asked for.
+# Number of a driver's rides in its windows, if only the hundred features are read.
 RIDES_EACH = 20
 
 webhook = connectors.Webhook(name="bench")
@@ -133,7 +133,7 @@ Hundred = _featureset(
 @meta(owner=OWNER)
 @featureset
 class Coded:
-    """Features that user code computes: a function that is an expression, and one that isn't."""
+    """Features that users' code computes: a function that is traced to an expression, and one that isn't."""
 
     driver: int
     base: float = F(Drivers.f0, default=-1.0)
@@ -144,7 +144,7 @@ class Coded:
     @inputs("base")
     @outputs("doubled")
     def double(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
-        """Double it."""
+        """Return the double."""
         del ts
         return (base * 2).rename("doubled")
 
@@ -152,7 +152,7 @@ class Coded:
     @inputs("base")
     @outputs("tripled")
     def triple(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
-        """Triple it, by a method that isn't traced."""
+        """Return the triple, by a method that isn't traced."""
         del ts
         return base.mul(3).rename("tripled")
 
@@ -164,5 +164,5 @@ def graph() -> Graph:
 
 
 def rows(numbers: list[str]) -> Iterator[list[Any]]:
-    """Give a row for each driver."""
+    """Yield a row for each driver."""
     return ([driver, *(driver + place / 8 for place in range(len(numbers)))] for driver in range(ENTITIES))

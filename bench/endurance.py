@@ -1,11 +1,11 @@
-"""Endurance: full load of queries while events are written, for minutes; latency, errors and memory of the server.
+"""Endurance: full load of queries while events are written, for minutes. Reported are latency, errors and memory.
 
     python bench/endurance.py [--minutes 10] [--rate 1000] [--connections 8] [--json FILE]
 
-A broker, a database and a server are started in a temporary folder, without an engine: each event is an upsert that
-goes through `POST /log`, Kafka and the index to the queries that are asked meanwhile. First the same load runs without
-any writes, for comparison. In the end all that was written last must be served. Without wrk a generator in Python makes
-the load (`--by-python`), which asks less.
+A broker, a database and a server are started in a temporary folder, without an engine. Each event is an upsert that
+goes through `POST /log`, Kafka and the index to the queries that run meanwhile. First the same load runs without any
+writes, for comparison. At the end the last written row of each driver must be served. Without wrk a generator in Python
+makes the load (`--by-python`), with fewer requests.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from caraway.stack.alone import running
 from caraway.stack.programs import ServerProgram
 
 WEBHOOK, ENDPOINT = "bench", "drivers"
-# Rows of a request that writes.
+# Number of rows in a request that writes.
 BATCH = 20
 WINDOW_SECONDS = 30.0
 TIMEOUT_SECONDS = 120.0
@@ -46,7 +46,7 @@ KEY = "Driver.driver"
 
 
 def main() -> int:
-    """Run it; return 1 if a request failed or a value was lost."""
+    """Run the benchmark; return 1 if a request failed or a value was lost."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second")
@@ -102,7 +102,7 @@ def main() -> int:
 
 @contextmanager
 def serving(kafka: str, postgres: str) -> Iterator[tuple[str, int]]:
-    """Start a server, and what it needs; give its address and pid."""
+    """Start a server with its broker and database; yield its address and pid."""
     with services("endurance", kafka, postgres) as (folder, kafka, postgres):  # noqa: PLR1704
         port = ports.choose()
         settings = Settings.model_validate(
@@ -120,23 +120,23 @@ def serving(kafka: str, postgres: str) -> Iterator[tuple[str, int]]:
 
 
 def commit(url: str) -> None:
-    """Commit what is written and asked."""
+    """Commit the definitions that are written and queried."""
     client = Client(url)
     client.commit("Drivers", [Drivers], [Driver])
     client.close()
 
 
 def held(pid: int) -> int:
-    """Return how many bytes of memory the server holds, with the processes that it started."""
+    """Return the memory of the server, in bytes, with the processes that it started."""
     process = psutil.Process(pid)
     return sum(p.memory_info().rss for p in (process, *process.children(recursive=True)))
 
 
 class Writer:
-    """Writes rows of drivers at a steady rate, from a thread, and knows what each of them must have."""
+    """Writes rows of drivers at a steady rate, from a thread, and knows the last row of each."""
 
     def __init__(self, url: str, rate: float) -> None:
-        """Write so many rows a second."""
+        """Write `rate` rows a second."""
         self._url = url
         self._rate = rate
         self._number = 0
@@ -166,7 +166,7 @@ class Writer:
             raise SystemExit("the first rows weren't served; see the log of the server")
 
     def lost(self) -> int:
-        """Count the drivers whose last row isn't served; wait for those that are on their way."""
+        """Return the number of drivers whose last row isn't served; rows on their way get some time."""
         deadline = time.monotonic() + TIMEOUT_SECONDS
         drivers = list(range(ENTITIES))
         wanted = [float(self._last(driver)) for driver in drivers]
@@ -180,7 +180,7 @@ class Writer:
                 time.sleep(0.1)
 
     def _last(self, driver: int) -> int:
-        """Return the number of a driver's last row: they take turns."""
+        """Return the number of a driver's last row: drivers are written by turns."""
         return self._number - 1 - (self._number - 1 - driver) % ENTITIES
 
     def _run(self) -> None:
@@ -202,7 +202,7 @@ class Writer:
         self._number += count
 
     def _row(self, number: int) -> dict[str, object]:
-        # Each a millisecond after the one before, and none in the future: it wouldn't be served yet.
+        # Rows are a millisecond apart, and none is in the future, where it wouldn't be served yet.
         at = self._begun - 86_400 + number / 1000
         values: Sequence[float] = [number + place / 8 for place in range(len(TEN))]
         return {"driver": number % ENTITIES, "at": at, **dict(zip(TEN, values, strict=True))}

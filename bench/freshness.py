@@ -1,13 +1,14 @@
-"""Freshness: from HTTP log to served value, at a steady rate.
+"""Freshness: the time from a log request to the served value, at a steady rate.
 
     python bench/freshness.py [--url URL] [--rate 500] [--seconds 30] [--all] [--jobs 20] [--joined] [--json FILE]
 
-Events are logged one a request, on the clock whatever the answers do (open loop). A second connection asks the query
-endpoint for the value of each event until it is there. Without --url a stack is started for the run.
+Each event is logged by a request of its own, at the time that the rate sets, even if earlier answers are late (open
+loop). A second connection asks the query endpoint for the value of each event until it is served. Without --url a stack
+is started for the run.
 
 The events flow through one pipeline with an aggregate over windows of an hour, six and a day; with --joined through a
 join and an aggregate. With --all the other pipelines of the flights run as well, of which four read the same events.
-With --jobs there are so many jobs in all; half of the further ones join, and all read the same topic.
+--jobs sets the number of all jobs; half of the further ones join, and all read the same topic.
 """
 
 import argparse
@@ -30,7 +31,8 @@ from caraway.client import Client
 from caraway.datasets import Dataset
 from caraway.featuresets import Featureset
 
-# On two cores the JIT compilers of both JVMs compete with the jobs for half a minute after a start.
+# Seconds before the measurement: on two cores the JIT compilers of both JVMs compete with the jobs for half a minute
+# after a start.
 WARM_UP_SECONDS = 45.0
 
 FLIGHTS_JOBS = 5
@@ -89,7 +91,7 @@ def main() -> int:
 
 
 def graph(flights: Flights, *, everything: bool, joined: bool) -> tuple[list[Dataset], list[Featureset]]:
-    """Choose what is committed: the one pipeline that is measured, or that and all others of the flights."""
+    """Return the definitions to commit: only the measured pipeline, or that and all others of the flights."""
     definitions = flights.definitions
     further, featuresets = by_maker(flights) if joined else ([], by_airport(flights))
     if everything:

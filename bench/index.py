@@ -2,10 +2,10 @@
 
     python bench/index.py [--aggregate inputs 100000] [--events 1000000] [--json FILE]
 
-Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 when there is a
-backlog, one by one when they come fresh. The aggregates are count, sum, average, standard deviation and maximum of a
-float, over an hour, a day and forever; and those that keep values: distinct ones, lists, a quantile, a decayed sum, of
-a column with 100 values. The pyramid's shape can be changed, for comparison.
+Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 from a backlog,
+or one by one as they come. One set of aggregates is count, sum, average, standard deviation and maximum of a float,
+over an hour, a day and forever. The other set keeps values: distinct ones, lists, a quantile, a decayed sum, of a
+column with 100 values. The pyramid's shape can be changed, for comparison.
 """
 
 import argparse
@@ -50,7 +50,7 @@ READS = 400
 KEY = Column(name="key", dtype=STRING)
 COLUMNS = (KEY, Column(name="x", dtype=FLOAT), Column(name="n", dtype=INT))
 SCHEMA = RecordSchema(keys=(KEY,), columns=COLUMNS, timestamp="at", fingerprint=1)
-# What keeps values: the column, and parameters.
+# The aggregates that keep values: for each its function, column and parameters.
 KEEPING: dict[str, tuple[AggregateFunction, str, dict[str, Any]]] = {
     "distinct": (AggregateFunction.DISTINCT, "n", {}),
     "unique": (AggregateFunction.COUNT, "n", {"unique": True, "approx": True}),
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def writes(count: int, geometry: Geometry) -> dict[str, float]:
-    """Measure records a second in each scenario."""
+    """Return records a second in each scenario."""
     aggregate = plan(IndexKind.AGGREGATE)
     revised = plan(IndexKind.AGGREGATE, revised=True)
     versions = plan(IndexKind.VERSIONS)
@@ -109,7 +109,7 @@ def writes(count: int, geometry: Geometry) -> dict[str, float]:
 
 
 def reads(most: int, geometry: Geometry) -> dict[str, dict[str, float]]:
-    """Measure the median time of reads of one key, by events in the window."""
+    """Return the median time of reads of one key, by events in the window."""
     index = plan(IndexKind.AGGREGATE)
     results: dict[str, dict[str, float]] = {}
     with store(geometry) as opened:
@@ -142,7 +142,7 @@ def reads(most: int, geometry: Geometry) -> dict[str, dict[str, float]]:
 
 
 def kept_reads(count: int, geometry: Geometry) -> dict[str, dict[str, float]]:
-    """Measure the median time of reads of one key with `count` events a day, by what is kept and by window."""
+    """Return the median time of reads of one key with `count` events a day, by aggregate and window."""
     results: dict[str, dict[str, float]] = {}
     keys, records = [CODEC.encode_key(["key"]) or b""] * READS, messages(count, 1)
     past = [START_US + DAY - random.randrange(DAY // 2) for _ in range(READS)]
@@ -163,7 +163,7 @@ def kept_reads(count: int, geometry: Geometry) -> dict[str, dict[str, float]]:
 
 
 def keeping(length_us: int | None = None, *, window: ContinuousWindow | HoppingWindow | None = None) -> IndexPlan:
-    """Make the plan of an index of the aggregates that keep values."""
+    """Return the plan of an index of the aggregates that keep values."""
     aggregates = tuple(
         AggregateSpec(
             function=function,
@@ -180,7 +180,7 @@ def keeping(length_us: int | None = None, *, window: ContinuousWindow | HoppingW
 
 
 def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
-    """Make the plan of an index of versions or of the aggregates."""
+    """Return the plan of an index of versions or of the aggregates."""
     aggregates = tuple(
         AggregateSpec(
             function=function,
@@ -208,7 +208,7 @@ def plan(kind: IndexKind, *, revised: bool = False) -> IndexPlan:
 def messages(
     count: int, keys: int, *, name: str = "key", late: float = 0.0, step_us: int | None = None
 ) -> list[Message]:
-    """Make records of a day, in order of time but for a share of late ones, of keys chosen at random."""
+    """Return records of a day for random keys, in order of time except for a share of late ones."""
     step_us = step_us or DAY // count
     made: list[Message] = []
     for place in range(count):

@@ -3,8 +3,8 @@
     python bench/ingest.py [--url URL] [--events 300000] [--senders 2] [--json FILE]
 
 The events are the departures of January 2013, again and again, each time a month later. Bodies are encoded before the
-clock starts: it is the server that is measured. "Visible" means that the last hour, day and week of every airport and
-carrier are served as pandas computes them. Without --url a stack is started for the run.
+clock starts, so that only the server is measured. Events are "visible" when the last hour, day and week of every
+airport and carrier are served as pandas computes them. Without --url a stack is started for the run.
 """
 
 import argparse
@@ -41,7 +41,7 @@ LONG_AGO = pd.Timestamp("2012-01-01T00:00:00Z")
 
 @dataclass(frozen=True)
 class Question:
-    """Values of one feature that must be served as of a time, by the key that is given."""
+    """The values of one feature that must be served as of a time, by key."""
 
     input: str
     output: str
@@ -91,7 +91,7 @@ def main() -> int:
 
 
 def departures(flights: Flights, count: int) -> pd.DataFrame:
-    """Repeat January's departures, each time 31 days later, in order of time."""
+    """Return January's departures again and again, each time 31 days later, in order of time."""
     month = flights.tables(months=1)["departures"]
     times = -(-count // len(month))
     rounds = [
@@ -104,7 +104,7 @@ def departures(flights: Flights, count: int) -> pd.DataFrame:
 
 
 def encode(events: pd.DataFrame) -> list[bytes]:
-    """Make the bodies of the requests."""
+    """Return the bodies of the requests."""
     rows = events.assign(departed=[time.isoformat() for time in events["departed"]])
     return [
         orjson.dumps(
@@ -119,7 +119,7 @@ def encode(events: pd.DataFrame) -> list[bytes]:
 
 
 def final_values(events: pd.DataFrame) -> list[Question]:
-    """Compute what must be served in the end."""
+    """Return the values that must be served at the end."""
     end = events["departed"].max()
     hour, day, week = (events[events["departed"] >= end - hours * HOUR] for hours in (1, 24, 7 * 24))
     late = (week["delay"] > LATE_MINUTES).groupby(week["carrier"]).mean()
@@ -131,7 +131,7 @@ def final_values(events: pd.DataFrame) -> list[Question]:
 
 
 def warm_up(url: str, events: pd.DataFrame) -> None:
-    """Send some events of long ago, which no window of the end sees, and wait until they are served."""
+    """Send some events of long ago, which no window at the end includes, and wait until they are served."""
     early = events.head(20 * BATCH).assign(
         flight_id="warm-up", origin="warm-up", carrier="warm-up", dest="warm-up", departed=LONG_AGO
     )
@@ -155,7 +155,7 @@ def post(url: str, bodies: Sequence[bytes]) -> None:
 
 
 def wait_until_visible(url: str, questions: Sequence[Question], started: float) -> float | None:
-    """Ask until all answers are as wanted; return the seconds since `started`, None if they never were."""
+    """Ask until all answers are right; return the seconds since `started`, None if they never were."""
     with DemoConnection(url) as connection:
         while time.monotonic() - started < TIMEOUT_SECONDS:
             if all(answered(connection, question) for question in questions):
@@ -165,7 +165,7 @@ def wait_until_visible(url: str, questions: Sequence[Question], started: float) 
 
 
 def answered(connection: DemoConnection, question: Question) -> bool:
-    """Tell whether the served values are the wanted ones."""
+    """Return whether the served values are the right ones."""
     keys = list(question.wanted)
     body = {
         "inputs": [question.input],

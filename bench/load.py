@@ -1,6 +1,6 @@
 """A load generator on plain sockets: one process, one thread, as little work for a request as Python allows.
 
-A request costs it some 15 us, so that it can keep a server busy that needs more than that.
+A request costs it some 15 us, so it can saturate a server that needs more than that for a request.
 """
 
 import selectors
@@ -17,7 +17,7 @@ RECEIVE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What a run gave: latencies in seconds, sorted, and how long it took."""
+    """The results of a run: sorted latencies in seconds, and the duration."""
 
     latencies: Sequence[float]
     seconds: float
@@ -28,7 +28,7 @@ class Figures:
 
     @property
     def rate(self) -> float:
-        """Requests a second."""
+        """The number of requests a second."""
         return len(self.latencies) / self.seconds
 
     def as_json(self) -> dict[str, float]:
@@ -42,7 +42,7 @@ class Figures:
 
 
 def post(url: str, body: bytes) -> bytes:
-    """Encode a request."""
+    """Return the bytes of a request."""
     address = urlsplit(url)
     head = (
         f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
@@ -60,7 +60,7 @@ def connect(url: str) -> socket.socket:
 
 
 def missing(answer: bytes) -> int:
-    """Tell how many bytes of an answer are still to come; a guess of 1 while its head isn't complete.
+    """Return the number of bytes of an answer that are still to come; 1 as a guess while its head isn't complete.
 
     Raises:
         RuntimeError: The answer isn't a success.

@@ -15,12 +15,12 @@ SINGLE = "ByAirport.origin", "ByAirport.max_delay_1h"
 
 
 def spread(flights: Flights, count: int) -> list[Dataset]:
-    """Make `count` datasets, each with a job of its own: each second one joins."""
+    """Return `count` datasets, each with a job of its own: each second one joins."""
     return [_joined(flights, f"Joined{n}") if n % 2 else _averaged(flights, f"Averaged{n}") for n in range(count)]
 
 
 def by_maker(flights: Flights) -> tuple[list[Dataset], list[Featureset]]:
-    """Make an aggregate behind a join, keyed by the airport, and the feature that reads it."""
+    """Return an aggregate behind a join, keyed by the airport, and the feature that reads it."""
     joined = _joined(flights, "DelaysByMaker")
 
     class ByMaker:
@@ -31,7 +31,7 @@ def by_maker(flights: Flights) -> tuple[list[Dataset], list[Featureset]]:
 
 
 def by_airport(flights: Flights) -> list[Featureset]:
-    """Make the feature that reads the aggregate over the departures of an airport."""
+    """Return the feature that reads the aggregate over the departures of an airport."""
 
     class ByAirport:
         origin: str

@@ -1,4 +1,4 @@
-"""What the benchmark of operators runs: the datasets that are read, and a pipeline for each operator."""
+"""The cases of the benchmark of operators: input datasets, and a pipeline for each operator."""
 
 from caraway.dtypes.types import DATETIME, FLOAT, INT, STRING, DataType, ListType
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Ref
@@ -32,7 +32,7 @@ DAY_US = 86_400 * SECOND
 
 
 def source(name: str, keys: dict[str, DataType], values: dict[str, DataType]) -> DatasetSpec:
-    """Make a dataset of a webhook."""
+    """Return a dataset that is fed by a webhook."""
     fields = (
         *(FieldSpec(name=column, dtype=dtype, key=True) for column, dtype in keys.items()),
         *(FieldSpec(name=column, dtype=dtype) for column, dtype in values.items()),

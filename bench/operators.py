@@ -1,21 +1,20 @@
-"""Operators: rows a second through one job, from its topics to its output topic, a backlog read from the beginning.
+"""Operators: rows a second through one job, from its topics to its output topic, reading a backlog from the beginning.
 
     python bench/operators.py [--only NAME,...] [--rows 300000] [--keys 1000,...] [--jobs 1,...] [--tasks 1,...]
                               [--mode MODE] [--loaded]
 
-Each figure is the best of some rounds, after one that warms the JVM up, and counts the rows of all inputs from the
-start of the query to the last record of its output; beside it stands the processor time of Spark's JVM and of the
-Python processes that it has, which says more on a machine that does something else too. Spark compiles each query
-anew, which takes the processors for the first ten seconds or so: with fewer than a million rows that is most of what
-is measured.
+Each figure is the best of some rounds, after one that warms the JVM up. It counts the rows of all inputs from the start
+of the query to the last record of its output. Beside it is the processor time of Spark's JVM and its Python processes,
+which is the better measure on a machine that does something else too. Spark compiles each query anew, which takes the
+processors for the first ten seconds or so: with fewer than a million rows that is most of the measured time.
 
-`--loaded` shows what a row costs when all keys are in the state already. A job first reads one row of each key (of the
-table, if the case joins one), which is a figure of its own, and stops; then so many events come, to keys in no order,
-and the job goes on where its checkpoint left it. Each case has topics of its own, which are dropped behind it.
+`--loaded` shows the cost of a row when all keys are in the state already. A job first reads one row of each key (of the
+table, if the case joins one), which is a figure of its own, and stops. Then `--rows` events come, to keys in no order,
+and the job continues from its checkpoint. Each case has topics of its own, which are dropped afterwards.
 
-`python` is the as-of join as a user would write it for Spark in Python, between the same topics; it always runs in
-micro-batches, since nothing else can run it, and of at most as many rows (`--python-batch`) as come in a second: with
-all rows of a key in one call it would be a batch job, which answers after minutes.
+`python` is the as-of join as a user would write it for Spark in Python, between the same topics. It always runs in
+micro-batches, since real-time mode can't run it, and each batch has at most as many rows (`--python-batch`) as come in
+a second: with all rows of a key in one call it would be a batch job, which answers after minutes.
 """
 
 import argparse
@@ -65,10 +64,10 @@ from caraway.stack.kafka import EmbeddedKafka
 from caraway.topics import DEAD_LETTERS, RecordCodec, ensure_topics
 from caraway.topics.admin import drop_topics
 
-# The output stands still for so long when a job is through.
+# Seconds without new output after which a job is done.
 QUIET_SECONDS = 3.0
 TIMEOUT_SECONDS = 900.0
-# Each look asks the broker and the JVM: a hundred of them a second took a quarter of what the operators did.
+# Interval between two looks at the broker and the JVM: a hundred looks a second took a quarter of the operators' time.
 POLL_SECONDS = 0.2
 VERSIONS_PER_KEY = 2
 MANY_KEYS = 1_000_000
@@ -76,7 +75,7 @@ MANY_KEYS = 1_000_000
 
 @dataclass(frozen=True)
 class Bench:
-    """What all runs share."""
+    """The environment that all runs share."""
 
     session: SparkSession
     bootstrap_servers: str
@@ -87,7 +86,7 @@ class Bench:
 
 @dataclass(frozen=True)
 class Figure:
-    """What a case gave."""
+    """The result of a case."""
 
     case: str
     mode: str
@@ -100,12 +99,12 @@ class Figure:
 
     @property
     def cpu_us(self) -> float:
-        """Processor time of a row, in microseconds."""
+        """The processor time of a row, in microseconds."""
         return self.cpu_seconds * SECOND / self.rows / self.jobs
 
     @property
     def rate(self) -> float:
-        """Rows a second, of all jobs together."""
+        """The number of rows a second, of all jobs together."""
         return self.rows * self.jobs / self.seconds
 
 
@@ -170,7 +169,7 @@ def main() -> int:
 
 @contextmanager
 def environment(heap: str, conf: Mapping[str, str] = MappingProxyType({})) -> Iterator[Bench]:
-    """Start a broker and a session, with more settings of Spark's, in a folder that is removed afterwards."""
+    """Start a broker and a Spark session with further settings, in a folder that is removed afterwards."""
     jars = ensure_jars(load_settings())
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="caraway-bench-")))
@@ -203,7 +202,7 @@ def environment(heap: str, conf: Mapping[str, str] = MappingProxyType({})) -> It
         yield Bench(session, kafka.bootstrap_servers, folder)
 
 
-#: Of a number: key, columns and time of a row.
+#: A function from a number to the key, columns and time of a row.
 MakeRow = Callable[[int], tuple[list[Any], list[Any], int]]
 
 
@@ -233,7 +232,7 @@ def fill(bench: Bench, rows: int, keys: int, datasets: Collection[str] = tuple(S
 
 
 def _topics(bench: Bench, datasets: Collection[str]) -> dict[str, TopicPlan]:
-    """Make topics of datasets, of names of their own."""
+    """Create topics for datasets, under names of their own."""
     plan = plan_graph(Graph(datasets=tuple(SOURCES.values())))
     topics = {t.dataset: replace(t, name=f"{t.name}.{uuid4().hex[:12]}") for t in plan.topics if t.dataset in datasets}
     ensure_topics(bench.bootstrap_servers, [*(topic.name for topic in topics.values()), DEAD_LETTERS], 1)
@@ -241,7 +240,7 @@ def _topics(bench: Bench, datasets: Collection[str]) -> dict[str, TopicPlan]:
 
 
 def _click(keys: int, begin_us: int, step_us: int) -> MakeRow:
-    """Make events, so far apart; adjacent ones in the log are of different keys."""
+    """Return a function that makes events in intervals of `step_us`; adjacent ones in the log are of different keys."""
     return lambda i: ([], [i * 7919 % keys, float(i % 100), f"note {i % 10}"], begin_us + i * step_us)
 
 
@@ -268,15 +267,15 @@ def _read(name: str) -> Sequence[str]:
 
 
 def can_run(name: str, mode: JobMode) -> bool:
-    """Tell whether a case runs in a mode: what calls Python runs in micro-batches only."""
+    """Return whether a case runs in a mode: cases that call Python run in micro-batches only."""
     return mode is JobMode.MICRO_BATCH or (name != "python" and mode_of(CASES[name])[0] is JobMode.REAL_TIME)
 
 
 def measure(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], jobs: int) -> tuple[float, float]:
-    """Run jobs from the beginning of their topics to the end; return seconds, and those of the processor."""
+    """Run jobs from the beginning of their topics to the end; return the seconds, and the seconds of processor time."""
     outputs = [f"out-{uuid4().hex[:12]}" for _ in range(jobs)]
     ensure_topics(bench.bootstrap_servers, outputs, 1)
-    # Each event gives a record at least; of a table that is joined, which may have more rows, a version may give none.
+    # Each event makes one record at least. A joined table may have more rows, but a version of it may make no record.
     least = inputs[_read(name)[0]].rows
     started, cpu_before = time.monotonic(), _cpu_seconds(bench)
     queries = [_start(bench, name, mode, inputs, output) for output in outputs]
@@ -291,7 +290,7 @@ def measure(bench: Bench, name: str, mode: JobMode, inputs: dict[str, Filled], j
 
 
 def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int) -> list[Figure]:
-    """Let a job read a row of each key, then so many events; return the figures of both."""
+    """Run a job over a row of each key, then over `rows` events; return the figures of both."""
     read, events = _read(name), _read(name)[0]
     table = next((dataset for dataset in read if SOURCES[dataset].keys), events)
     if name == "python" or not {events, table} <= {"Clicks", "Users"}:
@@ -330,14 +329,14 @@ def measure_loaded(bench: Bench, name: str, mode: JobMode, rows: int, keys: int)
 
 
 def _forget(bench: Bench, outputs: Sequence[str], others: Sequence[str] = ()) -> None:
-    """Remove what jobs have left: ten million keys take gigabytes."""
+    """Remove the files and topics of jobs: those of ten million keys take gigabytes."""
     drop_topics(bench.bootstrap_servers, [*outputs, *others])
     for output in outputs:
         shutil.rmtree(bench.folder / "checkpoints" / output, ignore_errors=True)
 
 
 def _cpu_seconds(bench: Bench) -> float:
-    """Return the processor time of the JVM and of the Python processes below it, those that have ended included."""
+    """Return the processor time of the JVM and of the Python processes below it, including those that have ended."""
     jvm = psutil.Process(jvm_process(bench.session).pid)
     own = jvm.cpu_times()
     below = [process.cpu_times() for process in jvm.children(recursive=True)]
@@ -362,7 +361,7 @@ def _start(
 
 
 def plan(name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> JobPlan:
-    """Plan the job of a case between topics that are there."""
+    """Plan the job of a case between existing topics."""
     operator = CASES[name]
     schema = schema_of(operator, SOURCES)
     fields = tuple(
@@ -377,7 +376,7 @@ def plan(name: str, mode: JobMode, inputs: dict[str, Filled], output: str) -> Jo
 
 
 def _end_of(consumer: Consumer, topic: str) -> int:
-    """Return how long a topic is; one that was made just now may have no leader for a moment."""
+    """Return the length of a topic; a topic that was just created may have no leader for a moment."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while True:
         try:
@@ -391,7 +390,7 @@ def _end_of(consumer: Consumer, topic: str) -> int:
 
 
 def _last_record(servers: str, topics: Sequence[str], least: int, queries: Sequence[StreamingQuery]) -> list[float]:
-    """Wait until topics have their rows and stand still; return when the last record came, of each."""
+    """Wait until topics have their rows and don't grow; return the time of the last record of each."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "bench"})
     counts = [0] * len(topics)
     begun = time.monotonic()
@@ -412,7 +411,7 @@ def _last_record(servers: str, topics: Sequence[str], least: int, queries: Seque
 
 
 class AsOfJoinInPython(StatefulProcessor):
-    """The as-of join, as it is written for Spark in Python: both sides of a key in one state, in order of time."""
+    """The as-of join as a user writes it for Spark in Python: both sides of a key in one state, in order of time."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state."""
@@ -424,7 +423,7 @@ class AsOfJoinInPython(StatefulProcessor):
         rows: Iterator[pd.DataFrame],
         timerValues: Any,  # noqa: ANN401, ARG002, N803 (Spark's signature)
     ) -> Iterator[pd.DataFrame]:
-        """Take rows of both sides: a left one is joined, a right one corrects the left ones that see it."""
+        """Process rows of both sides: a left one is joined, a right one corrects the left ones that it matches."""
         held = self._state.get() if self._state.exists() else None
         lefts, rights = pickle.loads(held[0]) if held else ([], [])  # noqa: S301 (our own)
         made = []

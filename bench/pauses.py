@@ -2,10 +2,10 @@
 
     python bench/pauses.py [--jobs 1,20] [--rate 500] [--interval 10] [--seconds 60] [--only NAME,...] [--conf K=V ...]
 
-`--rate` is of all jobs together: each job reads all events, so with 20 jobs there come a twentieth as many. A record's
-time counts from when its event was sent until the job's producer made the record for its output (Kafka's time stamp),
-so that no reader of the output disturbs. `pause` is what Spark says that a batch took beyond its interval; `children`
-is processor time of processes that the JVM started, a job and checkpoint.
+`--rate` is the rate of all jobs together: each job reads all events, so with 20 jobs a twentieth as many events are
+sent. A record's time is the time from its event until the job's producer made the record for its output (Kafka's time
+stamp), so that no reader of the output disturbs. `pause` is the time of a batch beyond its interval, as Spark reports
+it; `children` is processor time of processes that the JVM started, for each job and checkpoint.
 """
 
 import argparse
@@ -37,15 +37,15 @@ from caraway.spark.jobs import start_job
 from caraway.topics import RecordCodec, ensure_topics
 
 KEYS = 1000
-# Compilers are busy for so long after the first query has started.
+# Seconds before the measurement; compilers are busy for so long after the first query has started.
 WARM_UP_SECONDS = 40.0
-# What comes in the last moments may still be under way at the end.
+# Seconds at the end that are left out, because their events may still be under way.
 LEFT_OUT_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one number of jobs gave; times in milliseconds."""
+    """The results for one number of jobs; times in milliseconds."""
 
     jobs: int
     records: int
@@ -168,7 +168,7 @@ def _figure(
 
 
 def _end(progress: Mapping[str, Any]) -> float:
-    """Return when a batch was through, in seconds since 1970."""
+    """Return the time at which a batch was done, in seconds since 1970."""
     begun = datetime.fromisoformat(progress["timestamp"]).timestamp()
     return begun + float(progress["durationMs"]["triggerExecution"]) / 1000
 
@@ -188,7 +188,7 @@ def _send(bench: Bench, clicks: Filled, rate: float, stop: threading.Event) -> N
 
 
 def _times(bench: Bench, topic: str, schema: RecordSchema, since: float, until: float) -> list[float]:
-    """Return how long each event of the time in between was under way, in milliseconds."""
+    """Return how long each event between `since` and `until` was under way, in milliseconds."""
     codec = RecordCodec(schema)
     consumer = Consumer({"bootstrap.servers": bench.bootstrap_servers, "group.id": "pauses"})
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)

@@ -3,9 +3,9 @@
     python bench/query.py [--url URL [--pid PID]] [--feast] [--seconds 5] [--events 100000] [--keys 1000]
                           [--by-python] [--json FILE]
 
-Latency is that of one kept connection, requests a second those of eight. With --feast the same is asked of `feast
-serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an index
-that is filled without Kafka (`alone.py`); with it the server must have the definitions and rows of `drivers.py`.
+Latency is that of one kept connection, requests a second those of eight. With --feast the same queries are sent to
+`feast serve` (its own environment, sqlite, one worker) in the same run. Without --url the server runs alone, over an
+index that is filled without Kafka (`alone.py`); with it the server must have the definitions and rows of `drivers.py`.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from caraway.cli.output import out
 
 CONNECTIONS = 8
 MANY = 100
-# Distinct requests, so that no cache of one answer can help.
+# Number of distinct requests, so that no cache of one answer can help.
 VARIANTS = 50
 WIDE_VARIANTS = 100_000
 WARM_UP_SECONDS = 1.0
@@ -107,12 +107,12 @@ def main() -> int:
 
 
 Requests = Mapping[str, tuple[Sequence[bytes], int]]
-# Asks one request after the other at an address, so many seconds, on so many connections.
+# A function that sends requests to an address one after the other, for some seconds, on some connections.
 Ask = Callable[[str, Sequence[bytes], float, int], dict[str, float]]
 
 
 def caraway_requests(events: int) -> Requests:
-    """Return what is asked: bodies, and on how many connections for the rate."""
+    """Return the bodies for each case, and the number of connections for its rate."""
     ten, hundred = [f"Driver.{name}" for name in TEN], [f"Hundred.{name}" for name in (*SEVENTY, *THIRTY)]
     found: dict[str, tuple[Sequence[bytes], int]] = {
         "1 x 10": (bodies("Driver.driver", ten, 1), CONNECTIONS),
@@ -131,13 +131,13 @@ def caraway_requests(events: int) -> Requests:
 
 
 def drivers(rows: int, variant: int) -> list[int]:
-    """Choose entities, but for those with many events."""
+    """Return entities, without those that have many events."""
     chosen = [(37 * variant + 7 * row + 1) % ENTITIES for row in range(rows)]
     return [driver + 1 if driver in (10, 100) else driver for driver in chosen]
 
 
 def bodies(key: str, outputs: Sequence[str], rows: int) -> list[bytes]:
-    """Ask Caraway."""
+    """Return bodies of requests to Caraway."""
     return [
         orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: drivers(rows, variant)}})
         for variant in range(VARIANTS)
@@ -145,19 +145,19 @@ def bodies(key: str, outputs: Sequence[str], rows: int) -> list[bytes]:
 
 
 def wide_bodies(keys: int) -> list[bytes]:
-    """Ask for drivers all over the database."""
+    """Return bodies that ask for drivers all over the database."""
     key, outputs = "Driver.driver", [f"Driver.{name}" for name in TEN]
     chosen = random.Random(7).sample(range(keys), min(keys, WIDE_VARIANTS))
     return [orjson.dumps({"inputs": [key], "outputs": outputs, "data": {key: [driver]}}) for driver in chosen]
 
 
 def held(pid: int) -> float:
-    """Return how much memory the server holds itself, in MiB; the processes of extractors hold theirs."""
+    """Return the memory of the server's own process, in MiB, without the processes of extractors."""
     return round(psutil.Process(pid).memory_info().rss / (1 << 20), 1)
 
 
 def feast_bodies(view: str, rows: int) -> list[bytes]:
-    """Ask Feast for the same ten."""
+    """Return bodies that ask Feast for the same ten features."""
     return [
         orjson.dumps({"features": [f"{view}:{name}" for name in TEN], "entities": {"driver": drivers(rows, variant)}})
         for variant in range(VARIANTS)
@@ -165,7 +165,7 @@ def feast_bodies(view: str, rows: int) -> list[bytes]:
 
 
 def check_feast(url: str) -> None:
-    """Make sure that the rival serves the same values."""
+    """Check that the rival serves the same values."""
     body = httpx.post(url, json={"features": ["drivers:f1"], "entities": {"driver": [7]}}).json()
     served = dict(zip(body["metadata"]["feature_names"], (r["values"][0] for r in body["results"]), strict=True))
     if served["f1"] != 7 + 1 / 8:
@@ -173,7 +173,7 @@ def check_feast(url: str) -> None:
 
 
 def measure(url: str, requests: Requests, seconds: float, ask: Ask) -> dict[str, Figures]:
-    """Measure a server."""
+    """Return the figures of a server."""
     figures: dict[str, Figures] = {}
     for what, (asked, connections) in requests.items():
         answer = httpx.post(url, content=asked[0], headers={"content-type": "application/json"})
@@ -190,7 +190,7 @@ def measure(url: str, requests: Requests, seconds: float, ask: Ask) -> dict[str,
 
 
 def load(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> dict[str, float]:
-    """Let wrk ask for so long."""
+    """Run wrk for `seconds`."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(b"\n".join(asked) + b"\n")
         file.flush()
@@ -203,7 +203,7 @@ def load(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> 
 
 
 def load_by_python(url: str, asked: Sequence[bytes], seconds: float, connections: int) -> dict[str, float]:
-    """Ask for so long without wrk; a request that fails ends it."""
+    """Send requests for `seconds` without wrk; a failed request ends the run."""
     requests = [post(url, body) for body in asked]
     found = one_by_one(url, requests, seconds) if connections == 1 else together(url, requests, seconds, connections)
     shares = {"p50_ms": 50, "p90_ms": 90, "p99_ms": 99, "p999_ms": 99.9, "max_ms": 100}

@@ -1,6 +1,6 @@
-"""What a read of an index costs that another server has, beside one that is here: `python bench/remote_reads.py`.
+"""The cost of reading an index of another server, compared to one on this server: `python bench/remote_reads.py`.
 
-An owner in a process of its own, a caller in this one, both on this machine; reads of versions, one after the other and
+An owner in another process, and a caller in this one, run on this machine. Versions are read one after the other, and
 several at a time from one event loop.
 """
 
@@ -31,7 +31,7 @@ AT_A_TIME = 16
 
 
 def answering(folder: Path) -> Callable[[Ask], Answer]:
-    """Return what reads a database of 10,000 versions."""
+    """Return a function that answers reads from a database of 10,000 versions."""
     store = IndexStore(folder / "db")
     writer = IndexWriter(store)
     writer.apply(
@@ -46,13 +46,13 @@ def answering(folder: Path) -> Callable[[Ask], Answer]:
 
 
 def ask_of(keys: int, run: int) -> Ask:
-    """Make a read of so many keys, others in each run."""
+    """Return a read of `keys` keys, others in each run."""
     names = [KEYS[(run * 37 + place) % len(KEYS)] for place in range(keys)]
     return Ask(0, 1, PLAN.asset, [CODEC.encode_key([name]) or b"" for name in names], 10**12, ["n", "x", "d"])
 
 
 def serve() -> None:
-    """Be the owner until standard input ends."""
+    """Run the owner until standard input ends."""
     with tempfile.TemporaryDirectory() as folder:
         shard_server = ShardServer(lambda: [PASS], "127.0.0.1", 0)
         shard_server.start(answering(Path(folder)))
@@ -63,7 +63,7 @@ def serve() -> None:
 
 
 def measured(read: Callable[[Ask], object], keys: int, runs: int) -> list[float]:
-    """Return how long each of some reads of so many keys takes, in microseconds."""
+    """Return the microseconds of each of `runs` reads of `keys` keys."""
     laps = []
     for run in range(runs):
         ask = ask_of(keys, run)
@@ -74,7 +74,7 @@ def measured(read: Callable[[Ask], object], keys: int, runs: int) -> list[float]
 
 
 def tell(name: str, laps: Sequence[float]) -> None:
-    """Print what is usual and what is rare."""
+    """Print the median and the rare values."""
     ordered = sorted(laps)
     p50, p99 = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
     sys.stdout.write(f"{name:48} p50 {p50:7.0f} us   p99 {p99:7.0f} us\n")
@@ -93,7 +93,7 @@ async def at_once(clients: ShardClients, address: str) -> float:
 
 
 def compare() -> None:
-    """Start an owner, and read here and there by turns."""
+    """Start an owner, and read from it and from this process by turns."""
     owner = subprocess.Popen(
         [sys.executable, __file__, "--serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )

@@ -16,10 +16,10 @@ from caraway.stack.postgres import EmbeddedPostgres
 
 @contextmanager
 def services(name: str, kafka: str, postgres: str) -> Iterator[tuple[Path, str, str]]:
-    """Start what isn't given; give a folder that is removed afterwards, the broker, and the database's address.
+    """Start the services that aren't given; yield a temporary folder and the addresses of broker and database.
 
     Args:
-        name: What the folder's name begins with.
+        name: The beginning of the folder's name.
         kafka: A broker that runs already, "host:port", or "".
         postgres: The address of a database that is there already, or "".
     """

@@ -1,10 +1,10 @@
-"""How soon a commit is visible on every process of every server.
+"""The time from a commit until it is visible on every process of every server.
 
     python bench/visible.py [--commits 50] [--servers 2] [--workers 2] [--json FILE]
 
 A broker, a database and some servers are started in a temporary folder. Each commit adds a dataset, through one server
-after the other. Its time begins when the database tells that it is committed, and ends when it is found over every one
-of the connections that are open to each server, which reach all of its processes.
+after the other. Its time begins when the database has committed it, and ends when every open connection has found it;
+the connections to each server reach all of its processes.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from caraway.stack.alone import running
 from caraway.stack.programs import ServerProgram
 from caraway.state.listening import CHANNEL
 
-# So many new connections reach each of some processes of a server.
+# Number of new connections to a server, enough to reach each of some processes.
 CONNECTIONS = 8
 PAUSE_SECONDS = 0.002
 TIMEOUT_SECONDS = 60.0
@@ -44,7 +44,7 @@ HOUR_US = 3_600_000_000
 
 
 def main() -> int:
-    """Run it."""
+    """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--commits", type=int, default=50)
     parser.add_argument("--servers", type=int, default=2)
@@ -92,7 +92,7 @@ def visible_after(number: int, urls: list[str], postgres: str) -> float:
         committing.start()
         next(heard.notifies(timeout=TIMEOUT_SECONDS))
         begun = time.monotonic()
-        # Whoever has found it once isn't asked again.
+        # A connection that has found the commit isn't asked again.
         while asking:
             asking = [client for client in asking if not finds(client, name)]
             if time.monotonic() - begun > TIMEOUT_SECONDS:
@@ -129,14 +129,14 @@ def commit(url: str, name: str) -> None:
 
 
 def finds(client: httpx.Client, name: str) -> bool:
-    """Tell whether the process at the other end knows a dataset."""
+    """Return whether the process at the other end of a connection knows a dataset."""
     answer = client.post(f"/api/v1/dataset/{name}/lookup", json={"keys": [{"driver": 1}], "fields": ["driver"]})
     return answer.is_success
 
 
 @contextmanager
 def serving(servers: int, workers: int, kafka: str, postgres: str) -> Iterator[tuple[list[str], str]]:
-    """Start servers, and what they need; give their addresses and that of the database."""
+    """Start servers with their broker and database; yield the addresses of the servers and of the database."""
     with services("visible", kafka, postgres) as (folder, kafka, postgres), ExitStack() as stack:  # noqa: PLR1704
         urls = []
         for number in range(servers):

@@ -1,6 +1,6 @@
-"""Runs in Feast's own environment: ask a server for online features as Feast's remote online store, and print them.
+"""A client that asks a server for online features through Feast's remote online store, and prints them.
 
-python client.py FOLDER URL REQUEST
+It runs in Feast's own environment: python client.py FOLDER URL REQUEST
 
 REQUEST is JSON: `view`, its `entity`, `features` by name with Feast's types, and `rows`, the entity's values.
 """
@@ -24,7 +24,7 @@ entity_key_serialization_version: 3
 
 
 def main() -> None:
-    """Define the view as Feast needs it, and read it both ways that Feast has."""
+    """Define the view as Feast needs it, and read it in both of Feast's ways."""
     folder, url, request = Path(sys.argv[1]), sys.argv[2], json.loads(sys.argv[3])
     (folder / "feature_store.yaml").write_text(CONFIG.format(url=url))
     entity = Entity(name=request["entity"], join_keys=[request["entity"]], value_type=ValueType.INT64)
@@ -36,7 +36,7 @@ def main() -> None:
         source=FileSource(path=str(folder / "nothing.parquet"), timestamp_field="at"),
     )
     store = FeatureStore(repo_path=str(folder))
-    # Not apply(): that would look for the file.
+    # apply() isn't used, because it would look for the file.
     store.registry.apply_entity(entity, project="client")
     store.registry.apply_feature_view(view, project="client")
     references = [f"{request['view']}:{name}" for name in request["features"]]

@@ -1,6 +1,6 @@
-"""Runs in Feast's own environment: make a repository with one feature view of ten features, and fill its online store.
+"""A script that makes a Feast repository with one feature view of ten features, and fills its online store.
 
-python prepare.py FOLDER ENTITIES FEATURES
+It runs in Feast's own environment: python prepare.py FOLDER ENTITIES FEATURES
 """
 
 import sys
@@ -23,7 +23,7 @@ entity_key_serialization_version: 3
 
 
 def main() -> None:
-    """Define, apply, materialise."""
+    """Define the view, apply it, and materialise it."""
     folder, entities, features = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     (folder / "feature_store.yaml").write_text(CONFIG)
     now = datetime.now(tz=UTC)

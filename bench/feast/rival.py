@@ -1,4 +1,4 @@
-"""Feast as the rival of a benchmark: its environment, its data, its server."""
+"""Feast as the rival in a benchmark: its environment, its data, its server."""
 
 import shutil
 import socket
@@ -19,9 +19,9 @@ START_SECONDS = 60.0
 
 @contextmanager
 def feast_server(entities: int, features: int) -> Iterator[str]:
-    """Serve `features` features of `entities` entities from sqlite; give the server's address.
+    """Serve `features` features of `entities` entities from sqlite; yield the server's address.
 
-    The environment is made once, in Caraway's cache folder. The server runs one worker that isn't recycled.
+    The environment is made once, in Caraway's cache folder. The server has one worker that isn't recycled.
     """
     binaries = environment()
     folder = Path(tempfile.mkdtemp(prefix="feast-"))
@@ -45,7 +45,7 @@ def feast_server(entities: int, features: int) -> Iterator[str]:
 
 
 def environment() -> Path:
-    """Make the environment if it isn't there, and give the folder of its programs."""
+    """Make the environment if it doesn't exist, and return the folder of its programs."""
     folder = load_settings().cache_dir / f"feast-{VERSION}"
     if not (folder / "bin" / "feast").exists():
         print(f"Installing Feast {VERSION} into {folder}", file=sys.stderr)

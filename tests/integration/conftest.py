@@ -28,33 +28,33 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def jars() -> JarSet:
-    """The Java libraries of broker and connector, fetched if need be."""
+    """Return the Java libraries of broker and connector; fetch missing ones."""
     return brokers.jars()
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A broker that nobody may kill; use topic names of your own."""
+    """Start a broker for all tests, which no test may kill; use topic names of your own."""
     with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
 
 @pytest.fixture(scope="session")
 def kafka(broker: Broker) -> str:
-    """Bootstrap servers of the broker."""
+    """Return the addresses of the broker."""
     return broker.bootstrap_servers
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session; stop all queries that you start."""
+    """Start a session for all tests; stop all queries that you start."""
     with running_session(tmp_path_factory.mktemp("spark")) as session:
         yield session
 
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a Postgres server's first database."""
+    """Start a Postgres server for all tests; yield the URL of its first database."""
     folder = tmp_path_factory.mktemp("postgres")
     server = EmbeddedPostgres(folder, ports.choose())
     with running(server, folder / "postgres.log"):
@@ -63,7 +63,7 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture
 def postgres(postgres_server: str) -> Iterator[str]:
-    """URL of an empty database, one for each test."""
+    """Yield the URL of an empty database, one for each test."""
     name = f"test_{secrets.token_hex(6)}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))

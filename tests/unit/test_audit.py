@@ -1,4 +1,4 @@
-"""The audit passes only when each package was looked up and none has a known hole."""
+"""The audit passes only if each package was looked up and none has a known vulnerability."""
 
 from typing import Any
 

@@ -1,7 +1,8 @@
 """Typed decoders are made when their module is imported.
 
-What msgspec (0.22) knows of a class it finds out when that is first decoded, and meanwhile lets other threads use
-what it has by then: a server in which two threads opened snapshots for the first time died of it, amid a request.
+msgspec (0.22) collects the facts about a class when it first decodes it, and lets other threads use the incomplete
+facts
+meanwhile: a server in which two threads opened snapshots for the first time died of it, during a request.
 """
 
 import ast
@@ -11,12 +12,12 @@ from pathlib import Path
 import caraway
 
 SOURCES = sorted(Path(caraway.__file__).parent.rglob("*.py"))
-# They run in commands, which have one thread.
+# These modules run in commands, which have one thread.
 ALONE = {"stack/report.py"}
 
 
 def made_too_late(text: str) -> Iterator[int]:
-    """Give the lines of a module that decode to a type without a decoder, or make one in a function."""
+    """Yield the lines of a module that decode to a type without a decoder, or make a decoder in a function."""
     tree = ast.parse(text)
     functions = (n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)))
     for function in functions:

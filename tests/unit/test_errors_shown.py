@@ -1,4 +1,4 @@
-"""What messages show of what came from outside."""
+"""The part of foreign texts that messages contain."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Doing something again and again, by a clock of our own."""
+"""Recurring work, by an invented clock."""
 
 import logging
 import threading
@@ -10,7 +10,7 @@ import pytest
 from caraway.errors import UnavailableError
 from caraway.recurring import Recurring
 
-# Nothing here waits so long, unless it is broken.
+# The limit of each wait, which is reached only if the code is broken.
 TIMEOUT_S = 30.0
 NEVER_S = 1e6
 
@@ -32,7 +32,7 @@ class Turns:
         assert self._pausing.acquire(timeout=TIMEOUT_S)
 
     def go_on(self) -> None:
-        """Let the interval pass, and wait for the next pause."""
+        """End the pause, and wait for the next one."""
         self._turns.release()
         self.until_it_pauses()
 

@@ -1,4 +1,4 @@
-"""The plan by which long tests are dealt out names what there is."""
+"""The plan by which long tests are distributed names existing tests."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_a_group_stays_together_and_a_short_test_is_alone() -> None:
 
 
 class Operation(pytest.Item):
-    """A test that is named as Schemathesis names its own: its id is that of the function."""
+    """A test with the name that Schemathesis makes: its id is that of the function."""
 
     def runtest(self) -> None:
         pass

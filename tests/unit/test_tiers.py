@@ -1,4 +1,4 @@
-"""The second tier says why, and `just full` runs everything that `just test` leaves out."""
+"""Tests left out of `just test` give a reason, and `just full` runs all of them."""
 
 import shlex
 import subprocess
@@ -92,7 +92,7 @@ def test_the_first_tier_leaves_out_nothing_but_marked_tests_and_faults() -> None
 
 
 def test_each_file_of_tests_is_found(request: pytest.FixtureRequest) -> None:
-    """pytest passes over folders of some names, such as `dist` and `build`, in silence."""
+    """Test that no folder of tests has a name that pytest skips in silence, such as `dist` and `build`."""
     passed_over = [str(pattern) for pattern in request.config.getini("norecursedirs")]
     hidden = [
         str(path.relative_to(ROOT))

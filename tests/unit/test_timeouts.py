@@ -1,4 +1,4 @@
-"""Limits of tests grow with the slowness of the machine, all of them by one factor."""
+"""The limits of tests grow with the slowness of the machine, all of them by one factor."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ from tests.spread import TESTS
 
 
 def factor(**settings: str) -> float:
-    """Return the factor that a new process has."""
+    """Return the factor that a new process computes."""
     environment = {name: value for name, value in os.environ.items() if name != "CARAWAY_TEST_PATIENCE"}
     told = subprocess.run(
         [sys.executable, "-c", "from tests.timeouts import FACTOR; print(FACTOR)"],
@@ -46,7 +46,7 @@ def test_a_single_core_takes_twice_the_time_of_two(monkeypatch: pytest.MonkeyPat
     assert timeouts._measured() == 1
     monkeypatch.setattr(timeouts, "cores", lambda: 1)
     assert timeouts._measured() == 2
-    # However slow it is, there is an end.
+    # The factor is limited, however slow the machine is.
     monkeypatch.setattr(timeouts, "_USUAL_SECONDS", 1e-6)
     assert timeouts._measured() == 8
 

@@ -30,7 +30,7 @@ class AggregateType:
     function: ClassVar[AggregateFunction]
 
     def __new__(cls, *args: object, **named: object) -> Self:
-        """Refuse wrong parameters before the dataclass does, whose own TypeError isn't what the API has.
+        """Refuse wrong parameters before the dataclass does, because the API's error is no plain TypeError.
 
         Raises:
             DefinitionError: A parameter is unknown, missing or not named.
@@ -62,17 +62,17 @@ class AggregateType:
             object.__setattr__(self, "of", str(of))
 
     def refusal(self, problem: str) -> DefinitionError:
-        """Make the error for a wrong parameter: it names the aggregate, its output and its column as far as known."""
+        """Return the error for a wrong parameter, with the aggregate, its output and its column as far as known."""
         return DefinitionError(f"{self.label()}: {problem}")
 
     def label(self) -> str:
-        """Name the aggregate in messages."""
+        """Return the name of the aggregate in messages."""
         into = f"{self.into_field} = " if self.into_field else ""
         of = getattr(self, "of", None)
         return f"{into}{type(self).__name__}({'' if of is None else f'of={of}'})"
 
     def to_spec(self, before: Schema) -> AggregateSpec:
-        """Give the aggregate over an input of this schema.
+        """Return the aggregate over an input of this schema as a value.
 
         Raises:
             DefinitionError: The output column is missing, or a column is unknown.
@@ -84,7 +84,7 @@ class AggregateType:
                 f'the output column is missing; write aggregate(total={name}(...)) or into_field="total"'
             )
         window = None if self.window is None else window_spec(self.window)
-        # The type and the default are filled in below: both depend on the column.
+        # The type and the default depend on the column and are filled in below.
         spec = AggregateSpec(
             function=self.function,
             into=self.into_field,
@@ -98,7 +98,7 @@ class AggregateType:
         return replace(spec, dtype=output_type(spec, before))
 
     def parameters(self) -> dict[str, Any]:
-        """Return what an `AggregateSpec` has of this function alone."""
+        """Return the attributes of an `AggregateSpec` that only this function has."""
         return {}
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> object:  # noqa: ARG002 (some need them)
@@ -127,17 +127,17 @@ class Count(AggregateType):
             raise self.refusal("dropnull=True needs an optional column: of=...")
 
     def parameters(self) -> dict[str, Any]:
-        """Return what counts: without unique and dropnull neither the column nor approx makes a difference."""
+        """Return the parameters; without unique and dropnull neither the column nor approx makes a difference."""
         return {"unique": self.unique, "approx": self.unique, "dropnull": self.dropnull}
 
     def to_spec(self, before: Schema) -> AggregateSpec:
-        """Give the aggregate over an input of this schema; see the base class."""
+        """Return the aggregate over an input of this schema as a value; see the base class."""
         if self.of is not None and not (self.unique or self.dropnull):
             return replace(self, of=None).to_spec(before)
         return super().to_spec(before)
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> int:  # noqa: ARG002
-        """Return the count of nothing."""
+        """Return the count of no rows."""
         return 0
 
 
@@ -157,7 +157,7 @@ class Sum(AggregateType):
 
 @dataclass(frozen=True, kw_only=True)
 class _Moment(AggregateType):
-    """An aggregate that is a float, with a default for no values."""
+    """An aggregate whose value is a float, with a default for no values."""
 
     of: Column
     default: Default = None
@@ -166,7 +166,7 @@ class _Moment(AggregateType):
         """Return the default as a float.
 
         Raises:
-            DefinitionTypeError: It is no number.
+            DefinitionTypeError: The default is no number.
         """
         if self.default is None:
             return None
@@ -195,7 +195,7 @@ class Stddev(_Moment):
 
 @dataclass(frozen=True, kw_only=True)
 class Quantile(_Moment):
-    """Of n values that aren't null, in order, the one at position `min(n - 1, floor(p * n))`, without interpolation."""
+    """Quantile of the n values that aren't null: in order, the one at `min(n - 1, floor(p * n))`, not interpolated."""
 
     p: float
     approx: bool = False
@@ -211,13 +211,13 @@ class Quantile(_Moment):
             raise self.refusal(f"p is a number from 0 to 1, not {p!r}")
 
     def parameters(self) -> dict[str, Any]:
-        """Return which quantile it is."""
+        """Return the position of the quantile."""
         return {"p": float(self.p), "approx": True}
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Extreme(AggregateType):
-    """Minimum or maximum: the default is of the column's type."""
+    """Minimum or maximum, whose default is of the column's type."""
 
     of: Column
     default: Default = None
@@ -226,7 +226,7 @@ class _Extreme(AggregateType):
         """Return the default in the stored form of the column's type.
 
         Raises:
-            DefinitionTypeError: It doesn't fit the column.
+            DefinitionTypeError: The default doesn't fit the column.
         """
         dtype = base_type(column_of(spec, before))
         if self.default is None or not (dtype in (INT, FLOAT, DATE, DATETIME) or isinstance(dtype, DecimalType)):
@@ -275,7 +275,7 @@ class Distinct(AggregateType):
             raise self.refusal(f"unordered is True: the order can't be promised; not {self.unordered!r}")
 
     def parameters(self) -> dict[str, Any]:
-        """Return what becomes of nulls."""
+        """Return the treatment of nulls."""
         return {"dropnull": bool(self.dropnull)}
 
 
@@ -294,7 +294,7 @@ class _Ends(AggregateType):
             raise self.refusal(f"limit is a whole number above 0, not {limit!r}")
 
     def parameters(self) -> dict[str, Any]:
-        """Return how many there are, and which."""
+        """Return the number of values, and the treatment of nulls and duplicates."""
         return {"limit": self.limit, "dedup": bool(self.dedup), "dropnull": bool(getattr(self, "dropnull"))}  # noqa: B009 (a field of both subclasses)
 
 
@@ -335,9 +335,9 @@ class ExpDecaySum(AggregateType):
             raise self.refusal(f'half_life "{self.half_life}" is zero; give a longer duration')
 
     def parameters(self) -> dict[str, Any]:
-        """Return how fast values fade."""
+        """Return the half-life."""
         return {"half_life_us": parse_duration(self.half_life)}
 
     def stored_default(self, spec: AggregateSpec, before: Schema) -> float:  # noqa: ARG002
-        """Return the sum of nothing."""
+        """Return the sum of no values."""
         return 0.0

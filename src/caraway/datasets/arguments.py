@@ -1,4 +1,4 @@
-"""What users pass to operators, checked and turned into names, types and durations."""
+"""Checks of the arguments of operators, and their conversion to names, types and durations."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,10 +12,10 @@ from caraway.graph.operators import AssignedColumn
 
 
 def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...] | None:
-    """Return the columns that an operator is given: by position, as one list, or as `columns=`; None for neither.
+    """Return the columns given to an operator: by position, as one list, or as `columns=`; None if there are none.
 
     Raises:
-        DefinitionError: They are given in two ways, or one is no name.
+        DefinitionError: The columns are given in two ways, or one is no name.
     """
     if args and columns is not None:
         raise DefinitionError(f"{operator}: give the columns by position or as columns=, not both")
@@ -33,10 +33,10 @@ def column_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | 
 
 
 def required_names(operator: str, args: tuple[Any, ...], columns: Sequence[Any] | None) -> tuple[str, ...]:
-    """Return the columns that an operator is given, as `column_names`, each once.
+    """Return the columns given to an operator, as `column_names` does, each once.
 
     Raises:
-        DefinitionError: None are given.
+        DefinitionError: No columns are given.
     """
     names = column_names(operator, args, columns)
     if names is None:
@@ -48,7 +48,7 @@ def column_name(operator: str, given: object) -> str:
     """Return the name of a column that is given as text or as a field.
 
     Raises:
-        DefinitionError: It is something else.
+        DefinitionError: The argument is neither.
     """
     if not isinstance(given, (str, Field)):
         raise DefinitionError(f"{operator}: a column is named by text or by a field, not by {kind(given)}")
@@ -59,7 +59,7 @@ def column_type(operator: str, name: str, annotation: Any) -> DataType:  # noqa:
     """Return the data type that a user declares for a column.
 
     Raises:
-        DefinitionError: It is no type, or one that isn't supported. DefinitionTypeError: The same, where the API has
+        DefinitionError: The annotation is no supported type. DefinitionTypeError: The same, where the API has
         a TypeError.
     """
     try:
@@ -69,10 +69,10 @@ def column_type(operator: str, name: str, annotation: Any) -> DataType:  # noqa:
 
 
 def schema_columns(operator: str, schema: object, timestamp: str) -> tuple[tuple[str, DataType], ...]:
-    """Return the columns of a schema that a user gives as a dict; whatever it says of the timestamp, that is datetime.
+    """Return the columns of a schema that a user gives as a dict; the timestamp is a datetime, whatever the dict says.
 
     Raises:
-        DefinitionError: It is no dict of names and types.
+        DefinitionError: The schema is no dict of names and types.
     """
     if not isinstance(schema, Mapping):
         raise DefinitionError(f"{operator}: a schema is a dict {{column: type}}, not {kind(schema)}")
@@ -88,7 +88,7 @@ def assigned_column(name: str, value: object) -> AssignedColumn:
 
     Raises:
         DefinitionTypeError: The expression has no declared type.
-        DefinitionError: It is no expression.
+        DefinitionError: The value is no expression.
     """
     if isinstance(value, TypedExpr):
         return AssignedColumn(name=name, dtype=value.data_type, expr=value.expr.node)
@@ -98,5 +98,5 @@ def assigned_column(name: str, value: object) -> AssignedColumn:
 
 
 def kind(value: object) -> str:
-    """Spell what was given instead of the right thing."""
+    """Return a description of a wrong argument for a message."""
     return f"{type(value).__name__} {value!r}"

@@ -1,4 +1,4 @@
-"""The fields of a dataset, out of the class body that a user writes."""
+"""Reading of a dataset's fields from the class body that a user writes."""
 
 import sys
 import typing
@@ -19,7 +19,7 @@ RESERVED = ("cls", "self", "fields", "key_fields", "on_demand", "timestamp_field
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A field as it stands in the class body."""
+    """A field as the class body has it."""
 
     annotation: Any
     marker: FieldMarker | None
@@ -30,7 +30,7 @@ def fields_of(body: type, namespace: Mapping[str, Any]) -> tuple[FieldSpec, ...]
 
     Args:
         body: The class.
-        namespace: Names of the place where it stands, for annotations that are strings.
+        namespace: The names in the scope of the class, for annotations that are strings.
 
     Raises:
         DefinitionError: A field is wrong, or there isn't one timestamp; the message names dataset and field.
@@ -65,7 +65,7 @@ def _written(body: type, namespace: Mapping[str, Any], where: str) -> dict[str, 
 
 
 def _annotated_twice(body: type) -> list[str]:
-    """Name the fields that stand twice in the text of a class; Python itself keeps the last of them."""
+    """Return the fields that are annotated twice in the text of a class; Python itself keeps the last of them."""
     names = [field.name for field in fields_text(body)]
     return sorted({name for name in names if names.count(name) > 1})
 

@@ -1,4 +1,4 @@
-"""`@dataset`: a class body becomes a dataset."""
+"""`@dataset`, which turns a class body into a dataset."""
 
 import sys
 from collections.abc import Callable
@@ -24,14 +24,15 @@ from caraway.graph.trees import is_terminal
 from caraway.lib.captured import MEMBERS_ATTRIBUTE, members_of
 from caraway.lib.metadata import get_metadata, module_owner
 
-# `@source` and `@sink` leave their connectors under these names: on the class, below `@dataset`, else on the dataset.
+# The attributes in which `@source` and `@sink` leave their connectors: of the class if they stand below `@dataset`,
+# else of the dataset.
 SOURCE_FIELD = "__caraway_data_sources__"
 SINK_FIELD = "__caraway_data_sinks__"
 FOREVER_RETENTION = "forever"
 
 
 class _Connector(Protocol):
-    """What `@source` and `@sink` leave: the dataset's own copy of a connector, with all that they were given."""
+    """The dataset's own copy of a connector, with the arguments of `@source` or `@sink`."""
 
     def source_spec(self, dataset: DatasetSpec) -> SourceSpec: ...
 
@@ -39,7 +40,7 @@ class _Connector(Protocol):
 
 
 class Dataset(Node):
-    """A dataset: columns, keys, where its rows come from, and the operators of a pipeline as methods."""
+    """A dataset: columns, keys, sources, and the operators of a pipeline as methods."""
 
     def __init__(self, spec: DatasetSpec, body: type) -> None:
         super().__init__(Input(dataset=spec.name), schema_of_dataset(spec))
@@ -71,11 +72,11 @@ class Dataset(Node):
         return f"Dataset({self._name})"
 
     def _repr_html_(self) -> str:
-        # For notebooks, which ask for this name.
+        # Notebooks call the method of this name.
         return dataset_html(self._spec, get_metadata(self) or self._spec.metadata, vars(self).get(SOURCE_FIELD, []))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A function that is shipped carries no definitions: only what it takes to look one up.
+        # A pickled function holds no definitions but a handle, which suffices for lookups.
         handle = self._handle()
         return (DatasetHandle, (handle._name, handle._keys, handle._columns))  # noqa: SLF001 (every other name may be a column's)
 
@@ -83,11 +84,11 @@ class Dataset(Node):
         return DatasetHandle(self._name, self._spec.keys, tuple(self._fields))
 
     def complete(self, body: type) -> None:
-        """Add the pipelines and expectations of the class body, which are written in terms of the dataset itself.
+        """Add the pipelines and expectations of the class body, which need the dataset itself.
 
         Raises:
             DefinitionError: One of them is wrong.
-            DefinitionTypeError: One is wrong in a type; of all pipelines together, what doesn't fit the dataset.
+            DefinitionTypeError: One is wrong in a type, or pipelines don't fit the dataset; the text has all of these.
         """
         built = [item.build(self, self._name) for item in vars(body).values() if isinstance(item, Pipeline)]
         if problems := [problem for pipeline in built for problem in pipeline.problems]:
@@ -104,27 +105,27 @@ class Dataset(Node):
 
     @property
     def key_fields(self) -> list[str]:
-        """Names of the keys, in the order declared."""
+        """The names of the keys, in the order declared."""
         return list(self._spec.keys)
 
     @property
     def erase_key_fields(self) -> list[str]:
-        """Names of the keys by which rows are erased, in the order declared."""
+        """The names of the keys by which rows are erased, in the order declared."""
         return [f.name for f in self._spec.fields if f.erase_key]
 
     @property
     def timestamp_field(self) -> str:
-        """Name of the timestamp."""
+        """The name of the timestamp."""
         return self._spec.timestamp
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a pipeline ends in an aggregate over continuous windows, so that nothing can be computed from it."""
+        """True if a pipeline ends in an aggregate over continuous windows, so that nothing can be computed from it."""
         return any(is_terminal(p.operator) for p in self._spec.pipelines)
 
     @property
     def lookup(self) -> Lookup:
-        """Look rows up, in an extractor: `lookup(ts, key=Series, fields=[...])` gives a frame and what was found."""
+        """The function of lookups: `lookup(ts, key=Series, fields=[...])` returns a frame and the found rows."""
         return self._lookup
 
     @property
@@ -137,10 +138,10 @@ class Dataset(Node):
         return self._name
 
     def to_spec(self) -> DatasetSpec:
-        """Give the definition as a value, with the metadata, sources and sinks that other decorators added.
+        """Return the definition as a value, with the metadata, sources and sinks that other decorators added.
 
         Raises:
-            CommitError: A source or sink can't be for this dataset.
+            CommitError: A source or sink is impossible for this dataset.
             CommitTypeError: The same, where the API has a TypeError.
         """
         metadata = get_metadata(self) or self._spec.metadata
@@ -169,7 +170,7 @@ class Dataset(Node):
 if TYPE_CHECKING:
 
     class DatasetClass(Dataset, type):
-        """What a class below `@dataset` is for mypy, which leaves it a class: see `caraway.integrations.mypy`."""
+        """The type of a class below `@dataset` for mypy, which keeps it a class: see `caraway.integrations.mypy`."""
 
 
 @overload
@@ -192,11 +193,11 @@ def dataset(
     online: bool | None = None,
     offline: bool | None = None,
 ) -> Dataset | Callable[[type], Dataset]:
-    """Turn an annotated class into a dataset.
+    """Convert an annotated class to a dataset.
 
     Args:
         cls: The class, if the decorator stands bare.
-        version: Must rise when the definition changes.
+        version: The version, which must rise when the definition changes.
         history: How long rows are kept, a duration.
         index: Serve lookups; needs keys. Both online and offline, unless one of these is False.
         online: Serve lookups at the present only; or with `index`, False: don't.
@@ -206,7 +207,7 @@ def dataset(
         DefinitionError: The class can't be a dataset; the message names the field and what would be right.
         DefinitionTypeError: The same, where the API has a TypeError.
     """
-    # Names of the place where the class stands, for annotations that are strings.
+    # These are the names in the scope of the class, for annotations that are strings.
     namespace = sys._getframe(1).f_locals  # noqa: SLF001 (nothing else gives them)
 
     def decorate(body: type) -> Dataset:
@@ -233,10 +234,10 @@ def index(
         obj: The dataset, if the decorator stands bare.
         type: "primary": by the keys.
         online: Serve lookups at the present.
-        offline: "forever": serve lookups at any time; None: don't.
+        offline: "forever" to serve lookups at any time, None not to.
 
     Raises:
-        DefinitionError: It is no dataset, has no keys or is indexed already, or an argument isn't one of those.
+        DefinitionError: The object is no dataset, has no keys or is indexed already, or an argument has another value.
     """
     if type != "primary":
         raise DefinitionError(f'index: the type is "primary", not {type!r}')

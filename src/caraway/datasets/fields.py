@@ -11,7 +11,7 @@ from caraway.lib.metadata import metadata_of_arguments
 
 
 class FieldMarker:
-    """What `field(...)` leaves in a class body until the dataset takes it up."""
+    """The value of `field(...)` in a class body, until the dataset reads it."""
 
     def __init__(self, *, key: bool, timestamp: bool, erase_key: bool) -> None:
         self.key = key
@@ -81,7 +81,7 @@ class Field:
 
     @property
     def dataset_name(self) -> str:
-        """Name of the dataset."""
+        """The name of the dataset."""
         return str(self.dataset.fqn())
 
     def fqn(self) -> str:
@@ -93,7 +93,7 @@ class Field:
         return self.spec.metadata.description
 
     def is_optional(self) -> bool:
-        """Tell whether the column may be null."""
+        """Return whether the column may be null."""
         return is_optional(self.spec.dtype)
 
     def __str__(self) -> str:
@@ -103,5 +103,5 @@ class Field:
         return self.fqn()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # In a function that is shipped a field serves as its name.
+        # In a pickled function a field is replaced by its name.
         return (str, (self.name,))

@@ -1,4 +1,4 @@
-"""What follows a groupby: first, latest, aggregate."""
+"""The steps behind a groupby: first, latest, aggregate."""
 
 import warnings
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class GroupBy:
-    """Rows grouped by columns: not a step yet."""
+    """Rows grouped by columns, which is no step yet."""
 
     def __init__(self, node: "Node", args: tuple[Any, ...], window: Any = None) -> None:  # noqa: ANN401 (checked here)
         if window is not None:
@@ -72,7 +72,7 @@ class GroupBy:
         Args:
             args: Aggregates with `into_field`, or one list of them.
             along: A datetime column that takes the timestamp's place.
-            emit: "eager": results come as rows come, and are corrected; "final": once, when a window is complete.
+            emit: "eager" to emit results as rows come, and correct them; "final" to emit a window once, complete.
             named: Aggregates by their output column.
 
         Raises:
@@ -113,12 +113,12 @@ class GroupBy:
 
     def _spec(self, aggregate: AggregateType) -> AggregateSpec:
         spec = aggregate.to_spec(self._node.node_schema)
-        # Saying the groupby's window again is fine, and the same as leaving it out.
+        # An aggregate may repeat the groupby's window, which has no effect.
         return replace(spec, window=None) if self._window is not None and spec.window == self._window else spec
 
 
 def _warn_of_keyed_input(operator: Aggregate, keys: tuple[str, ...]) -> None:
-    """Warn where a keyed input is aggregated over anything but all time in strides."""
+    """Warn if a keyed input is aggregated over anything but all time in strides."""
     in_strides = all(isinstance(a.window, HoppingWindow) and a.window.length_us is None for a in operator.aggregates)
     if keys and operator.along is None and not in_strides:
         warnings.warn(

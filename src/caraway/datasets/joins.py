@@ -9,7 +9,7 @@ from caraway.dtypes.durations import FOREVER, parse_duration
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.operators import Join, JoinKind, Operator
 
-# How users name columns: by text, or by the field of a dataset.
+# A column, by its name or by the field of a dataset.
 Name = str | Field
 Names = Sequence[Name]
 
@@ -22,7 +22,7 @@ def join_operator(  # noqa: PLR0917 (the API's signature)
     within: tuple[str, str],
     fields: Names | None,
 ) -> Join:
-    """Make the operator of a join out of what the user passes to `Node.join`.
+    """Return the operator of a join from the arguments of `Node.join`.
 
     Raises:
         DefinitionError: An argument is wrong. DefinitionTypeError: The right side is no dataset.
@@ -55,7 +55,7 @@ def _columns(where: str, given: object) -> tuple[str, ...] | None:
     """Return the columns of one side of a join.
 
     Raises:
-        DefinitionError: They are no list of names.
+        DefinitionError: The argument is no list of names.
     """
     if given is None:
         return None
@@ -65,10 +65,10 @@ def _columns(where: str, given: object) -> tuple[str, ...] | None:
 
 
 def _bounds(where: str, within: object) -> tuple[int | None, int]:
-    """Return how long before (None: any time) and after a left row a match may lie.
+    """Return how long before (None: any time) and after a left row a match may be.
 
     Raises:
-        DefinitionError: They aren't two durations.
+        DefinitionError: The bounds aren't two durations.
     """
     if not isinstance(within, (tuple, list)) or len(within) != 2 or None in within or within[1] == FOREVER:
         raise DefinitionError(

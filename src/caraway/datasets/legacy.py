@@ -1,6 +1,6 @@
-"""Names that programs import from `caraway.datasets` and that have no part in what a dataset does.
+"""The names that programs import from `caraway.datasets` and that have no effect on a dataset.
 
-Rows that are missing aren't computed on demand, and there is no step `summarize`: only the names are there.
+Only the names exist: missing rows aren't computed on demand, and there is no step `summarize`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from caraway.graph.operators import Operator
 
 @dataclass(frozen=True)
 class OnDemand:
-    """A function that would compute rows that aren't there; it is never called."""
+    """A function that would compute missing rows; it is never called."""
 
     function: Callable[..., Any]
     expires_after: str
@@ -48,10 +48,10 @@ class Summary:
 
 
 class Visitor:
-    """Calls the method for an operator: `visitFilter(operator)`, `visitJoin(operator)`, ..."""
+    """A visitor that calls the method for an operator: `visitFilter(operator)`, `visitJoin(operator)`, ..."""
 
     def visit(self, obj: Node | Operator) -> Any:  # noqa: ANN401 (whatever the methods give)
-        """Return what the method for this step of a pipeline gives.
+        """Return the result of the method for this step of a pipeline.
 
         Raises:
             DefinitionError: The visitor has no such method.

@@ -13,7 +13,7 @@ Found = tuple[pd.DataFrame, pd.Series]
 
 
 class Lookup(Protocol):
-    """What editors know of the lookup of any dataset: the names of its keys they don't."""
+    """The type of any dataset's lookup for editors, which don't know the names of its keys."""
 
     def __call__(
         self, ts: "pd.Series[Any]", *, fields: Sequence[str | Field] | None = (), **keys: "pd.Series[Any]"
@@ -23,7 +23,7 @@ class Lookup(Protocol):
 
 
 def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Lookup:
-    """Return the lookup of a dataset: `lookup(ts, *, key=Series, ..., fields=[])` gives a frame and what was found."""
+    """Return the lookup of a dataset: `lookup(ts, *, key=Series, ..., fields=[])`, with a frame and the found rows."""
 
     def lookup(*args: Any, **named: Any) -> Any:  # noqa: ANN401 (checked there)
         return handle.lookup(*args, **named)

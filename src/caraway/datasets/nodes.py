@@ -1,4 +1,4 @@
-"""The operators of a pipeline as methods: each checks its input and gives a new node."""
+"""The operators of a pipeline as methods: each checks its input and returns a new node."""
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -50,13 +50,13 @@ from caraway.lib.shipping import python_function
 if TYPE_CHECKING:
     from caraway.datasets.dataset import Dataset
 
-# The helpers that `@includes` names on the pipeline whose body runs.
+# The helpers of `@includes` on the pipeline whose body runs.
 _included: ContextVar[tuple[Callable[..., Any], ...]] = ContextVar("caraway_pipeline_includes", default=())
 
 
 @contextmanager
 def including(helpers: tuple[Callable[..., Any], ...]) -> Iterator[None]:
-    """Let the functions of operators that are made meanwhile have these helpers."""
+    """Add these helpers to the functions of operators that are made inside the context."""
     token = _included.set(helpers)
     try:
         yield
@@ -72,7 +72,7 @@ class Node:
         self._schema = schema
         self._out_edges = 0
 
-    # Long names: those of a dataset's columns must not be taken.
+    # The names are long so that they don't take those of a dataset's columns.
     @property
     def node_operator(self) -> Operator:
         """The operator tree up to here."""
@@ -80,7 +80,7 @@ class Node:
 
     @property
     def node_schema(self) -> Schema:
-        """The columns that come out."""
+        """The columns of the output."""
         return self._schema
 
     def schema(self) -> dict[str, Any]:
@@ -88,18 +88,18 @@ class Node:
         return {name: annotation_of(dtype, pandas=True) for name, dtype in self._schema.columns.items()}
 
     def num_out_edges(self) -> int:
-        """Return how many steps take the rows of this one."""
+        """Return how many steps consume the rows of this one."""
         return self._out_edges
 
     def count_out_edge(self) -> None:
-        """Take note of a step that takes the rows of this one."""
+        """Count a step that consumes the rows of this one."""
         self._out_edges += 1
 
     def add_step(self, operator: Operator) -> "Dataset":
-        """Put an operator of one input, which is this node's, behind it.
+        """Return a new step behind this one, by an operator of one input, which is this node's.
 
         Raises:
-            DefinitionError: It doesn't fit. DefinitionTypeError: The same, where the API has a TypeError.
+            DefinitionError: The operator doesn't fit. DefinitionTypeError: The same, where the API has a TypeError.
         """
         node = Node(operator, step_schema(operator, self._schema))
         self.count_out_edge()
@@ -110,7 +110,7 @@ class Node:
 
         Raises:
             DefinitionTypeError: The expression isn't bool.
-            DefinitionError: It is neither expression nor function, or refers to an unknown column.
+            DefinitionError: `func` is neither expression nor function, or refers to an unknown column.
         """
         if isinstance(func, Expr):
             return self.add_step(Filter(of=self._operator, predicate=func.node))
@@ -126,7 +126,7 @@ class Node:
     def assign(self, *args: Any, **columns: Any) -> "Dataset":
         """Add value columns, or replace them: `assign(total=(col("a") + col("b")).astype(float))`.
 
-        All expressions see the input, not each other. The other form is `assign("total", float, function)`, of a
+        All expressions see the input, not each other. The other form is `assign("total", float, function)`, with a
         function of the frame.
 
         Raises:
@@ -160,15 +160,15 @@ class Node:
         )
 
     def transform(self, func: Callable[[pd.DataFrame], Any], schema: Mapping[Any, Any] | None = None) -> "Dataset":
-        """Apply a function of the frame that gives a frame with as many rows.
+        """Apply a function of the frame that returns a frame with as many rows.
 
         Args:
-            func: The function. It leaves keys and timestamp as they are.
+            func: The function, which doesn't change keys and timestamp.
             schema: The complete output schema, {column: type}; by default that of the input.
 
         Raises:
             DefinitionTypeError: The schema lacks the timestamp or a key, or has another type for that.
-            DefinitionError: It is no function, or the schema no schema.
+            DefinitionError: `func` is no function, or the schema no schema.
         """
         if not callable(func):
             raise DefinitionError(f"transform takes a function of the frame, not {kind(func)}")
@@ -190,7 +190,7 @@ class Node:
         return self.add_step(Select(of=self._operator, columns=names))
 
     def drop(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
-        """Leave out value columns.
+        """Remove value columns.
 
         Raises:
             DefinitionError: A column is unknown, a key or the timestamp.
@@ -198,9 +198,9 @@ class Node:
         return self.add_step(Drop(of=self._operator, columns=required_names("drop", args, columns)))
 
     def dropnull(self, *args: Name | Names, columns: Names | None = None) -> "Dataset":
-        """Leave out rows with a null in one of the columns, which are no longer optional then.
+        """Remove rows with a null in one of the columns, which are no longer optional then.
 
-        Without names these are all optional columns.
+        If no columns are named, all optional columns count.
 
         Raises:
             DefinitionError: A column is unknown or not optional.
@@ -237,8 +237,8 @@ class Node:
 
         Args:
             args: The columns that duplicates have in common.
-            by: The same as a list, or one name; by default all value columns.
-            window: `Tumbling` or `Session`, in which duplicates lie; by default they have equal timestamps.
+            by: The same columns as a list, or one name; by default all value columns.
+            window: `Tumbling` or `Session`, in which duplicates are; by default they have equal timestamps.
 
         Raises:
             DefinitionTypeError: The window is of another kind.
@@ -260,7 +260,7 @@ class Node:
     @overload
     def changelog(self, *, insert: Name) -> "Dataset": ...
     def changelog(self, *, delete: Name | None = None, insert: Name | None = None, **_others: object) -> "Dataset":
-        """Turn the changes of a keyed input into keyless rows: an update is a delete and an insert.
+        """Convert the changes of a keyed input to keyless rows: an update is a delete and an insert.
 
         Args:
             delete: Name of a bool column that is true on deletes; or
@@ -300,7 +300,7 @@ class Node:
     ) -> "Dataset":
         """Add to each row the columns of a keyed dataset as they are at the row's time.
 
-        From a keyed left side comes a dataset with its keys that changes whenever one of the sides does.
+        If the left side is keyed, the result is a dataset with its keys that changes whenever one of the sides does.
 
         Args:
             other: The right side: a keyed dataset that is an input of the pipeline.
@@ -314,7 +314,7 @@ class Node:
 
         Raises:
             DefinitionError: The sides don't fit together.
-            DefinitionTypeError: The types of paired columns don't, or `other` is no dataset.
+            DefinitionTypeError: The types of paired columns don't fit, or `other` is no dataset.
         """
         operator = join_operator(self._operator, other, how, (on, left_on, right_on), within, fields)
         node = Node(operator, join_schema(operator, self._schema, other.node_spec))
@@ -323,7 +323,7 @@ class Node:
         return _as_dataset(node)
 
     def __add__(self, other: "Node") -> "Dataset":
-        """Give the rows of both sides, duplicates kept.
+        """Return the rows of both sides, duplicates kept.
 
         Raises:
             DefinitionTypeError: A side is keyed, or no step of a pipeline.
@@ -338,7 +338,7 @@ class Node:
 
 
 def _as_dataset(node: Node) -> "Dataset":
-    """Give a step as what it is to checkers: a dataset, so that `orders = orders.filter(...)` is no mistake."""
+    """Return a step under its type for checkers: a dataset, so that `orders = orders.filter(...)` is no mistake."""
     return cast("Dataset", node)
 
 

@@ -1,4 +1,4 @@
-"""`@pipeline`: how a dataset is computed from others."""
+"""`@pipeline`, which computes a dataset from others."""
 
 import inspect
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from caraway.lib.params import INPUTS_ATTRIBUTE
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A pipeline as a spec, and in what its output differs from the dataset."""
+    """A pipeline as a spec, and the differences between its output and the dataset."""
 
     spec: PipelineSpec
     problems: list[str]
@@ -36,7 +36,7 @@ class Pipeline:
         _check_signature(self)
 
     def build(self, dataset: Node, dataset_name: str) -> "Built":
-        """Run the function once and compare what it gives with the dataset.
+        """Run the function once and compare its result with the dataset.
 
         Raises:
             DefinitionError: A step is wrong; the message names dataset and pipeline.
@@ -48,7 +48,7 @@ class Pipeline:
             with including(helpers):
                 result = self.function(dataset, *self.inputs)
         except CarawayError as error:
-            # The same exception, so that the traceback still ends at the user's line.
+            # The exception stays the same, so that the traceback still ends at the user's line.
             error.args = (f"{where}: {error}",)
             raise
         if isinstance(result, GroupBy):
@@ -82,13 +82,13 @@ def pipeline(
 
     Args:
         function: The function, if the decorator stands bare.
-        env: In which environments the pipeline runs; all by default.
+        env: The environments in which the pipeline runs; all by default.
 
     Raises:
         DefinitionTypeError: The first parameter isn't `cls`, `@inputs` is missing, or an input can't be one.
     """
     if function is None:
-        # A wrong env is refused here, at its own line.
+        # The check is done here so that a wrong env is refused at its own line.
         selector(env, "pipeline")
         return lambda decorated: Pipeline(decorated, env)
     if not callable(function):

@@ -1,4 +1,4 @@
-"""The expectations of a dataset, out of the method that lists them."""
+"""Reading of a dataset's expectations from the method that lists them."""
 
 import inspect
 from typing import Any
@@ -10,7 +10,7 @@ from caraway.lib.metadata import get_metadata
 
 
 def expectations_of(body: type, dataset: Any) -> ExpectationSuite | None:  # noqa: ANN401 (a Dataset, which calls this)
-    """Run the method that `@expectations` marks, if the class body has one, and return what it expects.
+    """Run the method that `@expectations` marks, if the class body has one, and return its expectations.
 
     Args:
         body: The class body of the dataset.

@@ -1,4 +1,4 @@
-"""Users' windows as plain data."""
+"""Conversion of users' windows to plain data."""
 
 from typing import overload
 
@@ -17,7 +17,7 @@ def window_spec(window: Session) -> SessionWindow: ...
 def window_spec(
     window: Continuous | Tumbling | Hopping | Session,
 ) -> ContinuousWindow | HoppingWindow | SessionWindow:
-    """Turn a window into its plain form, in which two spellings of one length are equal.
+    """Return a window in its plain form, in which two spellings of one length are equal.
 
     Raises:
         DefinitionError: The window is shorter than a second, in which windows are counted.

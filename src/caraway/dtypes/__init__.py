@@ -1,4 +1,4 @@
-"""Data types, windows and durations: what stands in annotations."""
+"""Data types, windows and durations, as they are used in annotations."""
 
 from caraway.dtypes.restrictions import Decimal, Embedding, between, oneof, regex
 from caraway.dtypes.structs import Struct, Window, struct

@@ -1,4 +1,4 @@
-"""From Python annotations to data types and back."""
+"""Conversion of Python annotations to data types and back."""
 
 import inspect
 import types
@@ -42,7 +42,7 @@ from caraway.dtypes.types import (
 )
 from caraway.errors import DefinitionError, DefinitionTypeError
 
-# A class made by `@struct` carries its type under this name.
+# The attribute of a class made by `@struct` that holds its type.
 STRUCT_ATTRIBUTE = "__caraway_struct__"
 
 VALID_TYPES = (
@@ -84,16 +84,16 @@ _PYTHON: dict[DataType, Any] = {
     DATE: date,
 }
 
-# The class that `@struct` made for a type, so that values can be given back as its instances.
+# For each struct type the class that `@struct` made, so that values can be returned as its instances.
 _struct_classes: dict[StructType, type] = {}
 
 
 def dtype_of(annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
-    """Turn an annotation into its data type.
+    """Return the data type of an annotation.
 
     Raises:
         DefinitionTypeError: The annotation is no type that a column may have.
-        DefinitionError: It is one in a form that isn't supported: a union of two types, keys that aren't str.
+        DefinitionError: The annotation has a form that isn't supported: a union of two types, keys that aren't str.
     """
     if isinstance(annotation, Annotation):
         return typing.cast("DataType", annotation)
@@ -112,7 +112,7 @@ def dtype_of(annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any
 
 
 def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN401 (an annotation is any object)
-    """Turn a data type into the annotation that a user would write; `pandas` gives dtype classes for primitives."""
+    """Return the annotation that a user would write for a data type; `pandas` returns dtype classes for primitives."""
     match dtype:
         case IntType() | FloatType() | BoolType() | StringType():
             return (_PANDAS if pandas else _PYTHON)[dtype]
@@ -121,7 +121,7 @@ def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN
         case DecimalType() | EmbeddingType() | BetweenType() | OneOfType() | RegexType():
             return dtype
         case ListType(of):
-            # As most users write it: a list[int] isn't equal to a List[int].
+            # Most users write List[int], which isn't equal to list[int].
             return List[annotation_of(of)]  # type: ignore[misc]  # noqa: UP006
         case MapType(of):
             return Dict[str, annotation_of(of)]  # type: ignore[misc]  # noqa: UP006
@@ -132,7 +132,7 @@ def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN
 
 
 def register_struct(dtype: StructType, cls: type) -> None:
-    """Remember the class of a struct type; the latest definition of equal types counts."""
+    """Remember the class of a struct type; of several definitions of equal types the latest counts."""
     _struct_classes[dtype] = cls
 
 
@@ -153,7 +153,7 @@ def own_annotations(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401 (an annotation is any object)
-    """Evaluate an annotation that is a string; leave what can't be evaluated for `dtype_of` to refuse."""
+    """Evaluate an annotation that is a string; one that can't be evaluated is left for `dtype_of` to refuse."""
     if not isinstance(annotation, str):
         return annotation
     try:
@@ -163,17 +163,17 @@ def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:  # noqa: AN
 
 
 def spell(annotation: Any) -> str:  # noqa: ANN401 (an annotation is any object)
-    """Spell an annotation for a message."""
+    """Return the spelling of an annotation for a message."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__name__
     return str(annotation).replace("typing.", "")
 
 
 def _annotated(base: Any, extras: tuple[Any, ...]) -> DataType:  # noqa: ANN401
-    """Take a restriction, `Decimal[n]` or `Embedding[n]` out of `Annotated[T, ...]`, whose T is what checkers see."""
+    """Return the type in `Annotated[T, ...]`: a restriction, `Decimal[n]` or `Embedding[n]`; checkers see T."""
     given = [typing.cast("DataType", extra) for extra in extras if isinstance(extra, Annotation)]
     if not given:
-        # Other programs' notes.
+        # Other items of `Annotated` belong to other programs and are ignored.
         return dtype_of(base)
     if len(given) > 1:
         names = " and ".join(map(type_name, given))
@@ -188,7 +188,7 @@ def _annotated(base: Any, extras: tuple[Any, ...]) -> DataType:  # noqa: ANN401
 
 
 def _python_types(dtype: DataType) -> tuple[Any, ...]:
-    """Return what may stand for a type before its own name in `Annotated`."""
+    """Return the Python types that may stand for a type before its own name in `Annotated`."""
     match dtype:
         case BetweenType(of) | OneOfType(of):
             return (_PYTHON[of],)
@@ -211,7 +211,7 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  
             raise DefinitionError(f"{spell(annotation)}: a union is only possible with None, as in Optional[int]")
         return optional(dtype_of(inner[0]))
     if origin in (list, dict) and not args:
-        # A bare typing.List, of which `list` is the origin as well.
+        # The annotation is a bare typing.List, whose origin is `list` as well.
         raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {VALID_TYPES}")
     if origin is Annotated:
         return _annotated(args[0], args[1:])

@@ -63,18 +63,18 @@ def arrow_type(dtype: DataType) -> pa.DataType:
 
 
 def arrow_series(values: Sequence[Any], dtype: DataType) -> "pd.Series[Any]":
-    """Make a pandas column on Arrow of stored values; None is null."""
+    """Return stored values as a pandas column on Arrow; None is null."""
     return pd.Series(pd.arrays.ArrowExtensionArray(arrow_array(values, dtype)))
 
 
 def arrow_array(values: Sequence[Any], dtype: DataType) -> pa.Array:
-    """Make a column of stored values; None is null."""
+    """Return stored values as an Arrow column; None is null."""
     show = _shown(base_type(dtype))
     return pa.array([None if value is None else show(value) for value in values], type=arrow_type(dtype))
 
 
 def _shown(dtype: DataType) -> Callable[[Any], Any]:
-    """Compile the way from the stored form to what Arrow takes: structs as dicts, maps as pairs."""
+    """Compile the conversion from the stored form to Arrow's input: structs as dicts, maps as pairs."""
     match dtype:
         case OptionalType(of):
             return _shown(of)

@@ -1,4 +1,4 @@
-"""From the stored form of a value (docs/records.md) to Python and to JSON, and from that JSON back."""
+"""Conversion of stored values (docs/records.md) to Python and to JSON, and from that JSON back."""
 
 import base64
 import math
@@ -34,13 +34,13 @@ from caraway.dtypes.values import cast
 
 Convert = Callable[[Any], Any]
 
-# JSON has no such numbers; Python's float() reads these words.
+# JSON has no infinities; Python's float() reads these words.
 _NOT_FINITE = {math.inf: "Infinity", -math.inf: "-Infinity"}
 
 
 @lru_cache(maxsize=4096)
 def decode(dtype: DataType) -> Convert:
-    """Compile the way from the stored form to Python objects, as pandas users expect them.
+    """Compile the conversion from the stored form to Python objects, as pandas users expect them.
 
     A null in a list or map is pd.NA. A null field of a struct is None, so that structs can be compared: `pd.NA == 1` is
     neither true nor false. Structs become instances of their class.
@@ -72,10 +72,9 @@ def decode(dtype: DataType) -> Convert:
 
 @lru_cache(maxsize=4096)
 def to_json(dtype: DataType) -> Convert:
-    """Compile the way from the stored form to what JSON can hold.
+    """Compile the conversion from the stored form to JSON values.
 
-    Instants and days are ISO strings, decimals text, bytes base64, structs objects, infinities and NaN the words for
-    them.
+    Instants and days are ISO strings, decimals text, bytes base64, structs objects; infinities and NaN are words.
     """
     match dtype:
         case OptionalType(of):
@@ -107,9 +106,9 @@ def to_json(dtype: DataType) -> Convert:
 
 @lru_cache(maxsize=4096)
 def from_json(dtype: DataType) -> Convert:
-    """Compile the way back from `to_json` to the stored form.
+    """Compile the conversion from `to_json` back to the stored form.
 
-    The function raises `InvalidInputError` for what isn't of the type.
+    The function raises `InvalidInputError` for a value that isn't of the type.
     """
     match dtype:
         case OptionalType(of):

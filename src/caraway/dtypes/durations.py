@@ -23,14 +23,14 @@ _TOKEN = re.compile(r"\s*(?:(?P<number>[0-9.]+)|(?P<unit>[ywdhms])|(?P<other>\S)
 
 
 def parse_duration(text: str) -> int:
-    """Turn a duration such as "2d 4h" into microseconds.
+    """Return a duration such as "2d 4h" in microseconds.
 
     Args:
-        text: Unsigned numbers, each with a unit (y w d h m s), in any order; they are added up. Blanks don't count.
+        text: Unsigned numbers, each with a unit (y w d h m s), in any order; they are added up. Blanks are ignored.
 
     Raises:
         DefinitionTypeError: `text` is no string, or digits only.
-        DefinitionError: `text` isn't a duration; the message names the place.
+        DefinitionError: `text` isn't a duration; the message has the position.
     """
     if not isinstance(text, str):
         raise DefinitionTypeError(f'a duration is a string such as "1d 12h", not {type(text).__name__} {text!r}')
@@ -62,7 +62,7 @@ def _parse(text: str) -> int:
 
 
 def print_duration(duration_us: int) -> str:
-    """Spell a duration as a user would: "7d", "1h 30m", "0s". What is below a second is a fraction of one."""
+    """Return a duration as users write it: "7d", "1h 30m", "0s". Parts of a second are a decimal fraction."""
     parts, left = [], duration_us
     for unit in "dhm":
         count, left = divmod(left, US_PER_UNIT[unit])

@@ -11,17 +11,17 @@ from caraway.dtypes.instants import iso_instant
 from caraway.dtypes.types import BoolType, DataType, DatetimeType, FloatType, IntType, StringType, base_type
 from caraway.errors import InvalidInputError
 
-# numpy's NaT, in every unit.
+# The number of numpy's NaT, in every unit.
 NOT_A_TIME = np.iinfo(np.int64).min
-# What pandas can hold in nanoseconds; numpy would wrap around beyond that.
+# The greatest instant that pandas can hold in nanoseconds; numpy would wrap around beyond it.
 _MAX_US = np.iinfo(np.int64).max // 1_000
 
 
 def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -> "pd.Series[Any]":
-    """Make a nullable column of stored values: `Int64`, `Float64`, `boolean`, `string`, datetimes in UTC, else objects.
+    """Return stored values as a nullable column: `Int64`, `Float64`, `boolean`, `string`, UTC datetimes or objects.
 
     Args:
-        values: In stored form (docs/records.md); None is null.
+        values: The values in stored form (docs/records.md); None is null.
         dtype: Type of the column.
         name: Name of the Series.
     """
@@ -42,7 +42,7 @@ def to_series(values: Sequence[Any], dtype: DataType, name: str | None = None) -
 
 
 def to_timestamps(instants: Sequence[int | None]) -> pd.DatetimeIndex:
-    """Make timestamps in UTC of instants in microseconds; None is NaT.
+    """Return instants in microseconds as timestamps in UTC; None is NaT.
 
     Raises:
         InvalidInputError: pandas has no timestamp for one of them.
@@ -64,7 +64,7 @@ def _spelled(us: int) -> str:
 
 
 def objects(values: Sequence[Any]) -> Any:  # noqa: ANN401 (numpy's own type says no more)
-    """Make an array of objects, one by one: a list of lists would become rows and columns, a dict a series."""
+    """Return an array of objects, filled one by one: numpy would make a matrix of a list of lists."""
     array = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):
         array[position] = value

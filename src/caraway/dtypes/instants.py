@@ -1,4 +1,4 @@
-"""Instants and days: from anything that denotes one to integers, and back.
+"""Conversion of instants and days, in any form, to integers and back.
 
 An instant is int microseconds since 1970-01-01 UTC, a day is int days since then.
 """
@@ -18,20 +18,21 @@ from caraway.errors import InvalidInputError, quoted, shortened
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EPOCH_DAY = date(1970, 1, 1)
 US_PER_DAY = 86_400_000_000
-# What fits into int64 nanoseconds, in seconds: the first unit whose value lies within is taken for a bare number.
+# Bound on epoch numbers in seconds: the range of int64 nanoseconds. A bare number has the first unit in which it is in
+# this range.
 MAX_SECONDS = 9_223_372_036
 US = timedelta(microseconds=1)
 # The instants that Python's datetime can hold in UTC, in microseconds.
 MIN_US = (datetime.min.replace(tzinfo=UTC) - EPOCH) // US
 MAX_US = (datetime.max.replace(tzinfo=UTC) - EPOCH) // US
-# Characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
+# Bound on the characters of an instant as text; the longest in use, of RFC 2822 with a comment, have some 50.
 MAX_TEXT = 200
 
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 
 
 def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
-    """Turn a datetime, date, ISO or RFC 2822 string or epoch number into microseconds since the epoch.
+    """Return a datetime, date, ISO or RFC 2822 string or epoch number as microseconds since the epoch.
 
     A value without a zone is UTC. The unit of a number is the first of s, ms, us, ns in which it lies in 1677–2262.
 
@@ -58,7 +59,7 @@ def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
 
 
 def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
-    """Turn a date, datetime or ISO string into days since the epoch.
+    """Return a date, datetime or ISO string as days since the epoch.
 
     Raises:
         InvalidInputError: The value denotes no day.
@@ -76,17 +77,17 @@ def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
 
 
 def to_datetime(us: int) -> datetime:
-    """Give an instant as a datetime in UTC."""
+    """Return an instant as a datetime in UTC."""
     return EPOCH + timedelta(microseconds=us)
 
 
 def to_date(days: int) -> date:
-    """Give a day as a date."""
+    """Return a day as a date."""
     return EPOCH_DAY + timedelta(days=days)
 
 
 def iso_instant(us: int) -> str:
-    """Spell an instant as ISO 8601 in UTC, with microseconds where there are any."""
+    """Return an instant as ISO 8601 in UTC, with microseconds if it has any."""
     return to_datetime(us).replace(tzinfo=None).isoformat() + "Z"
 
 
@@ -105,13 +106,13 @@ def _parse(text: str) -> int:
             raise InvalidInputError(f'expected datetime (ISO 8601), found "{shortened(text)}"') from None
     us = ((parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed) - EPOCH) // US
     if not MIN_US <= us <= MAX_US:
-        # The zone took it out of the years that an answer could spell.
+        # The conversion to UTC moved it out of the years that an answer can hold.
         raise InvalidInputError(f'expected datetime in the years 1 to 9999 UTC, found "{digits}"')
     return us
 
 
 def _year_first(text: str) -> str:
-    """Put a date with slashes, month first, into ISO's order."""
+    """Return a date with slashes, month first, in ISO's order."""
     return _SLASHES.sub(lambda date: f"{date[3]}-{date[1]:0>2}-{date[2]:0>2}", text)
 
 

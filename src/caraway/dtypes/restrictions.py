@@ -1,6 +1,6 @@
 """The types that users write as values: `between`, `oneof`, `regex`, `Decimal[n]`, `Embedding[n]`.
 
-Each gives the type itself, so that equal types are equal and can stand in `Optional[...]` and `List[...]`.
+Each returns the type itself, so that equal types are equal and can be used in `Optional[...]` and `List[...]`.
 """
 
 import re
@@ -26,7 +26,7 @@ MAX_DECIMAL_SCALE = 28
 if TYPE_CHECKING:
 
     class _Bracketed(type):
-        """Lets mypy know of the brackets where no annotation stands, as in `astype(Decimal[2])`."""
+        """A class whose brackets mypy knows outside of annotations too, as in `astype(Decimal[2])`."""
 
         def __getitem__(cls, number: int) -> Any: ...  # noqa: ANN401 (stands in annotations)
 
@@ -38,7 +38,7 @@ class Decimal(metaclass=_Bracketed):
     """Type of fixed-point numbers: `Decimal[2]` has two fractional digits."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse to be called.
+        """Refuse the call.
 
         Raises:
             DefinitionTypeError: Always; the scale goes into brackets.
@@ -56,7 +56,7 @@ class Embedding(metaclass=_Bracketed):
     """Type of vectors: `Embedding[8]` has eight floats."""
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Refuse to be called.
+        """Refuse the call.
 
         Raises:
             DefinitionTypeError: Always; the dimension goes into brackets.
@@ -77,7 +77,7 @@ def between(
     strict_min: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
     strict_max: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
 ) -> Any:  # noqa: ANN401 (stands in annotations)
-    """Restrict int or float to an interval, closed unless `strict_min` or `strict_max` opens an end.
+    """Return int or float restricted to an interval, closed unless `strict_min` or `strict_max` opens an end.
 
     Raises:
         DefinitionTypeError: `dtype` is neither int nor float, or a bound doesn't fit it.
@@ -100,7 +100,7 @@ def between(
 
 
 def oneof(dtype: type, options: list[Any]) -> Any:  # noqa: ANN401 (stands in annotations)
-    """Restrict int or str to some values.
+    """Return int or str restricted to some values.
 
     Raises:
         DefinitionTypeError: `dtype` is neither int nor str, or an option isn't exactly of it.
@@ -117,7 +117,7 @@ def oneof(dtype: type, options: list[Any]) -> Any:  # noqa: ANN401 (stands in an
 
 
 def regex(pattern: str) -> Any:  # noqa: ANN401 (stands in annotations)
-    """Restrict str to values that match `pattern` as a whole.
+    """Return str restricted to values that match `pattern` as a whole.
 
     Raises:
         DefinitionTypeError: `pattern` is no string.

@@ -1,4 +1,4 @@
-"""Columns in stored form to pandas, for user code, and back from what user code returns.
+"""Conversion of stored columns to pandas, for users' code, and of its results back.
 
 The dtypes are those of the contract with users: nullable ones for scalars, Arrow for days and decimals, objects for the
 rest.
@@ -42,7 +42,7 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 DECIMAL_DIGITS = 28
-# Types whose checks are kept; a deployment has some hundreds.
+# Bound on the types whose compiled checks are kept; a deployment has some hundreds.
 MAX_KEPT = 1_000
 
 Wrap = Callable[[Any], Any]
@@ -51,34 +51,34 @@ Wrap = Callable[[Any], Any]
 def to_series(
     values: Sequence[object], dtype: DataType | None, *, name: str, index: pd.Index, seal: Wrap = MappingProxyType
 ) -> "pd.Series[Any]":
-    """Make the series that user code sees.
+    """Return the series that users' code sees.
 
     Args:
         values: The column in stored form.
         dtype: Its type; None leaves the values as they are.
         name: Name of the series.
         index: Index of the series.
-        seal: What maps and structs are shown as, made of a dict: mappings that can't be changed, or `dict` itself.
+        seal: Makes a map or struct from a dict: `MappingProxyType`, which can't be changed, or `dict` itself.
     """
     return pd.Series(_array(values, dtype, seal), index=index, name=name, copy=False)
 
 
 def result_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Series[Any]":
-    """Make the series that a caller gets: nullable dtypes, decimals on Arrow, structs as instances of their class."""
+    """Return the series that a caller gets: nullable dtypes, decimals on Arrow, structs as instances of their class."""
     if isinstance(base_type(dtype), DecimalType):
         return to_series(values, dtype, name=name, index=pd.RangeIndex(len(values)))
     return frames.to_series(values, dtype, name)
 
 
 def input_series(values: Sequence[object], dtype: DataType, name: str) -> "pd.Series[Any]":
-    """Make the series of what a caller supplied, to hand it back: structs stay plain mappings."""
+    """Return the series of a caller's input, in the answer: structs stay plain mappings."""
     if isinstance(base_type(dtype), StructType):
         return pd.Series(_objects(values, _user_value(base_type(dtype), dict)), name=name)
     return result_series(values, dtype, name)
 
 
 def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
-    """Make timestamps of instants in microseconds."""
+    """Return instants in microseconds as timestamps."""
     return frames.to_timestamps(us)
 
 
@@ -116,14 +116,14 @@ def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> t
 
 def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
     array = np.empty(len(values), dtype=object)
-    # One by one: numpy would make a matrix of a list of equally long lists.
+    # The values are set one by one, because numpy would make a matrix of a list of equally long lists.
     for position, value in enumerate(values):
         array[position] = pd.NA if value is None else wrap(value)
     return array
 
 
 def _user_value(dtype: DataType, seal: Wrap = MappingProxyType) -> Wrap:
-    """Compile what turns a composite value into what user code sees: records as mappings that can't be changed.
+    """Compile the conversion of a composite value for users' code: records as mappings that can't be changed.
 
     Nulls inside are as in `caraway.dtypes.decoding.decode`: pd.NA in lists and maps, None in structs.
     """
@@ -144,7 +144,7 @@ def _user_value(dtype: DataType, seal: Wrap = MappingProxyType) -> Wrap:
 
 
 def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
-    """Turn a column that user code returned into stored form, after checking its dtype and values.
+    """Return a column of users' code in stored form, after checking its dtype and values.
 
     Raises:
         InvalidInputError: The dtype isn't one of those of the declared type, there is a null in a column that isn't
@@ -154,12 +154,12 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
         raise InvalidInputError(
             f"is declared {type_name(dtype)}, but the column is {series.dtype}{_hint(dtype, series.dtype)}"
         )
-    # Of these both give the same, and a row takes 4 us rather than 18.
+    # For these dtypes both ways have the same result, and this one takes 4 us a row rather than 18.
     plain = isinstance(series.dtype, (pd.Int64Dtype, pd.Float64Dtype, pd.BooleanDtype))
     plain = plain or (isinstance(series.dtype, np.dtype) and series.dtype.kind in "iufb")
     found = series.tolist() if plain else series.astype(object).tolist()
     values = [None if is_null(value) else value for value in found]
-    # Not `None in values`: it would compare arrays.
+    # The test isn't `None in values`, which would compare arrays.
     null = next((row for row, value in enumerate(values) if value is None), None)
     if null is not None and not is_optional(dtype):
         raise InvalidInputError(f"is declared {type_name(dtype)}, but row {null} is null")
@@ -175,10 +175,10 @@ def from_series(series: "pd.Series[Any]", dtype: DataType) -> list[object]:
 
 @lru_cache(maxsize=MAX_KEPT)
 def _checked(declared: DataType) -> Wrap:
-    """Compile the check of a value that isn't null against a type, and the way to its stored form.
+    """Compile the check of a value that isn't null against a type, with its conversion to stored form.
 
-    What the dtype of a column can't tell is checked strictly: elements of lists aren't cast. A column of objects for
-    text isn't inspected, so that anything in it is text afterwards.
+    Anything that the dtype of a column leaves open is checked strictly: elements of lists aren't cast. A column of
+    objects for text isn't inspected, so that anything in it becomes text.
     """
     dtype = strip_optional(declared)
     convert = cast(dtype)
@@ -207,7 +207,7 @@ def _strict(dtype: DataType, convert: Wrap, plain: Wrap) -> Wrap:
 
 
 def _accepts(base: DataType, dtype: object) -> bool:
-    """Tell whether a column of a pandas dtype may hold values of a type."""
+    """Return whether a column of a pandas dtype may hold values of a type."""
     kind = str(dtype)
     match base:
         case IntType():
@@ -240,7 +240,7 @@ def _hint(dtype: DataType, found: object) -> str:
 
 
 def plain_values(series: "pd.Series[Any]") -> list[object]:
-    """Take the values of a series from user code out of it, None for nulls, also for those inside lists and maps."""
+    """Return the values of a series of users' code, with None for nulls, also inside lists and maps."""
     return [_plain(value) for value in series.astype(object).tolist()]
 
 
@@ -255,7 +255,7 @@ def _plain(value: object) -> object:
 
 
 def key_values(values: Sequence[object], dtype: DataType, *, name: str) -> list[object]:
-    """Turn keys that user code gave (`plain_values`) into stored form; nulls stay null.
+    """Return keys of users' code (`plain_values`) in stored form; nulls stay null.
 
     Raises:
         InvalidInputError: A value can't be cast to the key's type.

@@ -1,7 +1,7 @@
-"""Whether a value that came from outside is in the stored form of a type (docs/records.md): for constants of a commit.
+"""Checks that values from outside are in the stored form of a type (docs/records.md), for constants of a commit.
 
-`caraway.dtypes.verifying` checks what an expression computed, which has the right form already; here a client may have
-sent anything.
+`caraway.dtypes.verifying` checks the results of expressions, whose form is right already; here a client may have sent
+anything.
 """
 
 from collections.abc import Callable
@@ -34,10 +34,10 @@ from caraway.errors import InvalidInputError
 
 
 def check_stored(value: object, dtype: DataType) -> None:
-    """Check that `value` is in the stored form of `dtype` and keeps its restrictions.
+    """Check that `value` is in the stored form of `dtype` and within its restrictions.
 
     Raises:
-        InvalidInputError: It isn't; the message names the type and the value found.
+        InvalidInputError: The value isn't; the message names the type and the value found.
     """
     if not _has_form(value, dtype):
         raise mismatch(type_name(dtype), value)
@@ -83,7 +83,7 @@ def _casts_to_itself(value: object, dtype: DataType) -> bool:
 
 
 def _converts(convert: Callable[[int], object], value: int) -> bool:
-    """Return whether a number of microseconds or days lies in the years that Python knows."""
+    """Return whether a number of microseconds or days is in the years that Python supports."""
     try:
         convert(value)
     except (OverflowError, ValueError):

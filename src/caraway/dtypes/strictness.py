@@ -1,4 +1,4 @@
-"""Whether a Python value is of a type as it stands, without any conversion: for constants in definitions."""
+"""Checks that a Python value is of a type without any conversion, for constants in definitions."""
 
 from collections.abc import Mapping
 from datetime import date, datetime
@@ -34,12 +34,12 @@ from caraway.errors import InvalidInputError
 
 
 def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # noqa: ANN401, C901, PLR0911 (a case a kind)
-    """Tell whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number.
+    """Return whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number.
 
     Args:
         value: Any value.
         dtype: The type.
-        widen: Whether ints are floats as well.
+        widen: True if ints are floats as well.
     """
     match dtype:
         case OptionalType(of):
@@ -56,7 +56,7 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
         case BytesType():
             return isinstance(value, bytes)
         case DatetimeType():
-            # An int is an epoch offset.
+            # An int is an instant as well: an epoch offset.
             is_instant = isinstance(value, (datetime, pd.Timestamp, np.datetime64)) and not is_null(value)
             return is_instant or (conforms(value, INT) and _casts(value, dtype))
         case DateType():
@@ -85,7 +85,7 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
 
 
 def _pairs(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
-    """Return the entries of a map, given as such or as pairs; None if it isn't one."""
+    """Return the entries of a map, given as a dict or as pairs; None if the value isn't one."""
     if isinstance(value, Mapping):
         return list(value.items())
     if isinstance(value, (list, tuple)) and all(isinstance(pair, (list, tuple)) and len(pair) == 2 for pair in value):

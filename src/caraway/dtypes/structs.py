@@ -14,7 +14,8 @@ from caraway.dtypes.annotations import STRUCT_ATTRIBUTE, dtype_of, own_annotatio
 from caraway.dtypes.types import StructType
 from caraway.errors import DefinitionError, DefinitionTypeError
 
-# `S.expr(…)` and `S.zip(…)` make expressions; the package of those, which lies above this one, tells how.
+# A function that makes an expression for `S.expr(…)` or `S.zip(…)`; the package of expressions, a higher layer,
+# registers it.
 Builder = Callable[[type, Mapping[str, object]], Any]
 _builders: dict[str, Builder] = {}
 
@@ -24,25 +25,25 @@ T = TypeVar("T")
 
 
 class Struct:
-    """A base that struct classes may have: it tells checkers and editors of the methods that `@struct` adds."""
+    """A base that struct classes may have, by which checkers and editors know the methods that `@struct` adds."""
 
     if TYPE_CHECKING:
 
         @classmethod
         def expr(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
-            """Make an expression that gives a struct for each row; all fields are given."""
+            """Return an expression for a struct in each row; all fields must be given."""
 
         @classmethod
         def zip(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
-            """Make an expression that gives a list of structs, out of a list for each field."""
+            """Return an expression for a list of structs in each row, from a list for each field."""
 
         def as_json(self) -> dict[str, Any]:
-            """Give the fields as a dict, nested structs likewise."""
+            """Return the fields as a dict, nested structs likewise."""
 
 
 @dataclass_transform(eq_default=True)
 def struct(cls: type[T]) -> type[T]:
-    """Turn an annotated class into a record type.
+    """Convert an annotated class to a record type.
 
     Raises:
         DefinitionTypeError: The class defines a function, or a field has a type that a struct can't hold.
@@ -75,7 +76,7 @@ def struct(cls: type[T]) -> type[T]:
 
 
 def take_as_struct(annotation: object) -> None:
-    """Make structs of plain annotated classes in the annotation of a field or feature, as `@struct` would.
+    """Convert plain annotated classes in the annotation of a field or feature to structs, as `@struct` would.
 
     A class is plain if it has annotations, no base and no function of its own. `dtype_of` refuses any other.
 
@@ -99,24 +100,24 @@ def take_as_struct(annotation: object) -> None:
 
 
 def register_builders(**builders: Builder) -> None:
-    """Tell what `S.expr` and `S.zip` of struct classes do with the class and the fields."""
+    """Register the functions behind `S.expr` and `S.zip` of struct classes; they get the class and the fields."""
     _builders.update(builders)
 
 
 def _expr(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
-    """Make an expression that gives a struct for each row; all fields are given."""
+    """Return an expression for a struct in each row; all fields must be given."""
     return _builders["expr"](cls, fields)
 
 
 def _zip(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
-    """Make an expression that gives a list of structs, out of a list for each field."""
+    """Return an expression for a list of structs in each row, from a list for each field."""
     return _builders["zip"](cls, fields)
 
 
 def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: ANN401 (an annotation is any object)
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
-        # What follows the type may be a text.
+        # Later arguments of `Annotated` may be plain text, so only the type is visited.
         args = args[:1]
     if any(isinstance(part, (str, typing.ForwardRef)) for part in (annotation, *args)):
         raise DefinitionTypeError(
@@ -131,7 +132,7 @@ def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: 
 
 
 def _equal(self: Any, other: object) -> bool:  # noqa: ANN401
-    """Compare by fields; the classes need not be the same."""
+    """Return whether the fields are equal; the classes may differ."""
     return all(
         hasattr(other, f.name) and _nulls_as_none(getattr(self, f.name)) == _nulls_as_none(getattr(other, f.name))
         for f in dataclasses.fields(self)
@@ -148,7 +149,7 @@ def _nulls_as_none(value: object) -> object:
 
 
 def _as_json(self: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Give the fields as a dict, nested structs likewise."""
+    """Return the fields as a dict, nested structs likewise."""
     return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
 
@@ -164,7 +165,7 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
 
 @struct
 class Window:
-    """A span of time: `begin` is in it, `end` is not."""
+    """An interval of time: `begin` is in it, `end` is not."""
 
     begin: datetime
     end: datetime

@@ -1,6 +1,6 @@
-"""The data types as plain values: what every layer below the decorators speaks.
+"""The data types as plain values, which all layers below the decorators use.
 
-Users write Python annotations; `caraway.dtypes.annotations` turns them into these. They are frozen, hashable and equal
+Users write Python annotations; `caraway.dtypes.annotations` converts them to these. They are frozen, hashable and equal
 by value.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, Optional
 
 
 class Annotation:
-    """A type that users write as a value, such as `Decimal[2]`: lets `Decimal[2] | None` stand for an optional."""
+    """A type that users write as a value, such as `Decimal[2]`; the class makes `Decimal[2] | None` an optional."""
 
     __slots__ = ()
 
@@ -152,7 +152,7 @@ DATE = DateType()
 
 
 def optional(dtype: DataType) -> OptionalType:
-    """Return `dtype` as an optional; an optional stays as it is."""
+    """Return `dtype` as an optional; an optional is returned as it is."""
     return dtype if isinstance(dtype, OptionalType) else OptionalType(dtype)
 
 
@@ -162,7 +162,7 @@ def strip_optional(dtype: DataType) -> DataType:
 
 
 def is_optional(dtype: DataType) -> bool:
-    """Tell whether null is a value of `dtype`."""
+    """Return whether null is a value of `dtype`."""
     return isinstance(dtype, OptionalType)
 
 
@@ -179,7 +179,7 @@ def base_type(dtype: DataType) -> DataType:
 
 
 def type_name(dtype: DataType) -> str:  # noqa: C901, PLR0911 (a branch a member)
-    """Spell a type as a user writes it, for messages."""
+    """Return the spelling of a type, for messages."""
     match dtype:
         case IntType():
             return "int"

@@ -1,9 +1,8 @@
-"""Casting of one value to a type, as it happens once, where data comes in.
+"""Casts of single values to a type, which happen once, where data comes in.
 
-`cast(dtype)` compiles a function from anything to the stored form (docs/records.md): instants as int microseconds,
-days as
-int, decimals as text, structs as lists of their fields. It is lenient where nothing is lost: `"12"` and `12.0` are
-ints.
+`cast(dtype)` compiles a function from anything to the stored form (docs/records.md): instants as int microseconds, days
+as int, decimals as text, structs as lists of their fields. It is lenient where no information is lost: `"12"` and
+`12.0` are ints.
 """
 
 import base64
@@ -45,7 +44,7 @@ from caraway.errors import InvalidInputError, quoted, shortened
 INT_MIN, INT_MAX = -(2**63), 2**63 - 1
 DECIMAL_DIGITS = 28
 
-# How JSON spells the float that is no number, in answers and in requests.
+# The word for the float NaN in JSON, in answers and in requests.
 NAN_WORD = "NaN"
 
 Cast = Callable[[Any], Any]
@@ -53,7 +52,7 @@ Cast = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class Manner:
-    """How lenient a cast is.
+    """The leniency of a cast.
 
     Attributes:
         strict_text: Numbers and truth values aren't taken for text. A key that is 1.50 in one system and 1.5 in another
@@ -65,11 +64,11 @@ class Manner:
     takes_nan: bool = False
 
 
-# What the local client does, and what comes from Python's own values.
+# The manner for the local client and for Python's own values.
 LENIENT = Manner()
-# Rows that are logged over HTTP.
+# The manner for rows that are logged over HTTP.
 ROWS = Manner(strict_text=True)
-# Inputs of queries and keys of lookups over HTTP.
+# The manner for inputs of queries and keys of lookups over HTTP.
 INPUTS = Manner(strict_text=True, takes_nan=True)
 
 _NUMERIC = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?inf(inity)?\s*", re.IGNORECASE | re.ASCII)
@@ -77,7 +76,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def is_null(value: Any) -> bool:  # noqa: ANN401 (a caller may pass anything)
-    """Tell whether a value stands for null: None, pd.NA, NaT or NaN."""
+    """Return whether a value stands for null: None, pd.NA, NaT or NaN."""
     if value is None or value is pd.NA or value is pd.NaT:
         return True
     if isinstance(value, (float, np.floating)):
@@ -87,7 +86,7 @@ def is_null(value: Any) -> bool:  # noqa: ANN401 (a caller may pass anything)
 
 @lru_cache(maxsize=4096)
 def cast(dtype: DataType, manner: Manner = LENIENT) -> Cast:  # noqa: C901, PLR0911 (a branch a member)
-    """Compile the cast to a type, in a manner that holds for what it is made of too.
+    """Compile the cast to a type; the manner holds for its inner types too.
 
     The function returns the stored form, and raises `InvalidInputError` naming the expected type and the value found.
     """
@@ -128,7 +127,7 @@ def cast(dtype: DataType, manner: Manner = LENIENT) -> Cast:  # noqa: C901, PLR0
 
 
 def mismatch(expected: str, value: Any) -> InvalidInputError:  # noqa: ANN401 (a caller may pass anything)
-    """Make the error for a value that isn't of the expected type."""
+    """Return the error for a value that isn't of the expected type."""
     if is_null(value):
         return InvalidInputError(f"expected {expected}, found null")
     return InvalidInputError(f"expected {expected}, found {type(value).__name__} {quoted(value)[:100]}")
@@ -152,7 +151,7 @@ def _to_int(value: Any) -> int:  # noqa: ANN401
             number = Decimal(value) if isinstance(value, Decimal) or _NUMERIC.fullmatch(value) else Decimal("nan")
         except InvalidOperation:
             raise mismatch("int", value) from None
-        # Beyond 64 bits in any case; and an exponent of a million would make a number of as many digits.
+        # Longer numbers are beyond 64 bits, and an exponent of a million would make a number of as many digits.
         if number.is_finite() and number.adjusted() < 20 and number == number.to_integral_value():
             return int(number)
     raise mismatch("int", value)
@@ -176,7 +175,7 @@ def _float(value: Any) -> float:  # noqa: ANN401
 
 
 def _float_or_nan(value: Any) -> float:  # noqa: ANN401
-    # How answers in JSON spell it.
+    # Answers in JSON spell NaN in this way.
     return math.nan if value == NAN_WORD else _float(value)
 
 
@@ -219,7 +218,7 @@ def _bytes(value: Any) -> bytes:  # noqa: ANN401
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, Mapping) and value.keys() == {"base64"}:
-        # How bytes travel in JSON.
+        # JSON holds bytes in base64.
         try:
             return base64.b64decode(value["base64"], validate=True)
         except (ValueError, TypeError):

@@ -1,6 +1,6 @@
-"""Whether values in stored form keep to their type: nulls only where they may be, restrictions, lengths.
+"""Checks that stored values keep to their type: nulls only where they may be, restrictions, lengths.
 
-For values that were computed, not cast: what casts gives is right.
+They are for values that were computed. Values that were cast need no check.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,7 @@ Check = Callable[[Any], object]
 def verify(dtype: DataType) -> Check:
     """Compile the check of a stored value.
 
-    The function raises `InvalidInputError` naming the place, the expected type and the value found.
+    The function raises `InvalidInputError` with the position, the expected type and the value found.
     """
     if isinstance(dtype, OptionalType):
         inner = _inside(dtype.of)
@@ -46,7 +46,7 @@ def verify(dtype: DataType) -> Check:
 
 
 def _nothing(_value: Any) -> None:  # noqa: ANN401 (any stored value)
-    """Take any value."""
+    """Accept any value."""
 
 
 def _inside(dtype: DataType) -> Check | None:

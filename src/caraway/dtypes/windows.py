@@ -1,4 +1,4 @@
-"""Windows of time over which aggregates are computed: value objects, checked when they are made."""
+"""Windows of time for aggregates: value objects, which are checked when they are made."""
 
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ class Continuous:
         return None if self.duration == FOREVER else parse_duration(self.duration)
 
     def signature(self) -> str:
-        """Name the window in the user's spelling."""
+        """Return the window in the user's spelling."""
         return f"sliding-{self.duration}"
 
 
@@ -38,19 +38,19 @@ class Tumbling:
         _lookback_us("Tumbling", self.lookback)
 
     def signature(self) -> str:
-        """Name the window in the user's spelling."""
+        """Return the window in the user's spelling."""
         return f"tumbling-{self.duration}"
 
     def duration_total_seconds(self) -> int:
-        """Give the length in whole seconds."""
+        """Return the length in whole seconds."""
         return parse_duration(self.duration) // US_PER_SECOND
 
     def stride_total_seconds(self) -> int:
-        """Give the distance of two buckets in whole seconds: their length."""
+        """Return the distance of two buckets in whole seconds, which is their length."""
         return self.duration_total_seconds()
 
     def lookback_total_seconds(self) -> int:
-        """Give in whole seconds how long results are withheld."""
+        """Return in whole seconds how long results are withheld."""
         return _lookback_us("Tumbling", self.lookback) // US_PER_SECOND
 
 
@@ -71,11 +71,11 @@ class Hopping:
             )
 
     def signature(self) -> str:
-        """Name the window in the user's spelling."""
+        """Return the window in the user's spelling."""
         return f"hopping-{self.duration}-{self.stride}"
 
     def duration_total_seconds(self) -> int:
-        """Give the length in whole seconds.
+        """Return the length in whole seconds.
 
         Raises:
             DefinitionError: The window is "forever".
@@ -85,11 +85,11 @@ class Hopping:
         return parse_duration(self.duration) // US_PER_SECOND
 
     def stride_total_seconds(self) -> int:
-        """Give the distance of two buckets in whole seconds."""
+        """Return the distance of two buckets in whole seconds."""
         return parse_duration(self.stride) // US_PER_SECOND
 
     def lookback_total_seconds(self) -> int:
-        """Give in whole seconds how long results are withheld."""
+        """Return in whole seconds how long results are withheld."""
         return _lookback_us("Hopping", self.lookback) // US_PER_SECOND
 
 
@@ -103,11 +103,11 @@ class Session:
         _positive_us("Session", "gap", self.gap)
 
     def signature(self) -> str:
-        """Name the window in the user's spelling."""
+        """Return the window in the user's spelling."""
         return f"session-{self.gap}"
 
     def gap_total_seconds(self) -> int:
-        """Give the gap in whole seconds."""
+        """Return the gap in whole seconds."""
         return parse_duration(self.gap) // US_PER_SECOND
 
 

@@ -9,7 +9,7 @@ from caraway.expr.nodes import TimeUnit
 
 
 def time_unit(unit: object) -> TimeUnit:
-    """Return a unit of time given as itself or as a word in any case.
+    """Return a unit of time, given as itself or as a word in any case.
 
     Raises:
         DefinitionError: There is no such unit.
@@ -23,10 +23,10 @@ def time_unit(unit: object) -> TimeUnit:
 
 
 def plain_text(operation: str, parameter: str, value: object) -> str:
-    """Return a text that is no expression.
+    """Return a plain text, which no expression may replace.
 
     Raises:
-        DefinitionTypeError: It isn't a str.
+        DefinitionTypeError: The value isn't a str.
     """
     if not isinstance(value, str):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain str, not {type(value).__name__} {value}")
@@ -34,10 +34,10 @@ def plain_text(operation: str, parameter: str, value: object) -> str:
 
 
 def plain_int(operation: str, parameter: str, value: object) -> int:
-    """Return an int that is no expression.
+    """Return a plain int, which no expression may replace.
 
     Raises:
-        DefinitionTypeError: It isn't an int.
+        DefinitionTypeError: The value isn't an int.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise DefinitionTypeError(f"{operation}: {parameter} is a plain int, not {type(value).__name__} {value}")
@@ -45,10 +45,10 @@ def plain_int(operation: str, parameter: str, value: object) -> int:
 
 
 def zone(operation: str, value: object) -> str:
-    """Return the name of a time zone; None is UTC. Whether there is such a zone is checked with the types.
+    """Return the name of a time zone; None is UTC. Inference of types checks later that the zone exists.
 
     Raises:
-        DefinitionTypeError: It is neither a str nor None.
+        DefinitionTypeError: The value is neither a str nor None.
     """
     return "UTC" if value is None else plain_text(operation, "timezone", value)
 
@@ -57,7 +57,7 @@ def struct_type(operation: str, cls: Any) -> StructType:  # noqa: ANN401 (users 
     """Return the type of a class made by `@struct`.
 
     Raises:
-        DefinitionTypeError: It is none.
+        DefinitionTypeError: The class wasn't made by `@struct`.
     """
     dtype = dtype_of(cls)
     if not isinstance(dtype, StructType):

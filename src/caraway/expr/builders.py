@@ -14,7 +14,7 @@ from caraway.expr.nodes import DatetimeLiteral, FromEpoch, MakeStruct, Node, Now
 
 
 def col(name: str) -> Expr:
-    """Refer to a column.
+    """Return a reference to a column.
 
     Raises:
         InvalidExprException: `name` is no string.
@@ -25,7 +25,7 @@ def col(name: str) -> Expr:
 
 
 def var(name: str) -> Expr:
-    """Refer to the element in the body of `list.map(name, body)` or `list.filter(name, predicate)`.
+    """Return a reference to the element in the body of `list.map(name, body)` or `list.filter(name, predicate)`.
 
     Raises:
         InvalidExprException: `name` is no string.
@@ -36,7 +36,7 @@ def var(name: str) -> Expr:
 
 
 def lit(value: object, type: Any = None) -> Expr:  # noqa: A002, ANN401 (the API's name; an annotation is any object)
-    """Make a constant, of type bool, int, float or str by its value, or of the given type.
+    """Return a constant, of type bool, int, float or str by its value, or of the given type.
 
     Raises:
         DefinitionTypeError: The value needs a type.
@@ -46,17 +46,17 @@ def lit(value: object, type: Any = None) -> Expr:  # noqa: A002, ANN401 (the API
 
 
 def now() -> DatetimeExpr:
-    """Give the time of the query: the same instant for all rows of an online query, each row's own offline."""
+    """Return the time of the query: the same instant for all rows of an online query, each row's own offline."""
     return DatetimeExpr(Now())
 
 
 def repeat(value: object, by: object) -> ListExpr:
-    """Make lists that hold `value` `by` times; both may be expressions or constants."""
+    """Return lists that hold `value` `by` times; both may be expressions or constants."""
     return ListExpr(Repeat(value=make_expr(value).node, by=make_expr(by).node))
 
 
 def from_epoch(duration: object, unit: TimeUnit | str = TimeUnit.SECOND) -> DatetimeExpr:
-    """Give the instant so many seconds, milliseconds or microseconds after 1970-01-01 UTC.
+    """Return the instant so many seconds, milliseconds or microseconds after 1970-01-01 UTC.
 
     Raises:
         DefinitionError: There is no such unit of time.
@@ -74,7 +74,7 @@ def datetime(  # noqa: PLR0917 (positional in the API)
     microsecond: int = 0,
     timezone: str | None = "UTC",
 ) -> DatetimeExpr:
-    """Make a constant instant of its parts on the clocks of a time zone.
+    """Return a constant instant from its parts on the clocks of a time zone.
 
     Raises:
         DefinitionTypeError: A part is no plain int.
@@ -93,7 +93,7 @@ def datetime(  # noqa: PLR0917 (positional in the API)
 
 
 def make_struct(fields: Mapping[str, object], dtype: Any) -> StructExpr:  # noqa: ANN401 (a @struct class)
-    """Make a struct for each row; all its fields are given.
+    """Return a struct for each row; all its fields must be given.
 
     Raises:
         DefinitionTypeError: `dtype` is no struct, or `fields` no dict of expressions.
@@ -102,7 +102,7 @@ def make_struct(fields: Mapping[str, object], dtype: Any) -> StructExpr:  # noqa
 
 
 def zip(dtype: Any, fields: Mapping[str, object]) -> ListExpr:  # noqa: A001, ANN401 (the API's name; a @struct class)
-    """Make a list of structs out of a list for each field, as long as the shortest.
+    """Return a list of structs for each row, from a list for each field; it is as long as the shortest list.
 
     Raises:
         DefinitionTypeError: `dtype` is no struct, or `fields` no dict of expressions.
@@ -118,5 +118,5 @@ def _fields(operation: str, fields: Mapping[str, object]) -> tuple[tuple[str, No
     return tuple((name, make_expr(value).node) for name, value in fields.items())
 
 
-# `S.expr(x=…)` and `S.zip(x=…)` of struct classes, which are made in a lower layer.
+# The struct classes are in a lower layer, so `S.expr(x=…)` and `S.zip(x=…)` get their functions by registration.
 register_builders(expr=lambda cls, fields: make_struct(fields, cls), zip=zip)

@@ -1,4 +1,4 @@
-"""Choices: `when(p).then(x).when(q).then(y).otherwise(z)`. Each step gives an object of its own."""
+"""Choices: `when(p).then(x).when(q).then(y).otherwise(z)`. Each step returns a new object."""
 
 from typing import NoReturn
 
@@ -9,12 +9,12 @@ from caraway.expr.nodes import Node, When
 
 
 def when(predicate: object) -> "WhenExpr":
-    """Begin a choice: `when(p).then(x).when(q).then(y).otherwise(z)`; the first predicate that is true decides."""
+    """Start a choice: `when(p).then(x).when(q).then(y).otherwise(z)`; the first predicate that is true decides."""
     return WhenExpr((), make_expr(predicate).node)
 
 
 class WhenExpr(Expr):
-    """A choice whose last predicate waits for its `then`; used before, it is refused."""
+    """A choice whose last predicate has no `then` yet; it can't be used as an expression."""
 
     __slots__ = ("_branches", "_predicate")
 
@@ -23,12 +23,12 @@ class WhenExpr(Expr):
         self._predicate = predicate
 
     def then(self, value: object) -> "ThenExpr":
-        """Give the value for rows where the predicate is true."""
+        """Add the value for rows where the predicate is true."""
         return ThenExpr((*self._branches, (self._predicate, make_expr(value).node)))
 
     @property
     def node(self) -> NoReturn:  # type: ignore[override]
-        """Refuse to be used as an expression.
+        """Refuse the use as an expression.
 
         Raises:
             InvalidExprException: Always.
@@ -40,7 +40,7 @@ class WhenExpr(Expr):
 
 
 class ThenExpr(Expr):
-    """A choice that is complete, and may go on with `when` or `otherwise`."""
+    """A choice that is complete, and can be continued with `when` or `otherwise`."""
 
     __slots__ = ()
 
@@ -48,11 +48,11 @@ class ThenExpr(Expr):
         super().__init__(When(branches=branches, otherwise=None))
 
     def when(self, predicate: object) -> WhenExpr:
-        """Add a predicate for rows that no earlier one took."""
+        """Add a predicate for rows for which no earlier one is true."""
         return WhenExpr(self._branches(), make_expr(predicate).node)
 
     def otherwise(self, value: object) -> Expr:
-        """Give the value for rows that no predicate took; without it they are null."""
+        """Add the value for rows for which no predicate is true; without it they are null."""
         return Expr(When(branches=self._branches(), otherwise=make_expr(value).node))
 
     def _branches(self) -> tuple[tuple[Node, Node], ...]:

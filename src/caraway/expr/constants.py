@@ -1,4 +1,4 @@
-"""Constants: from Python values to literals in stored form."""
+"""Conversion of Python values to literals in stored form."""
 
 from typing import Any
 
@@ -23,11 +23,11 @@ NULL = Literal(value=None, dtype=None)
 
 
 def literal(value: object) -> Literal:
-    """Make a literal of a Python value whose type says what it is: bool, int, float, str or None.
+    """Return a literal for a Python value of type bool, int, float, str or None.
 
     Raises:
         DefinitionTypeError: The value is of another type.
-        DefinitionError: It is an int beyond 64 bits.
+        DefinitionError: The value is an int beyond 64 bits.
     """
     match value:
         case None:
@@ -49,10 +49,10 @@ def literal(value: object) -> Literal:
 
 
 def typed_literal(value: object, declared: DataType) -> Literal:
-    """Make a literal of a declared type; an optional collapses to the type of the value.
+    """Return a literal of a declared type; an optional collapses to the type of the value.
 
     Raises:
-        DefinitionError: The value isn't of the type, as it stands: only ints are taken for floats.
+        DefinitionError: The value isn't of the type; the only conversion is from int to float.
     """
     dtype = strip_optional(declared)
     if value is None:

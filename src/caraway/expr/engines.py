@@ -1,4 +1,4 @@
-"""Which engine can evaluate what: Spark has no exact form for some nodes, and Python evaluates them there."""
+"""Support of nodes by engines: Spark has no exact form for some nodes, and Python evaluates them there."""
 
 from caraway.expr.functions.chrono_format import Field, parse_format
 from caraway.expr.nodes import JsonExtract, ListFilter, ListMap, Node, ParseJson, Strftime
@@ -6,7 +6,7 @@ from caraway.expr.references import walk
 
 
 def needs_python(node: Node) -> str | None:
-    """Tell why Spark can evaluate an expression only with the help of Python; None if it can without.
+    """Return the reason why Spark needs Python to evaluate an expression; None if it doesn't.
 
     A stream in real-time mode can't run Python, so such an expression makes its job run in micro-batches.
     """
@@ -14,7 +14,7 @@ def needs_python(node: Node) -> str | None:
 
 
 def python_reason(node: Node) -> str | None:
-    """Tell why Python evaluates this very node, with all below it; None if Spark does.
+    """Return the reason why Python evaluates this very node, with all below it; None if Spark evaluates it.
 
     Spark can't run Python in the body of a lambda, so there Python evaluates the list function as a whole.
     """

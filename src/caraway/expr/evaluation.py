@@ -49,7 +49,7 @@ def evaluate(
     rows = pl.DataFrame([pl.Series(ROW, range(len(frame)), dtype=pl.Int64), *columns])
     now = pl.col(now_column) if now_column else time.time_ns() // 1_000
     try:
-        # With a column of the frame beside it a constant is repeated for each row.
+        # With a column of the frame beside it, polars repeats a constant for each row.
         computed = rows.with_columns(compile_as(node, dtype, schema, now=now).alias(RESULT))[RESULT]
     except (InvalidInputError, PolarsError) as error:
         raise InvalidInputError(f"{print_node(node)}: {reason_of(error)}") from None

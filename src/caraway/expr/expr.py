@@ -1,4 +1,4 @@
-"""Where expressions are imported from in full; `caraway.expr` has what is used most."""
+"""All names of expressions in one module; `caraway.expr` has the most used ones."""
 
 from caraway.errors import InvalidExprException
 from caraway.expr.builders import col, datetime, from_epoch, lit, make_struct, now, repeat, var, zip  # noqa: A004

@@ -1,7 +1,7 @@
 """Expressions as users build them: `col("price") * 2 > 10`.
 
-An `Expr` wraps a node tree (`caraway.expr.nodes`). Building never touches data; types are checked where the columns
-are known.
+An `Expr` wraps a node tree (`caraway.expr.nodes`). Building one never touches data; types are checked when the types of
+the columns are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,13 +35,13 @@ from caraway.expr.promotion import promotes
 if TYPE_CHECKING:
     from caraway.expr.namespaces import DatetimeExpr, DictExpr, ListExpr, NumberExpr, StringExpr, StructExpr
 
-# In the class these names are namespaces.
+# In the class the names `str` and `list` are namespaces.
 Text: TypeAlias = str
 
 
 @dataclass(frozen=True)
 class EvalContext:
-    """What an evaluation needs besides columns: the column that supplies `now()` for each row."""
+    """The context of an evaluation besides columns: the column that supplies `now()` for each row."""
 
     now_col_name: str | None = None
 
@@ -51,10 +51,10 @@ class Expr:
 
     __slots__ = ("node",)
 
-    # numpy's scalars leave operators with expressions to us.
+    # With this, numpy's scalars leave operators with expressions to this class.
     __array_ufunc__ = None
 
-    #: Set by `caraway.expr.namespaces`, whose classes are expressions themselves.
+    #: The classes of the namespaces, which are expressions themselves; `caraway.expr.namespaces` sets it.
     _namespaces: dict[str, Callable[[Node], Any]] = {}  # noqa: RUF012 (one table for all)
 
     def __init__(self, node: Node) -> None:
@@ -62,7 +62,7 @@ class Expr:
 
     @property
     def root(self) -> "Expr":
-        """The whole of a choice that `when` began; any other expression itself."""
+        """The whole of a choice that `when` began; any other expression is its own root."""
         return self
 
     # Namespaces -----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class Expr:
     # Methods on any type --------------------------------------------------------------------------------------------
 
     def isnull(self) -> "Expr":
-        """Tell where the value is null; NaN is not null."""
+        """Return true where the value is null; NaN is not null."""
         return Expr(IsNull(operand=self.node))
 
     def fillnull(self, value: object) -> "Expr":
@@ -214,7 +214,7 @@ class Expr:
         return Expr(FillNull(operand=self.node, fill=make_expr(value).node))
 
     def abs(self) -> "NumberExpr":
-        """Give the absolute value; as `num.abs()`."""
+        """Return the absolute value; as `num.abs()`."""
         return self._number(NumberCall(function=NumberFunction.ABS, operand=self.node))
 
     def ceil(self) -> "NumberExpr":
@@ -239,7 +239,7 @@ class Expr:
         return self._namespaces["num"](node)  # type: ignore[no-any-return]
 
     def astype(self, dtype: Any) -> "TypedExpr":  # noqa: ANN401 (an annotation is any object)
-        """Declare the type of a finished expression, where one is needed; nothing is converted but int to float.
+        """Declare the type of a finished expression, where one is needed; the only conversion is from int to float.
 
         Raises:
             DefinitionTypeError: `dtype` is not a type that Caraway knows.
@@ -257,7 +257,7 @@ class Expr:
         return annotation_of(infer(self.node, types_of(schema or {})))
 
     def matches_type(self, dtype: Any, schema: Mapping[Text, Any]) -> bool:  # noqa: ANN401
-        """Tell whether the expression may stand where `dtype` is declared.
+        """Return whether the expression may stand where `dtype` is declared.
 
         Raises:
             DefinitionError: The expression is ill-typed.
@@ -279,7 +279,7 @@ class Expr:
             schema: Types of the columns, to which the values are cast first.
             output_dtype: Type that the result must have; by default that of the expression.
             parse: Return Python objects; else nullable and Arrow columns.
-            context: Where `now()` comes from; the time of the call if not given.
+            context: The source of `now()`; without it `now()` is the time of the call.
 
         Raises:
             InvalidExprException: A column of `schema` isn't in the frame.
@@ -299,7 +299,7 @@ class TypedExpr:
     __slots__ = ("data_type", "dtype", "expr")
 
     def __init__(self, expr: Expr, dtype: Any) -> None:  # noqa: ANN401 (an annotation is any object)
-        # An incomplete when() is no expression; it says so here.
+        # The access raises the error of an incomplete when().
         _ = expr.node
         self.expr = expr
         self.dtype = dtype
@@ -310,12 +310,12 @@ class TypedExpr:
 
 
 def types_of(schema: Mapping[str, Any]) -> dict[str, DataType]:
-    """Turn a schema of annotations into one of data types."""
+    """Convert a schema of annotations to one of data types."""
     return {name: dtype_of(annotation) for name, annotation in schema.items()}
 
 
 def make_expr(value: object) -> Expr:
-    """Return an expression as it is and make a literal of a constant.
+    """Return an expression as it is, and a constant as a literal.
 
     Raises:
         DefinitionTypeError: The value can't become an expression.

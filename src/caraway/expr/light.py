@@ -1,4 +1,4 @@
-"""Expressions as `str()` shows them: infix, without parentheses at the outside; what has no such form is printed."""
+"""Expressions in the form of `str()`: infix, without outer parentheses; nodes without such a form look like calls."""
 
 from caraway.expr.nodes import (
     Binary,
@@ -17,7 +17,7 @@ from caraway.expr.printer import print_node
 
 
 def light(node: Node) -> str:
-    """Show an expression for a glance; `print_node` gives the form that is stable."""
+    """Return an expression in a form that is easy to read; `print_node` returns the form that is stable."""
     match node:
         case Binary(op=op, left=left, right=right):
             return f"{light(left)} {op} {light(right)}"

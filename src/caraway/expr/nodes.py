@@ -1,8 +1,8 @@
 """The nodes of an expression: frozen declarations without behaviour.
 
-What a node means is told by its inference rule (`caraway.expr.inference`) and by its two compilers: polars for reads
-and tests (`caraway.expr.polars.compiler`), Spark Columns for streams (`caraway.spark.expressions`). Both take children
-that are already compiled.
+The meaning of a node is in its inference rule (`caraway.expr.inference`) and in its compilers: polars for reads and
+tests (`caraway.expr.polars.compiler`), functions of a row for small queries (`caraway.expr.scalars.compiler`), Spark
+Columns for streams (`caraway.spark.expressions`). Each takes children that are already compiled.
 """
 
 from dataclasses import dataclass
@@ -298,7 +298,7 @@ class ListAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListContains:
-    """Whether `item` is an element."""
+    """True if `item` is an element."""
 
     operand: "Node"
     item: "Node"
@@ -347,7 +347,7 @@ class DictLen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DictContains:
-    """Whether the key is there."""
+    """True if the key is there."""
 
     operand: "Node"
     key: "Node"

@@ -1,4 +1,4 @@
-"""Expressions as text: the form that messages show, which is stable."""
+"""Expressions as text: the stable form, which messages show."""
 
 from functools import singledispatch
 from typing import Any
@@ -61,12 +61,12 @@ _LIST_NAMES = {ListFunction.LEN: "LEN", ListFunction.HAS_NULL: "HAS_NULL"}
 
 @singledispatch
 def print_node(node: Node) -> str:
-    """Print an expression."""
+    """Return the text of an expression."""
     raise NotImplementedError(f"no printed form for {type(node).__name__}")
 
 
 def _call(name: str, *parts: object, **named: object) -> str:
-    """Print a call; nodes among its arguments are printed, all else stands as it is."""
+    """Return the text of a call; arguments that are nodes are printed, all others are inserted as they are."""
     shown = [part if isinstance(part, str) else print_node(part) for part in parts]  # type: ignore[arg-type]
     shown += [f"{key}={part if isinstance(part, str) else print_node(part)}" for key, part in named.items()]  # type: ignore[arg-type]
     return f"{name}({', '.join(shown)})"
@@ -77,7 +77,7 @@ def _unit(unit: TimeUnit) -> str:
 
 
 def _json(value: Any) -> str:  # noqa: ANN401 (whatever a constant holds)
-    """Spell a constant as JSON, with blanks after commas and colons."""
+    """Return a constant as JSON, with blanks after commas and colons."""
     match value:
         case list():
             return f"[{', '.join(map(_json, value))}]"

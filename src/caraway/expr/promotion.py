@@ -1,4 +1,4 @@
-"""Which type may stand where another is declared, and what two types have in common."""
+"""Promotion between types: the types that may stand in place of a declared one, and the common type of two."""
 
 from caraway.dtypes.types import (
     FLOAT,
@@ -25,9 +25,9 @@ NUMBERS = (INT, FLOAT)
 
 
 def promotes(source: DataType | None, target: DataType) -> bool:
-    """Tell whether an expression of type `source` (None: the null literal) may be declared as `target`.
+    """Return whether an expression of type `source` (None: the null literal) may be declared as `target`.
 
-    A base type fits its restrictions; their values are checked when they come.
+    A base type fits its restrictions; their values are checked at the evaluation.
     """
     if source is None:
         return is_optional(target)
@@ -63,10 +63,10 @@ def _promotes_inner(source: DataType, target: DataType) -> bool:
 
 
 def common_type(left: DataType | None, right: DataType | None) -> DataType | None:
-    """Return the least type that both fit (None for null literals alone).
+    """Return the least type to which both promote (None for null literals alone).
 
     Raises:
-        LookupError: There is none.
+        LookupError: There is no such type.
     """
     if left is None or right is None:
         other = right if left is None else left
@@ -88,7 +88,7 @@ def common_type(left: DataType | None, right: DataType | None) -> DataType | Non
 
 
 def shape(dtype: DataType) -> DataType:
-    """Return a type without restrictions and names of structs at any depth: what makes values comparable."""
+    """Return a type without restrictions and names of structs at any depth; values of equal shapes can be compared."""
     match dtype:
         case OptionalType(of):
             return optional(shape(of))
@@ -103,7 +103,7 @@ def shape(dtype: DataType) -> DataType:
 
 
 def representation(dtype: DataType) -> object:
-    """Return what stands for the form in which values of a type are kept: equal for types whose values are alike.
+    """Return a key of the form in which a type's values are stored; types with the same form have equal keys.
 
     Restrictions and optionality make no difference, and an embedding is a list of floats.
     """

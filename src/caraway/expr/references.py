@@ -1,4 +1,4 @@
-"""Walking an expression: its nodes and the columns that it refers to."""
+"""Walks over an expression: its nodes and the columns that it refers to."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -29,5 +29,5 @@ def children(node: Node) -> list[Node]:
 
 
 def columns_of(node: Node) -> tuple[str, ...]:
-    """Name the columns that an expression refers to, each once, in order of appearance."""
+    """Return the columns that an expression refers to, each once, in order of appearance."""
     return tuple(dict.fromkeys(found.name for found in walk(node) if isinstance(found, Ref)))

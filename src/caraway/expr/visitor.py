@@ -1,4 +1,4 @@
-"""Visitors of expressions, as the public API has them; in Caraway itself functions do their work."""
+"""Visitors of expressions for the public API; Caraway itself uses functions instead."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ from caraway.expr.nodes import (
 from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of
 
-# A choice goes by its last step (below).
+# The method for each class of nodes; the last step of a choice decides its method (below).
 METHODS: dict[type, str] = {
     Literal: "visitLiteral",
     Ref: "visitRef",
@@ -73,7 +73,7 @@ METHODS: dict[type, str] = {
 
 
 class Visitor:
-    """What goes through expressions: `visit` calls the method for the kind of a node (`caraway.expr.nodes`).
+    """A walk through expressions: `visit` calls the method for the class of a node (`caraway.expr.nodes`).
 
     A subclass defines the methods of the kinds that it knows, and calls `self.visit` on the operands. The methods:
     `visitLiteral`, `visitRef`, `visitVar`, `visitUnary`, `visitBinary`, `visitIsNull`, `visitFillNull`, `visitWhen` (a

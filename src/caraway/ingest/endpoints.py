@@ -77,8 +77,8 @@ class Target:
             columns.append(column.values)
             for position, message in column.errors.items():
                 if start + position not in table.strays:
-                    told = shortened(message, MAX_MESSAGE)
-                    errors.append(RowError(row=start + position, dataset=self.dataset, field=name, message=told))
+                    shown = shortened(message, MAX_MESSAGE)
+                    errors.append(RowError(row=start + position, dataset=self.dataset, field=name, message=shown))
                     bad.add(start + position)
         records = self._records(columns, start, bad, ingested_us, errors)
         errors.sort(key=lambda error: error.row)

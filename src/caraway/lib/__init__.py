@@ -1,4 +1,4 @@
-"""What definitions of all kinds share: metadata, inputs and outputs, helpers, expectations."""
+"""Features that definitions of all kinds share: metadata, inputs and outputs, helpers, expectations."""
 
 from caraway.lib import secrets
 from caraway.lib.buckets import bucketize

@@ -1,4 +1,4 @@
-"""The former place of aggregates; new code takes them from `caraway.datasets`."""
+"""The former module of aggregates; new code imports them from `caraway.datasets`."""
 
 from caraway.datasets import (
     AggregateType,

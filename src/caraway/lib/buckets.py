@@ -1,4 +1,4 @@
-"""`bucketize`: the latest window that is over at some time."""
+"""`bucketize`, which returns the latest window that is over at some time."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""What a user's function takes from around it: part of its identity, since another value makes it another function."""
+"""The values that a user's function takes from its surroundings, which are a part of its identity."""
 
 import hashlib
 import types
@@ -13,11 +13,11 @@ import numpy as np
 
 from caraway.lib.code_text import code_text
 
-# Longer values are told by their hash: a table of a million rates is no text for people.
+# Bound on the text of a value. A hash stands for a longer one: a table of a million rates is no text for people.
 LONGEST_TEXT = 200
 
-# An object that a class body became carries the helpers and constants of the body under this name, so that they travel
-# with functions that use them.
+# The attribute in which an object made from a class body carries the body's helpers and constants, so that they are
+# pickled with functions that use them.
 MEMBERS_ATTRIBUTE = "__caraway_members__"
 
 _SCALARS = (bool, int, float, complex, str, bytes, type(None), date, datetime, time, timedelta, Decimal, Enum)
@@ -25,7 +25,7 @@ _SCALARS = (bool, int, float, complex, str, bytes, type(None), date, datetime, t
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """What functions use of their surroundings.
+    """The values and functions that functions use from their surroundings.
 
     `text` has a line or a text for each value and function, in order of their names. `members` are, for each object
     with a class body (by its `id`), the members that functions use of it.
@@ -36,11 +36,11 @@ class Captured:
 
 
 def captured(functions: Iterable[Callable[..., Any]], is_a_users: Callable[[Callable[..., Any]], bool]) -> Captured:
-    """Return the values and functions that functions use by name, and what those use.
+    """Return the values and functions that functions use by name, and those that these use in turn.
 
     Args:
-        functions: They and what they use are looked through.
-        is_a_users: Tells a function of the user, whose text counts, from one that is installed.
+        functions: The functions at which the search starts.
+        is_a_users: Returns True for a function of the user, whose text counts, and False for an installed one.
     """
     search = _Search(is_a_users)
     search.look_through(functions)
@@ -54,7 +54,7 @@ def members_of(value: object) -> Mapping[str, Any]:
 
 
 class _Search:
-    """A walk over functions and what they use."""
+    """A walk over functions and the names that they use."""
 
     def __init__(self, is_a_users: Callable[[Callable[..., Any]], bool]) -> None:
         self.found: dict[str, str] = {}
@@ -89,7 +89,10 @@ class _Search:
                 self.found[name] = f"{name} = {text}"
 
     def _members_used(self) -> Iterator[types.FunctionType]:
-        """Take the members whose names functions use. A name may mean something else: then one too many is taken."""
+        """Yield the members whose names functions use.
+
+        A name may belong to something else: then one member too many is yielded.
+        """
         for key, owner in list(self._owners.items()):
             taken = self.members.setdefault(key, {})
             for name, member in members_of(owner).items():
@@ -118,7 +121,7 @@ class _Search:
 
 
 def names_in(code: types.CodeType | None) -> Iterator[str]:
-    """Give the names that a function uses of its module or of other objects, those of functions within it as well."""
+    """Yield the names that a function uses of its module or of other objects, with those of its inner functions."""
     if code is None:
         return
     yield from code.co_names
@@ -138,7 +141,7 @@ def _used(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         try:
             yield name, cell.cell_contents
         except ValueError:
-            # A function that names itself, not yet bound.
+            # The value is a function that refers to itself and isn't bound yet.
             continue
     for name in dict.fromkeys(names_in(function.__code__)):
         if name in function.__globals__ and not name.startswith("__"):
@@ -152,7 +155,7 @@ def _parameters(function: types.FunctionType) -> tuple[str, ...]:
 
 
 def _text(value: Any) -> str:  # noqa: ANN401
-    """Spell a value that is plain data; nothing for modules, classes and whatever else has no lasting text."""
+    """Return the text of a value of plain data; empty for modules, classes and others without a lasting text."""
     if isinstance(value, np.ndarray):
         described = f"{value.dtype} {value.shape} ".encode() + value.tobytes()
         return f"<array {hashlib.sha256(described).hexdigest()}>" if value.dtype != object else ""

@@ -1,4 +1,4 @@
-"""The text of a user's function: what people see of it, and what its identity is made from."""
+"""The text of a user's function, which people see and from which its identity is made."""
 
 import ast
 import functools
@@ -16,9 +16,9 @@ Place = tuple[int, int]
 
 
 def source_text(function: Callable[..., Any]) -> str:
-    """Return the text of a function, or of the class of an object that is called; empty if it isn't at hand.
+    """Return the text of a function, or of the class of a callable object; empty if the source isn't at hand.
 
-    Of a lambda this is the lambda alone, wherever on its lines it stands.
+    For a lambda this is the lambda alone, wherever on its lines it stands.
     """
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType) and code.co_name == "<lambda>":
@@ -31,7 +31,7 @@ def source_text(function: Callable[..., Any]) -> str:
 
 
 def code_text(function: Callable[..., Any]) -> str:
-    """Return the text of a function; if it isn't at hand, its name and a hash of what it does.
+    """Return the text of a function or, if the source isn't at hand, its name and a hash of its code.
 
     Equal functions have equal texts, in every process.
     """
@@ -45,7 +45,7 @@ def code_text(function: Callable[..., Any]) -> str:
     name = getattr(function, "__qualname__", type(function).__qualname__)
     code = getattr(function, "__code__", None)
     if not isinstance(code, types.CodeType):
-        # A builtin: its name is all that there is to it.
+        # A builtin has no code, so its name is the whole description.
         return f"<{getattr(function, '__module__', None) or ''} {name}>"
     return f"<function {name} {hashlib.sha256(_description(code).encode()).hexdigest()}>"
 
@@ -56,7 +56,7 @@ def _lambda_text(code: types.CodeType) -> str:
     places = [place for place in _places(code) if place[0] >= code.co_firstlineno]
     if not text or not places:
         return ""
-    # The innermost lambda that spans all of the code; those that it contains have code of their own.
+    # The innermost lambda that spans all of the code is taken; lambdas inside it have code of their own.
     around = [node for node in lambdas(text) if _spans(node, min(places), max(places))]
     if not around:
         return ""
@@ -65,9 +65,9 @@ def _lambda_text(code: types.CodeType) -> str:
 
 
 def _places(code: types.CodeType) -> Iterator[Place]:
-    """Give where each instruction stands, by line and by byte in the line, beginning and end."""
+    """Yield the position of each instruction, by line and by byte in the line, beginning and end."""
     for line, end_line, column, end_column in code.co_positions():
-        # What Python adds on its own has no width.
+        # Instructions that Python adds on its own have no width.
         if line is not None and end_line is not None and column is not None and end_column:
             yield (line, column)
             yield (end_line, end_column)
@@ -80,7 +80,7 @@ def _spans(node: ast.Lambda, first: Place, last: Place) -> bool:
 
 
 def _description(code: types.CodeType) -> str:
-    """Describe what a function does, the same in every process: no addresses, no order of sets."""
+    """Return a description of a function's code, the same in every process: no addresses, no order of sets."""
     constants = [_description(c) if isinstance(c, types.CodeType) else _constant(c) for c in code.co_consts]
     parts = (code.co_code.hex(), *constants, *code.co_names, *code.co_varnames, *code.co_freevars)
     return "\0".join(parts)

@@ -1,4 +1,4 @@
-"""The syntax trees of the files in which definitions stand. Each is parsed once, however many definitions it holds."""
+"""The syntax trees of the files with definitions. Each file is parsed once, however many definitions it holds."""
 
 import ast
 import functools
@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-# Definitions are made file by file; a few are open at a time, where one imports another.
+# Bound on the files whose trees are kept. Definitions are made file by file, and a few are open at a time if one
+# imports another.
 KEPT_FILES = 8
 
 
@@ -21,9 +22,10 @@ class FieldText:
 
 
 def fields_text(cls: type) -> Sequence[FieldText]:
-    """Return the annotated names of a class body in the order of the text, as often as each stands there.
+    """Return the annotated names of a class body in the order of the text, repeated ones too.
 
-    Empty if the source isn't at hand. Of several classes of one name in a file it is the one with these names.
+    The result is empty if the source isn't at hand. If a file has several classes of one name, the one with these names
+    counts.
     """
     try:
         filename = inspect.getfile(cls)
@@ -73,7 +75,7 @@ def _named(node: ast.AST, prefix: str) -> Iterator[tuple[str, ast.ClassDef]]:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
                 yield from _named(child, f"{prefix}{name}.<locals>.")
             case ast.expr():
-                # No expression holds a class.
+                # An expression holds no class, so it isn't searched.
                 continue
             case _:
                 yield from _named(child, prefix)

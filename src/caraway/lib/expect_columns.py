@@ -1,4 +1,4 @@
-"""What can be expected of the values of one column. Nulls are left out, except by the two checks of null."""
+"""Expectations of the values of one column. Nulls are left out, except by the two checks of null."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

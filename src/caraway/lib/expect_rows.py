@@ -1,4 +1,4 @@
-"""What can be expected of several columns of a row."""
+"""Expectations of several columns of a row."""
 
 from collections.abc import Collection, Sequence
 from typing import Any

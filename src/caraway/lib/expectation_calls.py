@@ -1,4 +1,4 @@
-"""How an `expect_...` function answers: with its name and all of its arguments."""
+"""The result of an `expect_...` function: its name and all of its arguments."""
 
 import functools
 import inspect
@@ -16,7 +16,7 @@ Expected = tuple[str, dict[str, Any]]
 
 
 def expectation(declared: Callable[P, None]) -> Callable[P, Expected]:
-    """Make a check of a signature alone: it gives its name in lower case, and all arguments with their defaults.
+    """Return a check from its signature: it returns its name in lower case, and all arguments with defaults.
 
     Raises:
         DefinitionError: An argument is out of its range. An unknown or missing one is Python's own TypeError.

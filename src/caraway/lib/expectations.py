@@ -1,4 +1,4 @@
-"""`@expectations`: what a dataset's owner expects of its rows. They are counted, never enforced."""
+"""`@expectations`, which marks a dataset owner's expectations on its rows. They are counted, never enforced."""
 
 import json
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any, TypeVar, overload
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.graph.expectations import Expectation, ExpectationSuite, argument_fault, is_known
 
-# A method marked by `@expectations` carries `ExpectationsMark` under this name.
+# The attribute of a method marked by `@expectations` that holds its `ExpectationsMark`.
 EXPECTATIONS_ATTRIBUTE = "__caraway_expectations__"
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectationsMark:
-    """What `@expectations` hangs onto a method: the version of the checks."""
+    """The mark that `@expectations` adds to a method: the version of the checks."""
 
     version: int
 
@@ -26,9 +26,9 @@ def expectations(obj: F) -> F: ...
 @overload
 def expectations(*, version: int = 0) -> Callable[[F], F]: ...
 def expectations(obj: Any = None, *, version: int = 0) -> Any:  # both forms
-    """Mark the method of a dataset that lists what is expected of its rows.
+    """Mark the method of a dataset that lists expectations on its rows.
 
-    It takes `cls` alone and returns a list of `expect_...(...)`. It runs once, when the dataset is defined.
+    The method takes `cls` alone and returns a list of `expect_...(...)`. It runs once, when the dataset is defined.
 
     Args:
         obj: The method, if the decorator stands bare.
@@ -50,15 +50,15 @@ def expectations(obj: Any = None, *, version: int = 0) -> Any:  # both forms
 
 
 def suite_of(dataset: str, version: int, returned: object) -> ExpectationSuite:
-    """Turn what a method marked by `@expectations` returned into the checks of its dataset.
+    """Return the checks of a dataset from the result of its method marked by `@expectations`.
 
     Args:
         dataset: Name of the dataset.
         version: Version of the checks.
-        returned: A list of what `expect_...` functions give.
+        returned: A list of results of `expect_...` functions.
 
     Raises:
-        DefinitionTypeError: It isn't such a list.
+        DefinitionTypeError: The result isn't such a list.
         DefinitionError: An argument can't be sent.
     """
     where = f"expectations of dataset {dataset}"
@@ -88,7 +88,7 @@ def _expectation(where: str, item: object) -> Expectation:
 
 
 def _plain(value: object) -> object:
-    """Give sets in an order of their own and fields by name, so that equal arguments are equal text."""
+    """Return sets in a fixed order and fields by name, so that equal arguments are equal text."""
     match value:
         case set() | frozenset():
             return sorted((_plain(item) for item in value), key=lambda item: (type(item).__name__, str(item)))

@@ -1,4 +1,4 @@
-"""`@includes`: helper functions that travel with an extractor."""
+"""`@includes`, which adds helper functions to an extractor."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,14 +8,14 @@ from caraway.graph.envs import EnvSelector
 
 INCLUDES_ATTRIBUTE = "__caraway_includes__"
 
-# A function, or what a decorator below made of it.
+# A function, or the object that a decorator below made from it.
 F = TypeVar("F")
 
 __all__ = ["EnvSelector", "included", "includes"]
 
 
 def includes(*functions: Callable[..., Any]) -> Callable[[F], F]:
-    """Name helper functions whose code belongs to that of the decorated function; theirs follow.
+    """Add helper functions, whose code becomes part of the decorated function's; their own helpers follow.
 
     Raises:
         DefinitionTypeError: An argument isn't a function.

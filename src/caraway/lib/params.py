@@ -1,4 +1,4 @@
-"""`@inputs` and `@outputs`: what a pipeline or an extractor takes and gives."""
+"""`@inputs` and `@outputs`, which declare the inputs and outputs of a pipeline or an extractor."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -8,12 +8,12 @@ from caraway.errors import DefinitionError
 INPUTS_ATTRIBUTE = "__caraway_inputs__"
 OUTPUTS_ATTRIBUTE = "__caraway_outputs__"
 
-# A function, or what a decorator below made of it.
+# A function, or the object that a decorator below made from it.
 F = TypeVar("F")
 
 
 def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features or names)
-    """Name the datasets of a pipeline, or the features of an extractor.
+    """Declare the datasets of a pipeline, or the features of an extractor.
 
     Raises:
         DefinitionError: Nothing is named.
@@ -24,7 +24,7 @@ def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features
 
 
 def outputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (features or names)
-    """Name the features that an extractor computes.
+    """Declare the features that an extractor computes.
 
     Raises:
         DefinitionError: Nothing is named.

@@ -1,4 +1,4 @@
-"""The former place of data types and of what describes extractors; new code takes them from where they are made."""
+"""The former module of data types and extractors' decorators; new code imports them where they are defined."""
 
 from caraway.dtypes import Embedding, Window, between, oneof, regex, struct
 from caraway.lib.params import inputs, outputs

@@ -4,14 +4,14 @@ from caraway.graph.runtime import secret_provider
 
 
 def get(name: str) -> str:
-    """Return a secret of the branch.
+    """Return a secret from the store of the platform.
 
     Args:
         name: The name under which it was stored, by `client.add_secret` or in the console.
 
     Raises:
         KeyError: There is no secret of this name.
-        NotImplementedError: No pipeline or extractor is running: secrets are known to these only.
+        NotImplementedError: No pipeline or extractor is running; only these can read secrets.
     """
     provider = secret_provider.get()
     if provider is None:

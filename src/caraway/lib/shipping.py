@@ -1,4 +1,4 @@
-"""User functions by value: they must run in a process that doesn't have the user's modules."""
+"""Pickling of users' functions by value, so that they run in a process that doesn't have the user's modules."""
 
 import functools
 import io
@@ -18,7 +18,7 @@ from caraway.lib.captured import Captured, captured, names_in
 from caraway.lib.code_text import code_text, source_text
 from caraway.lib.includes import included
 
-# Where packages are installed.
+# The folders of installed packages.
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib"))
 
 
@@ -32,11 +32,11 @@ def ship(
     """Pickle an extractor with all that it uses of the user's modules.
 
     Args:
-        where: Names the extractor in messages.
+        where: The name of the extractor in messages.
         function: The extractor.
         featureset: Name of its featureset.
         features: Names of the featureset's features.
-        members: The rest of its class body, of which the function may use helpers through `cls`.
+        members: The rest of its class body, whose helpers the function may use through `cls`.
 
     Raises:
         DefinitionError: Something that the function uses can't be pickled.
@@ -49,12 +49,12 @@ def ship(
 def python_function(
     where: str, function: Callable[..., Any], helpers: Iterable[Callable[..., Any]] = ()
 ) -> PythonFunction:
-    """Make a spec of a user's function: its text, itself by value, the texts of its helpers.
+    """Return the spec of a user's function: its text, its pickle, and the texts of its helpers.
 
     Args:
-        where: Names the function in messages.
+        where: The name of the function in messages.
         function: The function, a lambda or anything else that can be called.
-        helpers: What `@includes` names for it elsewhere: on the pipeline, say, that it is written in.
+        helpers: Helpers that `@includes` names elsewhere, such as on the pipeline around the function.
 
     Raises:
         DefinitionError: Something that the function uses can't be pickled.
@@ -71,7 +71,7 @@ def python_function(
 
 
 def _pickled(where: str, value: object, functions: Sequence[Callable[..., Any]]) -> bytes:
-    """Pickle a value, and whatever of the modules of `functions` it uses, by value."""
+    """Pickle a value by value, with all that it uses of the modules of `functions`."""
     registered = [module for module in _user_modules(functions) if _register(module)]
     file = io.BytesIO()
     try:
@@ -99,7 +99,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
 
 
 def source_with_includes(function: Callable[..., Any]) -> str:
-    """Return the text of a function, of its included helpers and of what they use; what isn't at hand is left out."""
+    """Return the texts of a function, of its included helpers and of what they use, as far as they are at hand."""
     parts = [function, *included(function)]
     return "\n".join(text for text in (*map(source_text, parts), *_captured(parts)) if text)
 
@@ -119,7 +119,7 @@ def _is_a_users_function(function: Callable[..., Any]) -> bool:
 
 
 def _bare(member: Any) -> Any:  # noqa: ANN401 (members of any kind)
-    """Copy a function without what decorators hung onto it, which would be shipped too."""
+    """Return a copy of a function without the attributes of decorators, which would be pickled too."""
     if isinstance(member, (classmethod, staticmethod)):
         return type(member)(_bare(member.__func__))
     if not isinstance(member, types.FunctionType):
@@ -128,7 +128,7 @@ def _bare(member: Any) -> Any:  # noqa: ANN401 (members of any kind)
         member.__code__, member.__globals__, member.__name__, member.__defaults__, member.__closure__
     )
     copy.__kwdefaults__ = member.__kwdefaults__
-    # Not found under its own name, hence pickled by value whatever module it is from.
+    # A function that can't be found under its own name is pickled by value, whatever module it is from.
     copy.__qualname__ = f"{member.__qualname__}.<shipped>"
     return copy
 
@@ -157,7 +157,7 @@ def _innermost(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_a_users(module: types.ModuleType) -> bool:
-    """Tell a module of the user from one that is installed wherever the function runs."""
+    """Return whether a module is the user's, and not one that is installed wherever the function runs."""
     package = module.__name__.partition(".")[0]
     if package == "caraway" or package in sys.stdlib_module_names - {"__main__"}:
         return False

@@ -41,7 +41,7 @@ class ObjectFolder:
     def __init__(self, url: str) -> None:
         """Use the folder `url`: an absolute path, or an address such as `s3://bucket/prefix`. A write creates it."""
         self.url = url
-        with self._told(""):
+        with self._translated_errors(""):
             self._files, path = fs.FileSystem.from_uri(url)
         self._root: str = path.rstrip("/")
         self._local = isinstance(self._files, fs.LocalFileSystem)
@@ -49,7 +49,7 @@ class ObjectFolder:
     def stored(self, under: str = "") -> list[Stored]:
         """Return the objects whose names begin with the folder `under`, in order of their names."""
         root = f"{self._root}/{under}".rstrip("/")
-        with self._told(under):
+        with self._translated_errors(under):
             found = self._listed(fs.FileSelector(root, allow_not_found=True, recursive=True))
         objects = [
             Stored(info.path[len(self._root) + 1 :], info.size, info.mtime_ns / 1e9)
@@ -68,7 +68,7 @@ class ObjectFolder:
 
     def read(self, name: str) -> bytes:
         """Return the content of an object."""
-        with self._told(name), self._files.open_input_stream(self._path(name)) as stream:
+        with self._translated_errors(name), self._files.open_input_stream(self._path(name)) as stream:
             content: bytes = stream.read()
             return content
 
@@ -89,7 +89,11 @@ class ObjectFolder:
     def fetch(self, name: str, path: Path) -> Digest:
         """Write an object's content to a file, and return the digest of the content."""
         digest = hashlib.sha256()
-        with self._told(name), self._files.open_input_stream(self._path(name)) as stream, path.open("wb") as file:
+        with (
+            self._translated_errors(name),
+            self._files.open_input_stream(self._path(name)) as stream,
+            path.open("wb") as file,
+        ):
             while piece := stream.read(PIECE):
                 digest.update(piece)
                 file.write(piece)
@@ -99,7 +103,7 @@ class ObjectFolder:
 
     def remove(self, name: str) -> None:
         """Remove an object if it exists."""
-        with self._told(name):
+        with self._translated_errors(name):
             if self._files.get_file_info(self._path(name)).type is fs.FileType.File:
                 self._files.delete_file(self._path(name))
 
@@ -108,7 +112,7 @@ class ObjectFolder:
         """Yield a stream whose content becomes the object when all of it has been written."""
         path = self._path(name)
         part = f"{self._root}/{PARTS}/{secrets.token_hex(8)}"
-        with self._told(name):
+        with self._translated_errors(name):
             for file in (path, part):
                 self._files.create_dir(file.rpartition("/")[0], recursive=True)
             try:
@@ -125,7 +129,7 @@ class ObjectFolder:
 
     def tidy(self, before: float) -> None:
         """Remove unfinished objects whose writing began before a time (seconds since the epoch)."""
-        with self._told(PARTS):
+        with self._translated_errors(PARTS):
             for info in self._listed(fs.FileSelector(f"{self._root}/{PARTS}", allow_not_found=True)):
                 if info.mtime_ns / 1e9 < before:
                     with suppress(FileNotFoundError):
@@ -135,7 +139,7 @@ class ObjectFolder:
         return f"{self._root}/{name}"
 
     @contextmanager
-    def _told(self, name: str) -> Iterator[None]:
+    def _translated_errors(self, name: str) -> Iterator[None]:
         try:
             yield
         except (OSError, pa.ArrowException) as error:

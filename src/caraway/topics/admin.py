@@ -109,7 +109,7 @@ def _reason(error: KafkaException) -> str:
 
 
 def drop_topics(bootstrap_servers: str, names: Iterable[str], *, timeout_s: float = 30.0) -> None:
-    """Remove topics with all of their records; those that aren't there are passed over.
+    """Remove topics with all of their records; names of topics that don't exist are ignored.
 
     Raises:
         UnavailableError: The broker can't be reached or refuses.

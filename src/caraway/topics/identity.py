@@ -12,6 +12,6 @@ def position_id(offset: int, partition: int) -> bytes:
 
 
 def position_of(record_id: bytes) -> tuple[int, int]:
-    """Return offset and partition of the source record that `record_id` bears, with or without an operator's suffix."""
+    """Return offset and partition of the source record in an identity, with or without an operator's suffix."""
     offset, partition = _POSITION.unpack_from(record_id)
     return offset, partition

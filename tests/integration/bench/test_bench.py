@@ -1,4 +1,4 @@
-"""The benchmarks start, and those that need no Spark give figures, with tiny sizes."""
+"""Tests that the benchmarks start, and that those that need no Spark return figures, with tiny sizes."""
 
 import json
 import subprocess

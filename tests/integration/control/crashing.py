@@ -1,4 +1,4 @@
-"""Crashes between any two statements: a connection that gives up after so many."""
+"""Crashes between any two statements: a connection that fails after a number of them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,11 +7,11 @@ import sqlalchemy as sa
 
 
 class CrashError(BaseException):
-    """The process has died; nothing but its end may catch it."""
+    """The process has died; no code of the process may catch this."""
 
 
 class Crashes:
-    """Lets the statements of an engine fail from a chosen one on."""
+    """Makes the statements of a SQLAlchemy engine fail from a chosen one on."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self._left: int | None = None

@@ -1,6 +1,6 @@
-"""A control process that stops at a chosen step: what each statement, transaction and topic is, it counts.
+"""A control process that stops at a chosen step; steps are its statements, transactions and topics.
 
-The steps are found at the connections themselves, which are real; the product knows nothing of it. Topics are files of
+The steps are found by watching the connections, which are real; the product knows nothing of it. Topics are files in
 a folder, so that they outlive the process as those of a broker would.
 """
 
@@ -20,7 +20,7 @@ from caraway.graph.wire import CommitRequest
 from caraway.state import Ledger, StateReader, StateWriter, connect
 from caraway.state.tables import asset_references, assets, branches, commits, jobs, ledger
 
-# What a commit may change.
+# The tables that a commit may change.
 TABLES = (commits, branches, assets, asset_references, ledger, jobs)
 BEGINNING = datetime(2030, 1, 1, tzinfo=UTC)
 
@@ -43,7 +43,7 @@ class Steps:
 
 @dataclass
 class Clock:
-    """Time that passes when it is told to."""
+    """A clock that stands still unless it is set."""
 
     now: datetime = BEGINNING
 
@@ -52,7 +52,7 @@ class Clock:
 
 
 class Plant:
-    """All that one control process has."""
+    """All parts of one control process."""
 
     def __init__(self, url: str, folder: Path, steps: Steps, clock: Clock) -> None:
         self.engine = connect(url)
@@ -105,7 +105,7 @@ def _count(engine: sa.Engine, steps: Steps) -> None:
 
 
 def content(url: str) -> dict[str, list[tuple[object, ...]]]:
-    """Return all rows that a commit may change."""
+    """Return the rows of all tables that a commit may change."""
     engine = connect(url)
     with engine.connect() as connection:
         found = {t.name: sorted(map(tuple, connection.execute(sa.select(t))), key=str) for t in TABLES}
@@ -114,7 +114,7 @@ def content(url: str) -> dict[str, list[tuple[object, ...]]]:
 
 
 def commit_and_die(url: str, folder: Path, at: int, now: datetime, request: CommitRequest) -> None:
-    """Make a commit in this process, which kills itself before a step."""
+    """Make a commit in this process, which kills itself before step number `at`."""
     steps = Steps(at, lambda: os.kill(os.getpid(), signal.SIGKILL))
     plant = Plant(url, folder, steps, Clock(now))
     plant.commits.commit(request)

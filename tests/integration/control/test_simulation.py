@@ -1,7 +1,7 @@
-"""Branches, assets and ledger on a real Postgres and an invented clock, with workers that crash, double and lag.
+"""Branches, assets and ledger on a real Postgres and an invented clock, with workers that crash, repeat and lag.
 
-The world is in memory: what exists in it, and what became of each name. Each rule is something that a user, a worker or
-bad luck does; the laws are checked after every one of them, and once more when all has become quiet.
+The assets are in memory. Each rule is an act of a user or a worker, or an accident; the laws are checked after every
+act, and once more when all workers have finished.
 """
 
 import itertools
@@ -46,7 +46,7 @@ from tests.unit.control.graphs import clicks, spend, users
 
 KEEP = timedelta(hours=1)
 STEPS = 60
-# 170 runs of 60 steps: the ten thousand that CI takes. `just soak` takes sixty thousand, other ones each time.
+# 170 runs of 60 steps make the ten thousand steps of CI. `just soak` takes sixty thousand, different ones each time.
 RUNS = 170
 
 _CHOICES: tuple[tuple[DatasetSpec, ...], ...] = (
@@ -63,7 +63,7 @@ PLANS = {graph: plan_graph(graph) for graph in GRAPHS}
 WANTED = {graph: {blueprint.content for blueprint in blueprints(PLANS[graph])} for graph in GRAPHS}
 ENCODED = {graph: encode_graph(graph) for graph in GRAPHS}
 
-# Of tables as small as these, to delete takes a tenth of the time of TRUNCATE, which makes new files.
+# Deleting the rows of tables this small takes a tenth of the time of TRUNCATE, which creates new files.
 EMPTY: tuple[sa.Executable, ...] = (
     sa.text("SET LOCAL session_replication_role = replica"),
     *(sa.delete(table) for table in (asset_references, ledger, assets, jobs, branches, commits)),
@@ -72,14 +72,14 @@ EMPTY: tuple[sa.Executable, ...] = (
 NOTHING = Settlement(cancel=frozenset(), open={})
 
 graphs = st.sampled_from(GRAPHS)
-# A commit takes some twenty statements.
+# A commit takes some twenty statements, so a crash may hit any of them, or none.
 crashes = st.none() | st.integers(0, 24)
 names = st.sampled_from(["a", "b", "c/d"])
 
 
 @dataclass
 class World:
-    """What exists. Some actions fail, some must be asked for several times before they are done."""
+    """The existing assets. Some actions fail, some must be repeated before they are done."""
 
     there: set[str] = field(default_factory=set)
     made: Counter[str] = field(default_factory=Counter)
@@ -118,7 +118,7 @@ class Line:
 
 @dataclass
 class Hand:
-    """What a worker has in hand: a claim, and how it went with it once it has done it."""
+    """The work of a worker: a claim, and its outcome once the action is done."""
 
     claim: Claim
     outcome: ActionOutcome | None = None
@@ -153,11 +153,11 @@ class Simulation(RuleBasedStateMachine):
         return data.draw(st.sampled_from(sorted(self.lines)))
 
     def _crashing(self, after: int | None, action: Callable[[], None]) -> None:
-        """Do something in a process that may die over it, and be told nothing if it does."""
+        """Do something in a process that may crash during it, and then gets no answer."""
         with suppress(CrashError), CRASHES[self.engine].after(after):
             action()
 
-    # What users do
+    # The acts of users
 
     @rule(data=st.data(), graph=graphs, crash=crashes)
     def commit(self, data: st.DataObject, graph: Graph, crash: int | None) -> None:
@@ -172,7 +172,7 @@ class Simulation(RuleBasedStateMachine):
             done = True
 
         self._crashing(crash, publish)
-        # Whoever wasn't told looks: it is there as a whole or not at all.
+        # A user without an answer looks: the commit exists as a whole or not at all.
         if done or self.reader.head_id(name) == commit.id:
             self.lines[name] = Line(commit.id, graph)
             self.writer.publish(commit)
@@ -216,7 +216,7 @@ class Simulation(RuleBasedStateMachine):
         if not self._exists(name):
             del self.lines[name]
 
-    # What workers do
+    # The acts of workers
 
     @rule(crash=crashes)
     def claim(self, crash: int | None) -> None:
@@ -258,7 +258,7 @@ class Simulation(RuleBasedStateMachine):
     def promote(self, crash: int | None) -> None:
         self._crashing(crash, lambda: _ignore(self.ledger.promote()))
 
-    # What happens
+    # Changes from outside
 
     @rule(seconds=st.sampled_from([0.3, 5, 31, 600, 4000, -5, -600]))
     def jump(self, seconds: float) -> None:
@@ -272,7 +272,7 @@ class Simulation(RuleBasedStateMachine):
 
     @invariant()
     def the_laws_hold(self) -> None:
-        # Each look costs a round trip, and they are most of what a step costs.
+        # Each query costs a round trip, and these are most of the cost of a step: two queries serve all checks.
         existing, references = self.reader.assets(), self.reader.references()
         self._branches_stand_where_their_last_commits_left_them()
         self._assets_are_those_that_branches_need({asset.id: asset for asset in existing}, references)
@@ -301,7 +301,7 @@ class Simulation(RuleBasedStateMachine):
         assert set(live.values()) <= {1}
 
     def teardown(self) -> None:
-        """Let all come to rest: no more commits, nothing broken, workers that lag do their last."""
+        """Check the end: without commits and failures, and after late workers, exactly the wanted assets exist."""
         self.world.broken = self.world.waiting = False
         for _ in range(200):
             self.now += timedelta(minutes=40)
@@ -358,7 +358,7 @@ def _ignore(_: object) -> None:
 def engine(postgres: str) -> Iterator[sa.Engine]:
     migrate(postgres)
     url = sa.make_url(postgres).set(drivername="postgresql+psycopg")
-    # That Postgres keeps what it has confirmed is its own affair; crashes here are those of its clients.
+    # Only clients crash here, not Postgres, so it needn't wait for its disk at each commit.
     engine = sa.create_engine(url, connect_args={"options": "-c synchronous_commit=off"})
     CRASHES[engine] = Crashes(engine)
     yield engine
@@ -368,7 +368,7 @@ def engine(postgres: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def looking(engine: sa.Engine) -> Iterator[sa.Engine]:
-    """Reads what is there, in one round trip each time."""
+    """Yield an engine for reads, each of which takes one round trip."""
     looking = sa.create_engine(engine.url, isolation_level="AUTOCOMMIT", pool_reset_on_return=None)
     yield looking
     looking.dispose()

@@ -1,4 +1,4 @@
-"""A large branch: what a clone of it costs, and what a commit that changes one pipeline touches."""
+"""A large branch: the cost of a clone, and the cost of a commit that changes one pipeline."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ FEATURESETS = 1000 // 3 + 1
 
 
 class Nowhere:
-    """No Kafka: the ledger is left to itself."""
+    """A reconciler that does nothing, so that no Kafka is needed."""
 
     def check(self) -> None:
         pass
@@ -52,7 +52,7 @@ def _featureset(number: int) -> FeaturesetSpec:
 
 
 def least_seconds(action: Callable[[int], object]) -> float:
-    """Do something three times, and tell what the quickest time took: others are at work on the machine, too."""
+    """Return the time of the quickest of three calls, since other processes share the machine."""
     took = []
     for number in range(3):
         started = time.perf_counter()
@@ -77,6 +77,6 @@ def test_a_clone_is_cheap_and_a_change_touches_what_depends_on_it(engine: sa.Eng
     new = [asset for asset in reader.assets() if asset.id not in assets]
     assert {asset.dataset for asset in new} == {"Spend7"}
     assert sorted(asset.kind for asset in new) == ["index", "job", "topic"]
-    # Bounds of the issue; both are far off on a machine that does nothing else.
+    # Both bounds are required of the product; an idle machine stays far below them.
     assert planned_s < 2
     assert cloned_s < 1

@@ -1,4 +1,4 @@
-"""A commit is interrupted at every one of its steps, and is whole or not there at all, whatever it was."""
+"""A commit that is interrupted at any of its steps exists as a whole or not at all."""
 
 import multiprocessing
 import signal
@@ -16,32 +16,32 @@ from caraway.state import AssetKind, AssetState, DesiredState, Head, JobState, S
 from tests.integration.control.steps import Clock, Plant, Steps, commit_and_die, content
 from tests.unit.control.graphs import clicks, spend, users
 
-# A lease of a worker that died has run out by then.
+# Longer than the lease of a worker that died.
 LATER = timedelta(minutes=5)
 ROUNDS = 200
-# What a commit itself takes are its first nineteen steps; the ledger takes some fifty more, much alike each other.
+# The first nineteen steps are those of the commit; some fifty similar ones of the ledger follow.
 FIRST = 25
 AFTER = 6
 STRIDE = 7
-# To come to rest takes longer than a commit; meanwhile the next ones may well be made.
+# Only every fifth commit is followed to the end of its actions, which takes longer than the commit itself.
 REST = 5
 
 
 def graph(version: int) -> Graph:
-    """A graph of which each version replaces a topic, a job and two indexes of the one before."""
+    """Return a graph; each version replaces a topic, a job and two indexes of the version before."""
     return Graph(datasets=(clicks(), spend(version=version, above=float(version)), users(version=version)))
 
 
 @dataclass
 class Deployment:
-    """What outlives the control processes."""
+    """The parts of a deployment that outlive a control process."""
 
     url: str
     folder: Path
     clock: Clock
 
     def restart(self) -> Plant:
-        """Start a control process, long after whatever happened to the one before."""
+        """Start a control process, long after the end of the one before."""
         self.clock.now += LATER
         return Plant(self.url, self.folder, Steps(), self.clock)
 
@@ -60,7 +60,7 @@ def deployment(postgres: str, tmp_path: Path) -> Deployment:
 
 
 def settle(deployment: Deployment, plant: Plant) -> None:
-    """Be engine and workers until nothing is left to do."""
+    """Act as engine and workers until no action is left."""
     for _ in range(ROUNDS):
         deployment.clock.now += timedelta(minutes=2)
         for job in plant.reader.jobs():
@@ -75,7 +75,7 @@ def settle(deployment: Deployment, plant: Plant) -> None:
 
 
 def check_whole(reader: StateReader, before: Head, wanted: Graph) -> None:
-    """Check that the branch holds a commit with all that it needs."""
+    """Check that the branch has the commit with all the assets that it needs."""
     head = reader.head()
     assert head.commit_id is not None
     assert reader.commit(head.commit_id).parent == before.commit_id
@@ -85,7 +85,7 @@ def check_whole(reader: StateReader, before: Head, wanted: Graph) -> None:
 
 
 def check_rest(plant: Plant, wanted: Graph) -> None:
-    """Check that what there is, is what the branch needs, and that it serves it."""
+    """Check that exactly the assets exist that the branch needs, and that it serves its head."""
     (main,) = plant.reader.branch_heads().branches
     assert main.serving == main.head
     live = [asset for asset in plant.reader.assets() if asset.state is not AssetState.GONE]
@@ -115,15 +115,16 @@ def test_a_control_process_that_is_killed_leaves_a_commit_whole_or_nothing(deplo
             settle(deployment, plant)
             check_rest(plant, wanted)
         else:
-            # As if it had never been asked for: it can be asked for again.
+            # Nothing has changed, so the commit can be made again.
             assert content(deployment.url) == rows
         plant.close()
         if child.exitcode == 0:
             break
         outcomes.append(committed)
-        # Up to the transaction's end every step; of what the ledger does after it, where it begins and samples of it.
+        # Every step is tried up to the end of the transaction, then the first ones of the ledger and samples of its
+        # others.
         at += 1 if outcomes.count(True) < AFTER else STRIDE
-    # First nothing, from one step on all of it; and there were steps on either side.
+    # Up to some step nothing is committed, and from it on all; both sides have several steps.
     assert outcomes == sorted(outcomes)
     assert outcomes.count(False) >= 15
     assert outcomes.count(True) >= AFTER

@@ -23,7 +23,7 @@ BRANCH = mistakes.BRANCH
 
 @dataclass(frozen=True)
 class Wrong:
-    """A request that is refused; its refusal holds all `facts`, and one of the `names` if there are any."""
+    """A request that is refused, with all `facts` in the message, and one of the `names` if there are any."""
 
     graph: Graph
     facts: list[str]
@@ -32,7 +32,7 @@ class Wrong:
 
 
 def wrong_graphs() -> list[Wrong]:
-    """Return the mistakes that the unit tests know."""
+    """Return the mistakes of the unit tests."""
     found = []
     for case in (
         *mistakes.ENTITIES,
@@ -47,7 +47,7 @@ def wrong_graphs() -> list[Wrong]:
 
 
 def wrong_changes() -> list[Wrong]:
-    """Return changes of what the branch holds that it can't take."""
+    """Return changes that the existing definitions of the branch don't allow."""
     marks: list[Any] = mistakes.test_a_changed_definition_needs_a_greater_version.pytestmark  # type: ignore[attr-defined]
     (test,) = [mark for mark in marks if mark.name == "parametrize" and "facts" in mark.args[0]]
     changed = [Wrong(graph, facts, incremental) for graph, facts in test.args[1] for incremental in (True, False)]
@@ -68,11 +68,11 @@ def plant(postgres: str, tmp_path: Path) -> Iterator[Plant]:
 
 
 def cases() -> Iterator[tuple[str, Wrong]]:
-    """Return wrong requests with the branch that they are for; `new` is empty."""
+    """Yield wrong requests, each with its branch; `new` is an empty branch."""
     for case in wrong_graphs():
-        # What is deleted has never been there.
+        # On the empty branch a deleted entity has never existed, so the message doesn't mention a deletion.
         yield "new", replace(case, facts=[fact for fact in case.facts if fact != "deletes"])
-        # Here it is refused for what the branch holds already, or for the same reason: whichever is found first.
+        # On main a request is refused for its own mistake or for the existing definitions, whichever check comes first.
         names = [spec.name for spec in (*case.graph.datasets, *BRANCH.datasets)]
         names += [spec.name for spec in (*case.graph.featuresets, *BRANCH.featuresets)]
         yield MAIN, replace(case, facts=[], names=tuple(names))
@@ -94,7 +94,7 @@ def test_two_hundred_wrong_commits_change_nothing(plant: Plant, postgres: str) -
         assert not case.names or any(name in said for name in case.names), said
     assert content(postgres) == before
     assert sorted(plant.topics()) == topics
-    # And they are in nobody's way.
+    # The refused commits don't prevent a correct one.
     plant.commits.commit(CommitRequest(message="sound again", graph=BRANCH), branch="new")
 
 
@@ -114,7 +114,7 @@ def test_what_isnt_a_commit_changes_nothing(plant: Plant, postgres: str) -> None
 
 
 TABLES = ("commits", "branches", "assets", "asset_references", "ledger", "jobs")
-# Conditions of Postgres, and what it says of them.
+# Error conditions of Postgres, with its messages.
 TROUBLES = {
     "disk_full": "could not extend file: No space left on device",
     "read_only_sql_transaction": "cannot execute INSERT in a read-only transaction",
@@ -122,7 +122,7 @@ TROUBLES = {
 
 
 def trouble(postgres: psycopg.Connection, table: str, condition: str) -> None:
-    """Let Postgres refuse to change a table for a reason of its own."""
+    """Make Postgres refuse to change a table, with one of its own error conditions."""
     postgres.execute(
         sql.SQL("""
             CREATE FUNCTION trouble() RETURNS trigger LANGUAGE plpgsql AS

@@ -21,10 +21,10 @@ HOST = "127.0.0.1"
 
 
 class Cluster:
-    """Processes of a cluster, each with a log."""
+    """The processes of a cluster, each with a log."""
 
     def __init__(self, folder: Path, *, cores: int, memory: str) -> None:
-        """Let each worker offer so much."""
+        """Set the cores and the memory that each worker offers."""
         self._folder = folder
         self._offer = ["--cores", str(cores), "--memory", memory]
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -54,7 +54,7 @@ class Cluster:
         return {str(path) for path in self._folder.glob("work*/app-*/*") if path.is_dir()}
 
     def stop(self) -> None:
-        # The master last.
+        # The master is stopped last.
         for process in reversed(self._processes.values()):
             process.terminate()
         for process in self._processes.values():
@@ -65,7 +65,7 @@ class Cluster:
                 process.wait()
 
     def _run(self, name: str, main: str, arguments: list[str]) -> None:
-        # At a level at which they tell that they are ready.
+        # The log level at which master and workers report that they are ready.
         settings = self._folder / "log4j2.properties"
         settings.write_text(LOGGING)
         options = ["-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={settings}"]
@@ -96,7 +96,7 @@ appender.stderr.layout.pattern = %p %m%n
 
 @contextmanager
 def running_cluster(folder: Path, *, workers: int, cores: int, memory: str) -> Iterator[Cluster]:
-    """Give a cluster, and end it afterwards."""
+    """Yield a running cluster, and stop it afterwards."""
     cluster = Cluster(folder, cores=cores, memory=memory)
     try:
         cluster.start(workers)

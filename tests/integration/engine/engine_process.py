@@ -1,5 +1,5 @@
-"""An engine whose registry is a folder: `wanted` holds its jobs (pickled), `gone` the ids of those that never
-run again, `reports` what it tells of them."""
+"""An engine whose registry is a folder: `wanted` contains its jobs (pickled), `gone` the ids of those that never run
+again, `reports` the engine's reports."""
 
 import json
 import logging
@@ -52,7 +52,7 @@ class FolderRegistry:
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("py4j").setLevel(logging.ERROR)
-    # A history of thousands of records has all that one of millions has, if batches are small.
+    # With small batches a history of thousands of records goes through the same phases as one of millions.
     phases.BACKFILL_RECORDS, phases.LEVEL_RECORDS, jobs.MICRO_BATCH_ROWS = 5_000, 500, 2_000
     engine = Engine(load_settings(), FolderRegistry(Path(sys.argv[1])))
     stop_on_signals(engine)

@@ -1,4 +1,4 @@
-"""An engine that shares its jobs with others through a real Postgres; what is wanted is in a folder."""
+"""An engine that shares its jobs with others through a real Postgres; the wanted jobs are in a folder."""
 
 import logging
 import sys

@@ -1,4 +1,4 @@
-"""An engine in a process of its own, to be killed in many ways."""
+"""An engine in a process of its own, which tests kill in many ways."""
 
 import json
 import os
@@ -24,7 +24,7 @@ class Rig:
 
     def __init__(self, folder: Path, bootstrap_servers: str, **settings: str) -> None:
         self.folder = folder
-        # Where it finds what is wanted, and reports; several engines may share that.
+        # The folder with the wanted jobs and the reports; several engines may share it.
         self.registry = folder
         self.program = PROGRAM
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +60,7 @@ class Rig:
         return next(p for p in psutil.Process(self.process.pid).children(recursive=True) if p.name() == "java")
 
     def jvm_if_any(self) -> psutil.Process | None:
-        """Return the JVM; None while there is none yet, or none any more."""
+        """Return the JVM; None if it doesn't run yet, or no longer."""
         try:
             return self.jvm()
         except (StopIteration, psutil.NoSuchProcess):
@@ -74,7 +74,7 @@ class Rig:
         return beat
 
     def wait_for(self, condition: Callable[[dict[str, Any]], bool], seconds: float = 180) -> None:
-        """Wait until the heartbeat of this very engine fulfils `condition`."""
+        """Wait until the heartbeat of this very process fulfils `condition`."""
         deadline = deadline_in(seconds)
         while True:
             beat = self.heartbeat()
@@ -100,7 +100,7 @@ class Rig:
 
 
 def is_gone(process: psutil.Process, seconds: float) -> bool:
-    """Tell whether a process ends in time; one that only waits to be collected by its new parent has ended."""
+    """Return whether a process ends in time; a zombie that only waits for its new parent has ended."""
     deadline = deadline_in(seconds)
     while time.monotonic() < deadline:
         try:

@@ -1,4 +1,4 @@
-"""A history that is read in large batches, by an engine that is killed in the middle of it and of the switch."""
+"""A job reads its history in large batches, and its engine is killed in the middle of it and of the switch."""
 
 import signal
 from typing import Any
@@ -19,7 +19,7 @@ def phases(beat: dict[str, Any]) -> set[str]:
     return {job["progress"].get("phase", "") for job in beat["jobs"].values()}
 
 
-# Three starts of a JVM, on machines that do other things as well.
+# The test starts three JVMs, which takes long on a busy machine.
 @pytest.mark.full(reason="kills an engine twice; test_switch reads a history without kills")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -56,6 +56,6 @@ def test_a_history_is_read_once_whatever_is_killed(rig: Rig, broker: Broker) -> 
 
 
 def in_the_middle(beat: dict[str, Any]) -> bool:
-    """Tell whether a job has read some of its history and not all; the other may be behind it or ahead."""
+    """Return whether a job has read a part of its history; the other job may be behind it or ahead."""
     told = [job["progress"] for job in beat["jobs"].values()]
     return any(progress.get("phase") == "backfill" and progress.get("batch", -1) >= 1 for progress in told)

@@ -19,7 +19,7 @@ from tests.integration.spark.shop import Shop
 from tests.timeouts import scaled
 
 ROWS = 400
-# Seven JVMs start side by side; alone on two cores they take 20 seconds. So does what a killed one ran.
+# Seven JVMs start side by side, which takes 20 seconds on two idle cores; after a kill it takes as long again.
 START_SECONDS = 240
 ANSWER_SECONDS = 180
 
@@ -58,7 +58,7 @@ def test_jobs_run_on_a_cluster_and_outlive_its_workers(broker: Broker, tmp_path:
             answers(ROWS // 3)
             assert len(cluster.executors()) == 2
 
-            # What ran on either of the first two runs elsewhere in the end, from the checkpoints.
+            # In the end all jobs of the first two workers run on others, from their checkpoints.
             cluster.kill_worker(0)
             cluster.start_worker(2)
             broker.send(shop.orders, orders[ROWS // 3 : 2 * ROWS // 3])
@@ -73,7 +73,7 @@ def test_jobs_run_on_a_cluster_and_outlive_its_workers(broker: Broker, tmp_path:
 
 
 def doubled_in_python(shop: Shop) -> JobPlan:
-    """Make the job that doubles quantities, by a user's function: executors start Python for it."""
+    """Return the job that doubles quantities by a user's function, for which executors start Python."""
     job = shop.doubled()
     assert isinstance(job.operator, Aggregate)
     assert isinstance(job.operator.of, Assign)

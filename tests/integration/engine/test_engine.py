@@ -1,4 +1,4 @@
-"""An engine that is killed, whose JVM or broker is killed, and that is stopped: nothing is lost or left behind."""
+"""An engine is stopped or killed, or its JVM or its broker is: no row is lost, and no process stays behind."""
 
 import signal
 import time
@@ -18,12 +18,12 @@ ROWS = 600
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[Broker]:
-    """A broker that may be killed."""
+    """Start a broker that may be killed."""
     with running_broker(tmp_path / "kafka") as broker:
         yield broker
 
 
-# Three starts of a JVM and one of a broker, on machines that do other things as well.
+# The test starts three JVMs and a broker twice, which takes long on a busy machine.
 @pytest.mark.full(reason="three kills in a row; tests/e2e/test_kill.py kills each part of a stack once")
 @pytest.mark.timeout(600)
 def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
@@ -41,7 +41,7 @@ def test_kills_lose_nothing(rig: Rig, broker: Broker) -> None:
     rig.start()
     rig.wait_until_running(len(jobs))
     send(0)
-    # Past a checkpoint, and a little more: the restart finds a state and has something to do again.
+    # The engine runs past a checkpoint and a little more: the restart finds a state and rows to process again.
     time.sleep(7)
     send(1)
     time.sleep(1)

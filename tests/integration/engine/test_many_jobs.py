@@ -1,4 +1,4 @@
-"""Thirty jobs in one engine: all of them answer, in about as many slots of Spark as the plan says that they hold."""
+"""Thirty jobs in one engine: all of them answer, in about as many of Spark's slots as the plan computes."""
 
 import signal
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.integration.spark.shop import Shop
 from tests.timeouts import scaled
 
 SHOPS, ROWS = 6, 60
-# Alone on two cores they start in half a minute.
+# On two idle cores they start in half a minute.
 START_SECONDS = 240
 # Spark frees the slots of a batch some moments after it has ended, and the next one begins at once.
 SPARE_SLOTS = 4

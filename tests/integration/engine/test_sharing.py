@@ -1,4 +1,4 @@
-"""Two real engines share five jobs: one joins, one is killed, one leaves; nothing is lost or waits for long."""
+"""Two real engines share five jobs: one joins, one is killed, one leaves; no row is lost or waits for long."""
 
 import logging
 import signal
@@ -19,7 +19,7 @@ from tests.timeouts import scaled
 log = logging.getLogger(__name__)
 
 ROWS, PARTS = 400, 4
-# Meant to be 15 s (docs/decisions/0027): with a load of 14 on two cores it was 10 s, with one of 40 some 25 s.
+# The aim is 15 s (docs/decisions/0027): with a load of 14 on two cores it was 10 s, with one of 40 some 25 s.
 TAKE_OVER_SECONDS = 45
 
 
@@ -81,7 +81,7 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     send(0)
     agree(1)
 
-    # One joins: it has its part, and the other keeps the rest.
+    # The second engine joins: it gets its part, and the first one keeps the rest.
     two.start()
     two.wait_until_running(2)
     one.wait_until_running(3)
@@ -91,7 +91,7 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     send(1)
     agree(2)
     folders = {job.job_id: sorted(tmp_path.glob(f"checkpoints/*/{job.job_id}")) for job in jobs}
-    # Nothing was copied: who stopped a job has said so.
+    # No checkpoint was copied, since the first engine released the jobs in good order.
     assert {folder.parent.name for (folder,) in folders.values()} == {"token-1"}
 
     one.process.kill()
@@ -105,12 +105,12 @@ def test_jobs_spread_and_are_taken_over(rigs: tuple[Rig, Rig], broker: Broker, t
     agree(3)
     passed.append(time.monotonic() - killed_at)
     log.info("after the kill: taken %.1f s, all run %.1f s, all have answered %.1f s", *passed)
-    # What the killed one might still write is nobody's any more; what the other one had isn't touched.
+    # The jobs of the killed engine have a new token, so that it can't write to them; those of the other keep theirs.
     tokens = {job: [folder.parent.name for folder in tmp_path.glob(f"checkpoints/*/{job}")] for job in names}
     assert tokens == {job: ["token-2" if job in before["one"] else "token-1"] for job in names}
     assert owned() == {"two": names}
 
-    # It comes back, and clears away what is gone; then the other one leaves, in good order.
+    # The killed engine comes back and removes gone jobs; then the other one leaves in good order.
     (tmp_path / "checkpoints" / "token-1" / "gone-job" / "commits").mkdir(parents=True)
     (tmp_path / "gone").write_text("gone-job")
     one.start()

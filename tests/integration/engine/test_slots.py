@@ -1,4 +1,4 @@
-"""What the plan says of slots beside what Spark does, and what running jobs tell between checkpoints."""
+"""The slots of a plan compared with those that Spark uses, and the reports of running jobs between checkpoints."""
 
 import time
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def runtime_of(spark: SparkSession, broker: Broker, folder: Path, slots: int) ->
         partitions=1,
         processors=None,
         checkpoint_of=lambda job: folder / job,
-        # No checkpoint comes between, at which all tasks would end.
+        # No checkpoint comes in between, since all tasks would end at it.
         checkpoint_interval_seconds=600,
         observer=Observer(TopicEnds(broker.bootstrap_servers).ends, LiveRows(spark).look),
         slots=SlotBook(lambda: slots),
@@ -65,7 +65,7 @@ def test_each_job_holds_the_slots_that_are_planned_and_no_more_are_given(
             held += slots_of(job, partitions=1, tasks=1)
             eventually(lambda: tasks_of(spark) == held, lambda: f"{job.job_id}: {tasks_of(spark)}, planned {held}")  # noqa: B023
         assert held == slots
-        # Spark itself would take this one, and let it wait among the running ones for ever.
+        # Spark itself would accept this job, and let it wait for ever.
         one_more = replace(shop.doubled(), job_id="one-more-slots")
         with pytest.raises(NoSlotsError, match=f"needs 1 slots of Spark at once, and 0 of {slots} are free"):
             runtime.start(one_more)

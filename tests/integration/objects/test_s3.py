@@ -72,7 +72,7 @@ def test_a_write_that_fails_leaves_no_object(url: str, tmp_path: Path) -> None:
     assert not [stored for stored in folder.stored(PARTS) if stored.size]
 
 
-def test_a_bucket_that_is_not_there_is_told(url: str) -> None:
+def test_a_bucket_that_is_not_there_is_an_error(url: str) -> None:
     with pytest.raises(UnavailableError, match="nowhere"):
         ObjectFolder(url.replace("s3://bucket-", "s3://nowhere-")).write("a", b"")
 

@@ -1,4 +1,4 @@
-"""One server for the tests that don't kill it."""
+"""Fixtures with one server for all tests that don't kill it."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from tests.unit.query import garden
 
 @pytest.fixture(scope="session")
 def database(postgres_server: str) -> str:
-    """URL of a database that the tests of servers share."""
+    """Return the URL of a database that the tests of servers share."""
     name = f"server_{secrets.token_hex(6)}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -23,7 +23,7 @@ def database(postgres_server: str) -> str:
 
 @pytest.fixture(scope="session")
 def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server that serves the garden."""
+    """Yield a server that serves the garden."""
     process = ServerProcess(tmp_path_factory.mktemp("server"), kafka=kafka, postgres=database)
     process.start()
     process.commit(garden.graph())
@@ -33,7 +33,7 @@ def server(kafka: str, database: str, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def own_server(kafka: str, postgres: str, tmp_path: Path) -> Iterator[Callable[[], ServerProcess]]:
-    """Make servers of the test's own, on its own database; all on one data folder, so one at a time."""
+    """Yield a function that starts servers on a database of the test's; they share a folder, so run only one."""
     made: list[ServerProcess] = []
 
     def make() -> ServerProcess:

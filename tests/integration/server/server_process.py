@@ -1,4 +1,4 @@
-"""A server process of our own, which tests can kill."""
+"""A server process that tests start, and can kill."""
 
 import gzip
 import os
@@ -22,7 +22,7 @@ from caraway.topics.markers import is_marker
 from tests.timeouts import deadline_in, scaled
 
 TIMEOUT_S = 120.0
-# Long enough for a slice of work, short beside a request of many rows.
+# Length of a slice: enough for some work, and short beside a request of many rows.
 SLICE_S = 0.02
 
 
@@ -66,7 +66,7 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Start without waiting."""
+        """Start the process without waiting for it."""
         environment = {**os.environ, **self.settings.environment(), "PYTHONUNBUFFERED": "1"}
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -97,9 +97,9 @@ class ServerProcess:
         self._process.wait()
 
     def run_in_slices_until(self, condition: Callable[[], bool]) -> None:
-        """Let the process work in short slices until `condition` holds between two of them, and leave it standing.
+        """Resume and suspend the process by turns until `condition` holds, and leave it suspended.
 
-        So what it works at can't end while we look, however slow we are.
+        The work of the process can't end while the condition is checked, however slow the test is.
         """
         assert self._process is not None
         deadline = deadline_in(TIMEOUT_S)
@@ -171,7 +171,7 @@ def consumer_of(kafka: str) -> Consumer:
 
 
 def end_of(kafka: str, topic: str) -> int:
-    """Tell how many records are on a topic with one partition."""
+    """Return the number of records on a topic with one partition."""
     consumer = consumer_of(kafka)
     _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=TIMEOUT_S)
     consumer.close()

@@ -1,4 +1,4 @@
-"""A server that asks for tokens: who may do what at every endpoint, what is written down, and that no token leaks."""
+"""Tests of a server with tokens: access at every endpoint, the audit log, and that no token leaks."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,7 +22,7 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden
 
-# What to ask at each path, and the target that it is.
+# The request to send at each path, and its target.
 REQUESTS: dict[tuple[str, str], tuple[str, dict[str, Any] | None]] = {
     ("post", "/api/v1/query"): ("extract_features", {"inputs": [], "outputs": [], "data": []}),
     ("post", "/api/v1/query/explain"): ("explain_query", {}),
@@ -62,7 +62,7 @@ UNTAGGED = {"Pots": ("pii",)}
 
 
 def tagged() -> Graph:
-    """The garden, with pots that are private."""
+    """Return the garden, with pots that are private."""
     graph = garden.graph()
     return replace(
         graph,
@@ -79,7 +79,7 @@ def engine(database: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture(scope="module")
 def database(postgres_server: str) -> str:
-    """A database of the module's own: it counts the audit log."""
+    """Return a database of the module's own, because its tests count lines of the audit log."""
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE access")
     return f"{postgres_server.rpartition('/')[0]}/access"
@@ -89,7 +89,7 @@ def database(postgres_server: str) -> str:
 def guarded(
     kafka: str, database: str, engine: sa.Engine, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerProcess]:
-    """A server that asks for tokens, serves the garden and lets `http` be the administrator."""
+    """Yield a server with tokens that serves the garden and has `http` as the administrator."""
     process = ServerProcess(tmp_path_factory.mktemp("guarded"), kafka=kafka, postgres=database, tokens=True)
     process.start()
     _, token = Access(engine, by="test").create_token("root@example.com", roles_given=["admin"])
@@ -109,7 +109,7 @@ class Users:
         self._made: list[httpx.Client] = []
 
     def user(self, name: str, *grants: Grant) -> httpx.Client:
-        """Make a client whose account may do this, and wait until the server knows."""
+        """Return a client whose account has these grants, after the server has learned of them."""
         self.access.define_role(name, grants)
         token_id, token = self.access.create_token(name, roles_given=[name], kind="service")
         client = httpx.Client(
@@ -134,7 +134,7 @@ def users(guarded: ServerProcess, engine: sa.Engine) -> Iterator[Users]:
 
 
 def ask_all(client: httpx.Client) -> dict[tuple[str, str], int]:
-    """Ask at every path, with hardly anything in the body, and return the statuses."""
+    """Send a nearly empty request to every path, and return the statuses."""
     statuses = {}
     for path, methods in DOCUMENT["paths"].items():
         for method in methods:
@@ -169,10 +169,10 @@ def test_a_mode_opens_the_paths_that_need_it(users: Users, mode: Mode | None) ->
     for path, status in ask_all(client).items():
         need = NEEDS[REQUESTS[path][0]]
         if path == ("post", "/api/v1/init"):
-            # To clone is to read and write definitions and data: no single mode is enough.
+            # A clone reads and writes definitions and data, so no single mode is enough.
             assert status == 403, (path, status)
         elif path == ("post", "/api/v1/wait"):
-            # Any mode on the branch will do.
+            # Any mode on the branch is enough.
             assert (status == 403) is (mode is None), (path, status)
         elif need is None or need.mode is None or need.mode is mode:
             assert status not in {401, 403}, (path, status)

@@ -1,4 +1,4 @@
-"""The REST surface of a real server, with Kafka, Postgres and RocksDB."""
+"""Tests of the REST surface of a real server, with Kafka, Postgres and RocksDB."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What requests may take of a server: bytes, values, levels, time, connections. All over real HTTP."""
+"""Tests of the bounds on requests over real HTTP: bytes, values, levels, time, connections."""
 
 import gzip
 import socket
@@ -20,7 +20,7 @@ from tests.unit.query import garden
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream"}
 JSON = {"Content-Type": "application/json"}
 GZIP = {**JSON, "Content-Encoding": "gzip"}
-# No other caller waits longer; the machine may be shared, so the middle of many is what counts.
+# Bound on the wait of other callers. The machine may be shared, so nine of ten waits must be within it.
 TIMEOUT_S = 0.25
 
 
@@ -39,7 +39,7 @@ def dictionary(text: str, rows: int) -> bytes:
 
 @contextmanager
 def others_are_answered(server: ServerProcess) -> Iterator[list[float]]:
-    """Ask as another caller all the time meanwhile; check that nine of ten answers come in time."""
+    """Send requests as another caller all the time; check that nine of ten answers come in time."""
     waits: list[float] = []
     stop = threading.Event()
 
@@ -100,7 +100,7 @@ def test_many_rows_are_taken_while_others_are_answered(server: ServerProcess) ->
     assert answer.json()["accepted"] == 50_000
 
 
-# Without these headers the server refuses a request before it looks at the rest.
+# The server refuses a request without these headers before it reads the rest.
 KNOWN = b"Host: 127.0.0.1\r\nContent-Type: application/json\r\n"
 
 
@@ -248,7 +248,7 @@ def test_keys_that_no_index_can_have_are_refused(server: ServerProcess) -> None:
         return server.http.post("/dataset/Rules/lookup", json={"keys": [{"species": species}], "fields": ["text"]})
 
     eventually(lambda: read("maple").json() == {"found": [True], "data": {"text": ["daily"]}}, server.said)
-    # Nothing that was accepted was left out by the index.
+    # The index left out no row that was accepted.
     assert refused() == 0
     assert "70,006 bytes" in refusal(read(long))
 
@@ -288,7 +288,7 @@ def test_a_caller_has_a_share(kafka: str, postgres: str, tmp_path: Path) -> None
     settings = {"concurrency_per_token": 2, "requests_per_second_per_token": 50.0}
     with bounded(kafka, postgres, tmp_path / "server", **settings) as server:
         with closing(connected(server)) as first, closing(connected(server)) as second:
-            # Their bodies don't come.
+            # The bodies of these connections never come.
             for slow in (first, second):
                 slow.sendall(b"POST /api/v1/log HTTP/1.1\r\n" + KNOWN + b"Content-Length: 100\r\n\r\n")
             eventually(lambda: server.http.get("/branch/list").status_code == 429, server.said)

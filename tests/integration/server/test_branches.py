@@ -1,4 +1,4 @@
-"""Branches, history and rollback through a real server, by the client's methods and by the commands."""
+"""Tests of branches, history and rollback on a real server, by the client's methods and by the commands."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -69,7 +69,7 @@ def test_a_clone_has_the_data_and_goes_its_own_way(own: ServerProcess, client: C
         return species(branch, 2) == {"State.species": ["elm"]}
 
     eventually(lambda: species("dev/me", 1) == {"State.species": ["oak"]}, own.said)
-    # What is logged reaches all branches, and a commit on one changes nothing on the other.
+    # Logged rows reach all branches, and a commit on one branch changes nothing on the other.
     commit_on(own, "dev/me", Graph(datasets=(users(),)))
     assert own.log("pots", [pot(2, "elm")]).status_code == 200
     for branch in ("main", "dev/me"):

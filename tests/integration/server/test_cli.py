@@ -1,4 +1,4 @@
-"""The commands that talk to a server, as users type them, with a server, Kafka, Postgres and RocksDB behind them."""
+"""Tests of the commands that talk to a server, as users type them, with a server, Kafka, Postgres and RocksDB."""
 
 import csv
 import io
@@ -32,7 +32,7 @@ class Plants:
 
 
 def later_plants() -> Any:
-    """Make the dataset as it is after its change: heights have fractions."""
+    """Return the dataset as it is after its change: heights have fractions."""
 
     @meta(owner="a@b.co")
     @connectors.source(HOOK.endpoint("plants"), disorder="1h", cdc="upsert")
@@ -46,7 +46,7 @@ def later_plants() -> Any:
 
 
 def heights_of(plants: Any, *, deleted: bool = False) -> Any:
-    """Make a dataset that a job computes of the changed one."""
+    """Return a dataset that a job computes from the changed one."""
 
     @meta(owner="a@b.co", deleted=deleted)
     @dataset(index=True)
@@ -173,7 +173,7 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     still = caraway(server, "dead-letters", "replay", letter["id"])
     assert still.exit_code == 1
     assert "still doesn't fit Plants: height" in still.stderr
-    # No engine runs here: a commit with a job waits, and its dataset has a topic that a replay would miss.
+    # No engine runs here, so a commit with a job waits, and its dataset has a topic that a replay would miss.
     fractions = later_plants()
     branch.commit("fractions, and a job", datasets=[fractions, heights_of(fractions)])
     early = caraway(server, "dead-letters", "replay", letter["id"])
@@ -186,7 +186,7 @@ def test_a_refused_row_is_listed_shown_and_replayed_once(server: ServerProcess, 
     assert told(server, "dead-letters", "replay", letter["id"])["replays"][0]["already"] is True
     (after,) = told(server, "dead-letters", "list", "--dataset", "Plants")["dead_letters"]
     assert after["replayed_at"] is not None
-    # One record of that plant on the topic, whatever else was replayed.
+    # The topic has one record of that plant, whatever else was replayed.
     topic = newest_topic(server)
     assert len(records(kafka, topic)) == 1
     found = caraway(server, "lookup", "Plants", "--key", "plant=50", "-o", "csv", "--field", "height")

@@ -1,4 +1,4 @@
-"""docs/cli.md: its commands are run in their order, and print what the page shows."""
+"""Tests that the commands of docs/cli.md, run in their order, print the text that the page shows."""
 
 import re
 import shlex
@@ -22,7 +22,7 @@ runner = CliRunner()
 
 
 def commands() -> Iterator[tuple[str, str]]:
-    """Yield each command of the page with what it prints."""
+    """Yield each command of the page with its output."""
     for block in _CONSOLE.finditer(PAGE.read_text(encoding="utf-8")):
         for part in re.split(r"^\$ ", block[1], flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
@@ -30,9 +30,9 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def matches(printed: str, shown: str) -> bool:
-    """Return whether a text is what the page shows: a line of `…` alone is any number of lines.
+    """Return whether a text matches the page: a line of `…` alone stands for any number of lines.
 
-    Columns of a table are as wide as what is in them, so runs of spaces count as two.
+    The widths of a table's columns depend on their content, so runs of spaces count as two.
     """
     tokens = [_SPACES.sub("  ", line.rstrip()) for line in shown.splitlines()]
     lines = [_SPACES.sub("  ", line.rstrip()) for line in printed.splitlines()]

@@ -1,4 +1,4 @@
-"""Several servers, one of which writes the rows of aggregates; whichever it is, and however often that changes."""
+"""Tests of several servers of which one writes the rows of aggregates, through changes of that one."""
 
 import secrets
 from contextlib import ExitStack
@@ -15,13 +15,13 @@ from caraway.topics import TopicWriter
 from tests.integration.index.flow import TIMEOUT_S, wait_for
 from tests.integration.index.rows import CASES, Events
 
-# Long beside what a busy machine takes between two lines here.
+# Duration of the lease, long beside the time between two lines of a test on a busy machine.
 LASTING = timedelta(seconds=600)
 ARRIVING = timedelta(seconds=40)
 
 
 class Server:
-    """As much of a server as writes rows."""
+    """The parts of a server that write rows."""
 
     def __init__(self, stack: ExitStack, name: str, folder: Path, kafka: str, postgres: str) -> None:
         self.store = stack.enter_context(IndexStore(folder / name, cache_bytes=1 << 20))
@@ -56,7 +56,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
         events = [Events(name, secrets.token_hex(4), writer, kafka) for name in CASES]
         one, two = [Server(stack, name, tmp_path, kafka, postgres) for name in ("one", "two")]
 
-        # The first one that asks has it, also at its next start; the other one doesn't.
+        # The first server that claims the right has it, also at its next start; the other one doesn't.
         for server in (one, two, one):
             server.right.claim_or_renew()
         assert (one.right.may_send(), two.right.may_send()) == (True, False)
@@ -65,7 +65,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
         one.read_all(events)
         assert all(flow.check() for flow in events)
 
-        # In the last part of its time it sends nothing, whoever asks for it.
+        # In the last part of its lease it sends nothing, even if no other server claims it.
         one.now += (LASTING - ARRIVING).total_seconds()
         assert not one.right.may_send()
         for flow in events:
@@ -76,7 +76,7 @@ def test_rows_are_right_whichever_server_writes_them(kafka: str, postgres: str, 
         one.read_all(events)
         before = [flow.check() for flow in events]
 
-        # It passes from one to the other and back: what each knew of the topics is forgotten meanwhile.
+        # The right passes to the other server and back; the indexes' records of emitted rows are forgotten each time.
         for giver, taker in ((one, two), (two, one)):
             giver.stand_by()
             giver.right.release()

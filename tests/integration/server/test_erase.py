@@ -1,4 +1,4 @@
-"""Erased keys: a server does what the mock does, forgets them for good, and finishes after a crash."""
+"""Tests of erased keys: a server does what the mock does, forgets them for good, and finishes after a crash."""
 
 
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
@@ -43,7 +43,7 @@ class Stays:
 @connectors.source(GUESTS.endpoint("nights"), disorder="1h", cdc="upsert")
 @dataset(index=True)
 class Nights:
-    """Of another name: servers of equal definitions share their topics, and these have other keys."""
+    """A dataset of its own name: servers share the topics of equal definitions, and this one has other keys."""
 
     guest: str = field(key=True, erase_key=True)
     room: int = field(key=True)
@@ -81,12 +81,12 @@ def scenario(client: Client, show: Callable[[Callable[[], object], object], None
     client.log("guests", "stays", pd.DataFrame([stay(PRIVATE, 1, 3, 1), stay(PRIVATE, 2, 4, 2), stay("bob", 1, 5, 1)]))
     show(lambda: seen(client), [3, 4, 5, None, None])
     assert client.erase(Stays, pd.DataFrame({"guest": [PRIVATE]})).status_code == 200
-    # At once, and for all times.
+    # The rows are gone at once, as of all times.
     assert seen(client) == [None, None, 5, None, None]
     assert seen(client, "2026-01-01T12:00:00Z") == [None, None, 5, None, None]
     client.log("guests", "stays", pd.DataFrame([stay(PRIVATE, 1, 7, 3), stay("bob", 2, 8, 3), stay("eve", 1, 1, 3)]))
     show(lambda: seen(client), [None, None, 5, 8, 1])
-    # One may erase again, and what was never there.
+    # An erasure may be repeated, and may name keys that never existed.
     client.erase(Stays, pd.DataFrame({"guest": [PRIVATE, "nobody"]}))
     client.erase("Stays", pd.DataFrame({"guest": ["eve"]}))
     assert seen(client) == [None, None, 5, 8, None]
@@ -138,7 +138,7 @@ def erasures(server: ServerProcess) -> list[dict[str, Any]]:
 
 
 def removed(server: ServerProcess, digest: str) -> bool:
-    """Tell whether an index says that nothing of a key is left in it."""
+    """Return whether an index reports that no entry of a key is left in it."""
     return any(e["digest"] == digest and e["recorded_at"] and e["places"] for e in erasures(server))
 
 
@@ -183,7 +183,7 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
     topic = server.topic("Nights")
     before = end_of(kafka, topic)
 
-    # A server that is killed as soon as it has written down what is to be erased: nothing else was done.
+    # The server is killed as soon as it has written the request down: nothing else was done.
     server.kill()
     keyring = open_keyring(server.settings.key_file)
     guest = Column(name="guest", dtype=Nights.to_spec().fields[0].dtype)
@@ -214,13 +214,14 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         eventually(lambda: {name.partition("-")[0] for name in on_disk(server, PRIVATE)} <= {"MANIFEST"}, server.said)
         assert on_disk(server, "bob")
         assert erasures(server)[0]["account"] == "someone"
-        # Of the features that were served, too: of files from before, and of what is served from now on.
+        # The rows go from the served features too: from older files, and from those that are written from now on.
         eventually(lambda: archived(server, "before") == ["bob"], server.said)
         for name in (PRIVATE, "eve"):
             ask_for_log(server, name, "after")
         eventually(lambda: archived(server, "after") == ["eve"], server.said)
 
-        # Killed right after its answer, and its index lost: the log alone brings all rows back, but these.
+        # The server is killed right after its answer and its index is lost: the topic alone brings all rows back but
+        # these.
         client.erase(Nights, pd.DataFrame({"guest": ["eve"]}))
         server.kill()
         shutil.rmtree(server.settings.data_dir / "index")
@@ -229,7 +230,7 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         eventually(lambda: all(e["places"] for e in erasures(server)), server.said)
         assert on_disk(server, PRIVATE) == set()
 
-        # What comes later doesn't even reach the topic, right or wrong.
+        # Later rows of the key don't even reach the topic, valid or not.
         end = end_of(kafka, topic)
         client.log("guests", "nights", pd.DataFrame([stay(PRIVATE, 3, 1, 5)]))
         letters = end_of(kafka, "caraway.dead-letters")
@@ -242,7 +243,7 @@ def test_what_is_erased_stays_so_after_kills_and_losses(
         assert end_of(kafka, topic) == end
         assert end_of(kafka, "caraway.dead-letters") == letters
 
-    # One record for each key and time that it was asked for, without the key; the rows of before are still there.
+    # The topic has one record for each key and request, without the key; the rows from before are still there.
     values = records(kafka, topic)
     assert before == 4
     assert sum(PRIVATE.encode() in value for value in values[:before]) == 2

@@ -1,4 +1,4 @@
-"""The real Feast, in an environment of its own, reads features of this server through its remote online store."""
+"""Tests of the real Feast, in its own environment, which reads this server's features by its remote online store."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ from tests.integration.server.test_api import pot
 CLIENT = Path(__file__).parents[3] / "bench" / "feast" / "client.py"
 
 
-@pytest.mark.slow
+@pytest.mark.full(reason="a minute, most of it imports of Feast; the endpoint has unit tests of its own")
 @pytest.mark.timeout(600)
 def test_feast_reads_online_features(server: ServerProcess, tmp_path: Path) -> None:
     server.log("pots", [pot(801, "oak", size=12.5), pot(802, "elm")])

@@ -1,4 +1,4 @@
-"""The server under malformed requests: it answers none with 5xx, stays alive and small, and keeps nobody else waiting.
+"""Tests of a server under malformed requests: it never answers 5xx, stays alive and small, and answers other callers.
 
 `just fuzz` sends 10,000 with a fresh seed, which it prints; `CARAWAY_FUZZ_SEED` repeats one.
 """
@@ -20,18 +20,18 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 from tests.unit.query import garden
 
-# Read when the module is imported: the tests remove settings from outside.
-# The short form runs in the tier of integration, beside other tests, which take the processors: it looks at no waits.
+# Requests of the short form. It runs in the tier of integration, beside other tests that take the processors, so it
+# checks no waits. The number is read on import, because the tests remove settings from outside.
 SHORT = 500
 NUMBER = int(os.environ.get("CARAWAY_FUZZ_REQUESTS", SHORT))
 SEED = int(os.environ.get("CARAWAY_FUZZ_SEED", "1" if NUMBER == SHORT else str(secrets.randbits(32))))
-# Below the limit of one test even where the machine is slow: 10,000 take some minutes.
+# Bound on the time of one test, enough for a slow machine: 10,000 requests take some minutes.
 SECONDS = 300 + NUMBER // 5
 
 
 @pytest.fixture
 def fuzzed(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, str, str]]:
-    """A server of the test's own with two tokens, of the fuzzer and of another caller."""
+    """Yield a server of the test's own with two tokens, of the fuzzer and of another caller."""
     process = ServerProcess(tmp_path / "server", kafka=kafka, postgres=postgres, tokens=True)
     engine = connect(postgres)
     try:
@@ -68,7 +68,7 @@ def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str]) 
     caller = Caller(f"{server.host}:{port}", token)
     print(f"\nseed {SEED}")  # noqa: T201 (repeats the run)
     valid = requests()
-    # All that a first request of a kind imports and makes is there before memory is measured.
+    # The first request of each kind imports modules and fills caches, which must not count as growth of the memory.
     fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)  # noqa: S311 (no secret)
     found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)
     print(found.summary())  # noqa: T201 (what the run is for)

@@ -1,4 +1,4 @@
-"""A client that is generated from the document of the REST surface authenticates and is understood."""
+"""Tests of a client that is generated from the OpenAPI document: it authenticates, and the server understands it."""
 
 import importlib
 import json
@@ -19,7 +19,7 @@ from tests.integration.server.test_api import pot
 from tests.unit.query import garden
 
 PACKAGE = "generated_caraway_client"
-# Bodies of other types than JSON are bytes for this generator once it is told so.
+# The generator treats bodies of other types than JSON as bytes if its configuration says so.
 CONFIGURATION: dict[str, object] = {
     "post_hooks": [],
     "content_type_overrides": dict.fromkeys(
@@ -31,7 +31,7 @@ CONFIGURATION: dict[str, object] = {
 
 @pytest.fixture(scope="module")
 def token(postgres_server: str) -> tuple[str, str]:
-    """A database, and a token in it for everything; the tables are made by the server."""
+    """Return a database, and a token in it for everything; the server makes the tables."""
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute("CREATE DATABASE generated_client")
     return f"{postgres_server.rpartition('/')[0]}/generated_client", "t" * 40
@@ -39,7 +39,7 @@ def token(postgres_server: str) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def server(kafka: str, token: tuple[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server with tokens that serves the garden."""
+    """Yield a server with tokens that serves the garden."""
     folder = tmp_path_factory.mktemp("generated")
     (folder / "token").write_text(token[1])
     process = ServerProcess(folder, kafka=kafka, postgres=token[0], tokens=True, admin_token_file=folder / "token")
@@ -52,7 +52,7 @@ def server(kafka: str, token: tuple[str, str], tmp_path_factory: pytest.TempPath
 
 @pytest.fixture(scope="module")
 def generated(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
-    """The client, generated from what the server shows to everybody."""
+    """Return the client, generated from the document that the server shows to everybody."""
     folder = tmp_path_factory.mktemp("client")
     (folder / "configuration.json").write_text(json.dumps(CONFIGURATION))
     shown = server.http.get("/openapi.json", headers={"Authorization": ""})

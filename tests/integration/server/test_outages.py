@@ -1,4 +1,4 @@
-"""Parts that aren't there yet, go away and come back."""
+"""Tests of parts that aren't there yet, go away and come back."""
 
 import concurrent.futures
 import time

@@ -1,6 +1,7 @@
-"""Two servers that share an index of four shards, of which one is killed and comes back, under readers of both.
+"""Tests of two servers that share an index of four shards; one is killed and comes back, under readers of both.
 
-Whoever is asked, every answer is what a dictionary of the records gives, or a refusal that asks to try again.
+Every answer of either server must be the one that a dictionary of the records gives, or a refusal that asks to try
+again.
 """
 
 # ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
@@ -108,7 +109,7 @@ FEATURES = ["Told.name", "Told.total", "Told.hour"]
 
 @pytest.fixture
 def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    """Two servers with folders of their own, one object store and one key file."""
+    """Yield two servers with folders of their own, one object store and one key file."""
 
     def make(name: str) -> ServerProcess:
         server = ServerProcess(
@@ -133,7 +134,7 @@ def servers(kafka: str, postgres: str, tmp_path: Path) -> Iterator[tuple[ServerP
 
 
 class Model:
-    """What was written, and what each guest's row must be."""
+    """The records that were written, and from them the expected row of each guest."""
 
     def __init__(self, server: ServerProcess, kafka: str) -> None:
         self.names: dict[str, str] = {}
@@ -145,9 +146,9 @@ class Model:
         self.base_s = (int(time.time()) // HOUR_S - 10) * HOUR_S
 
     def log(self, server: ServerProcess, first: int, end: int, word: str) -> None:
-        """Let a server take names of guests."""
+        """Log names of guests through a server."""
         names = {guest: f"{word} {guest}" for guest in GUESTS[first:end]}
-        # Later than the ones before.
+        # The rows of a later call have later times.
         self.rounds += 1
         rows = [{"guest": guest, "name": name, "at": self.base_s + self.rounds} for guest, name in names.items()]
         answer = server.http.post("/log", json={"webhook": "divided", "endpoint": "guests", "data": rows})
@@ -155,7 +156,7 @@ class Model:
         self.names |= names
 
     def stay(self, stays: list[tuple[str, int]]) -> None:
-        """Write aggregate inputs, as the jobs of the aggregates do: of a guest, so many seconds after the beginning."""
+        """Write aggregate inputs, as the jobs of the aggregates do: for each guest and seconds after the beginning."""
         for name, topic in self.topics.items():
             codec = self.codecs[name]
             items = [
@@ -191,7 +192,7 @@ def ask(server: ServerProcess) -> httpx.Response:
 
 
 def is_refusal(answer: httpx.Response) -> bool:
-    """Tell whether an answer asks to try again."""
+    """Return whether an answer asks to try again."""
     if answer.status_code != 503:
         return False
     assert answer.json()["code"] in {"index_moving", "unavailable"}, answer.text
@@ -205,7 +206,7 @@ def here(server: ServerProcess) -> list[int]:
 
 
 class Watcher:
-    """Asks a server again and again; each answer must be right, a refusal, or none at all while the server is dead."""
+    """A client that asks again and again; answers must be right, refusals, or missing while the server is dead."""
 
     def __init__(self, server: ServerProcess, wanted: dict[str, list[object]]) -> None:
         self.counts: Counter[str] = Counter()
@@ -254,12 +255,12 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
     def said() -> str:
         return "\n".join([*(ask(server).text[:300] for server in servers), *(s.said()[-1500:] for s in servers)])
 
-    # Each has its part, and both give all of it, whoever took it.
+    # Each server has its part, and both answer for all of it.
     eventually(lambda: (len(here(one)), len(here(two))) == (2, 2), said)
     assert sorted([*here(one), *here(two)]) == list(range(SHARDS))
     model.log(one, 0, 20, "first")
     model.log(two, 20, 40, "first")
-    # The last stay closes the hour before for all guests, in whatever shard they are.
+    # The last stay closes the hour before for all guests, whatever their shard.
     model.stay([(guest, number * 60) for number, guest in enumerate(GUESTS)])
     model.stay([(guest, HOUR_S + number) for number, guest in enumerate(GUESTS[::2])])
     model.stay([(GUESTS[0], 2 * HOUR_S)])
@@ -271,7 +272,7 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
         assert told == {"Told.greeting": [f"hello {model.names[guest]}" for guest in GUESTS]}
         assert server.health().status_code == 200
 
-    # One is killed: the other one takes over, from its snapshots and the topics.
+    # One server is killed: the other one takes over, from its snapshots and the topics.
     watchers = [Watcher(server, model.wanted()) for server in servers]
     two.kill()
     eventually(lambda: here(one) == list(range(SHARDS)), said)
@@ -279,13 +280,13 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
     counts = [watcher.end() for watcher in watchers]
     assert counts[0]["right"], counts
 
-    # What is written meanwhile is seen.
+    # Rows that are written meanwhile are served.
     model.log(one, 10, 30, "second")
     model.stay([(guest, 2 * HOUR_S + 60 + number) for number, guest in enumerate(GUESTS[::3])])
     model.stay([(GUESTS[7], 3 * HOUR_S + 1)])
     eventually(lambda: ask(one).json() == model.wanted(), one.said)
 
-    # It comes back: it answers at once by asking the other one, and gets its part again.
+    # The server comes back: it answers at once by asking the other one, and gets its part again.
     watchers = [Watcher(server, model.wanted()) for server in servers]
     two.start()
     eventually(lambda: (len(here(one)), len(here(two))) == (2, 2), said)
@@ -294,7 +295,7 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
     assert all(count["right"] for count in counts), counts
     assert "the index begins with snapshot" in one.log_file.read_text() + two.log_file.read_text()
 
-    # A key that one is asked to erase is gone at both, and removed by whoever has its shard.
+    # A key that is erased through one server is gone at both, and removed by the owner of its shard.
     erased = one.http.post("/dataset/Guests/erase", json={"erase_keys": [{"guest": GUESTS[5]}]})
     assert erased.json()["new"] == 1, erased.text
     del model.names[GUESTS[5]]
@@ -306,7 +307,7 @@ def test_every_answer_is_right_or_asks_to_try_again(servers: tuple[ServerProcess
 
     eventually(is_removed, said)
 
-    # In good order the parts go over at once, without anybody who waits for a lease.
+    # A server that is stopped in good order releases its shards at once, so nobody waits for a lease.
     assert two.stop() == 0, two.said()
     eventually(lambda: here(one) == list(range(SHARDS)) and ask(one).json() == model.wanted(), one.said)
     assert one.stop() == 0, one.said()

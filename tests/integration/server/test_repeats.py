@@ -1,4 +1,4 @@
-"""Requests that are sent again: each row is on the topic once, also if the server is killed in between."""
+"""Tests of requests that are sent again: each row is on the topic once, even if the server is killed in between."""
 
 import concurrent.futures
 import time
@@ -13,13 +13,13 @@ from caraway.ingest import DEAD_LETTERS
 from tests.integration.server.server_process import ServerProcess, end_of, records
 from tests.unit.query import garden
 
-# A request may have 100,000 rows. A quick machine takes two seconds for so many, which is many slices of work to kill
-# the server between.
+# Rows of a request, of at most 100,000. A quick machine takes two seconds for so many, which is many slices of work to
+# kill the server between.
 ROWS = 96_000
 
 
 def readings(count: int) -> list[dict[str, object]]:
-    """Make rows of which every hundredth doesn't fit."""
+    """Return rows of which every hundredth doesn't fit."""
     return [
         {"pot": number, "moisture": "dry" if number % 100 == 0 else number / 7, "at": 1_700_000_000 + number}
         for number in range(count)

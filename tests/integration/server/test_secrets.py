@@ -1,4 +1,4 @@
-"""Secrets: kept sealed, used by extractors, and nowhere to be found by those who look for them."""
+"""Tests of secrets: they are kept sealed, used by extractors, and found nowhere in clear text."""
 
 # ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
@@ -53,7 +53,7 @@ def scenario(client: Client) -> None:
     assert lengths(client, 1) == [1 + len(VALUE)]
     client.update_secret("signing-key", VALUE + "!")
     assert lengths(client, 1) == [2 + len(VALUE)]
-    # Of no branch: jobs and extractors of several may be the same.
+    # Secrets belong to no branch, because the jobs and extractors of several may be the same.
     client.init_branch("secretive")
     assert client.get_secret("signing-key") == VALUE + "!"
     client.delete_branch("secretive")
@@ -78,7 +78,7 @@ def test_the_mock_and_a_server_do_the_same(server: ServerProcess) -> None:
 
 
 def everything(postgres: str) -> str:
-    """Return all that is in all tables."""
+    """Return the content of all tables."""
     with psycopg.connect(postgres) as connection:
         tables = [row[0] for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
         rows = [connection.execute(f"SELECT t::text FROM {table} t").fetchall() for table in tables]  # noqa: S608
@@ -111,14 +111,14 @@ def test_nobody_finds_a_value(server: ServerProcess, database: str) -> None:
     for text in told:
         for hidden in (NEWER, VALUE):
             assert hidden not in text
-    # Who read and changed it is written down.
+    # The audit log has the accounts that read and changed it.
     with psycopg.connect(database) as connection:
         acts = connection.execute("SELECT action, detail, outcome FROM audit WHERE detail LIKE 'secret/%'").fetchall()
     assert {("update_secret", "secret/signing-key", "done"), ("add_secret", "secret/signing-key", "conflict")} <= set(
         acts
     )
 
-    # With a new key the old values are there, sealed anew.
+    # With a new key the old values still open, and are sealed anew.
     data = ["--data", str(server.settings.data_dir)]
     before = everything(database)
     turned = run.invoke(app, ["secrets", "rotate", "--database", database, *data])

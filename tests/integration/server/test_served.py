@@ -1,4 +1,4 @@
-"""Queries with log=true are on their topic and, once each, in files of the object store; kills included."""
+"""Tests that queries with log=true are on their topic and, once each, in the archive's files; even after kills."""
 
 import secrets
 from pathlib import Path
@@ -52,7 +52,7 @@ def test_each_row_is_archived_once_whatever_is_killed(kafka: str, postgres: str,
     eventually(lambda: len(archived(server, workflow)) == 60, server.said)
     for number in (1, 2):
         ask(30 * number, 30)
-        # Some of it may be on the topic, in a file, or nowhere yet.
+        # Some of the queries may be on the topic, in a file, or nowhere yet.
         eventually(lambda since=60 * number: len(archived(server, workflow)) > since, server.said)  # type: ignore[misc]
         server.kill()
         server.start()
@@ -62,7 +62,7 @@ def test_each_row_is_archived_once_whatever_is_killed(kafka: str, postgres: str,
     assert server.stop() == 0, server.said()
     frame = archived(server, workflow)
     assert not frame.select("offset", "row").is_duplicated().any()
-    # What was archived or durable before a kill is there; each query with both of its rows.
+    # Rows that were archived or durable before a kill are there; each query has both of its rows.
     assert sorted(pots) == sorted([pot for pot in set(pots) for _ in range(2)])
     assert set(range(30)) | {90} <= set(pots)
     assert [orjson.loads(text) for text in frame["outputs"]] == [{"State.answer": 42}] * len(frame)

@@ -1,4 +1,4 @@
-"""A server whose index is lost begins with a snapshot; one that is damaged while it runs is built anew."""
+"""Tests of a server whose index is lost, which starts with a snapshot, and of an index that is damaged at work."""
 
 import shutil
 import time
@@ -9,7 +9,7 @@ from caraway.index.storage.store import DAMAGED
 from tests.integration.server.server_process import ServerProcess, eventually
 from tests.unit.query import garden
 
-# The broker is that of other tests too, and so are the topics of equal definitions.
+# The tests share the broker with others, and so the topics of equal definitions; these pots are their own.
 POT = 7_000_000
 
 
@@ -34,7 +34,7 @@ def test_a_lost_index_begins_with_a_snapshot_and_a_damaged_one_is_built_anew(
     eventually(lambda: species(POT, POT + 49) == [f"s{POT}", f"s{POT + 49}"], server.said)
     folder = Path(server.settings.objects_url) / MANIFESTS
     since = time.time_ns() // 1000
-    # One that began after all was there; a further record makes it differ from the one before.
+    # This snapshot was begun after all rows were there; a further record makes it differ from the one before.
     log(POT + 50, 1)
     eventually(lambda: any(int(path.name.partition("-")[0]) > since for path in folder.glob("*.json")), server.said)
     server.kill()
@@ -45,12 +45,12 @@ def test_a_lost_index_begins_with_a_snapshot_and_a_damaged_one_is_built_anew(
     log(POT + 51, 1)
     eventually(lambda: species(POT + 51) == [f"s{POT + 51}"], server.said)
     assert "the index begins with snapshot" in server.log_file.read_text()[log_before:], server.said()
-    # Of the records of the topic it has read those behind the snapshot only.
+    # The server has read only those records of the topic that are behind the snapshot.
     (index,) = [index for index in server.http.get("/status").json()["index"]["indexes"] if index["dataset"] == "Pots"]
     assert index["offsets"]["0"] >= 52
     assert index["written"] + index["unchanged"] <= 2
 
-    # As a read does that finds a damaged table. Nobody restarts the server.
+    # A read that finds a damaged table writes this file. The server isn't restarted.
     (server.settings.data_dir / "index" / DAMAGED).write_text("as a read said")
 
     def is_mended() -> bool:

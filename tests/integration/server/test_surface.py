@@ -1,4 +1,4 @@
-"""The document of the REST surface holds, and bodies come and go in all forms."""
+"""Tests that the OpenAPI document holds, and that bodies come and go in all forms."""
 
 import gzip
 from copy import deepcopy
@@ -26,7 +26,7 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_api import pot
 
 # Random definitions could be a commit that empties the branch of the other tests. On branches of random names nothing
-# is made or deleted: the server keeps them for the tests that come after.
+# is made or deleted: the server keeps them for later tests.
 WITHOUT_COMMIT: dict[str, Any] = deepcopy(
     {**DOCUMENT, "paths": {path: of for path, of in DOCUMENT["paths"].items() if "commit" not in path}}
 )
@@ -39,7 +39,7 @@ CHECKS = [
     response_schema_conformance,
     status_code_conformance,
 ]
-# No engine runs here, so each request would wait as long as it may.
+# No engine runs here, so each request would wait to its limit.
 _WAIT = WITHOUT_COMMIT["paths"]["/api/v1/wait"]["post"]["requestBody"]["content"]["application/json"]["schema"]
 _WAIT["properties"]["seconds"]["maximum"] = 0.1
 _WAIT["required"] = ["seconds"]
@@ -120,7 +120,7 @@ def test_limits_on_rows(pots: ServerProcess) -> None:
 
 
 def test_an_extractor_that_fails_can_be_asked_again(pots: ServerProcess) -> None:
-    """Extractors run elsewhere; a failing one leaves its process as it is."""
+    """Ask again after a failure: extractors run in another process, which a failing one leaves as it is."""
     for _ in range(3):
         failed = pots.query(["Faulty.broken"], {"Tap.pot": [901]})
         assert (failed.status_code, failed.json()["code"]) == (422, "extractor_failed")

@@ -1,4 +1,4 @@
-"""A server of several processes, and several servers: whoever is asked, and whoever is killed, the answers are one."""
+"""Tests of a server of several processes, and of several servers: all give the same answers, whichever is killed."""
 
 import secrets
 import time
@@ -21,11 +21,11 @@ from tests.integration.server.server_process import ServerProcess, eventually
 from tests.integration.server.test_secrets import Signed
 from tests.unit.query import garden
 
-# The broker is that of other tests too, and so are the topics of equal definitions.
+# The tests share the broker with others, and so the topics of equal definitions; these pots are their own.
 POT = 9_000_000
-# So many new connections reach both readers, but for once in a million times.
+# Number of new connections that reach both readers, except once in a million times.
 MANY = 20
-# What another server has committed must be heard of: nobody looks for it while a test lasts.
+# Interval of looks for commits that is longer than any test, so that servers learn of commits by notification only.
 NEVER_S = 3600.0
 
 
@@ -42,11 +42,11 @@ class Visits:
 def servers(
     kafka: str, postgres_server: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ServerProcess, ServerProcess]]:
-    """Two servers with folders of their own: one of several processes, one of a single one."""
+    """Yield two servers with folders of their own: one of several processes, one of a single one."""
     name, folder = f"workers_{secrets.token_hex(6)}", tmp_path_factory.mktemp("workers")
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    # Both have the key file of one deployment.
+    # Both servers have the key file of one deployment.
     key_file = folder / "secret.key"
 
     def make(own: str, workers: int) -> ServerProcess:
@@ -71,7 +71,7 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
     """Return the processes of a server of several: `writer`, and the readers by their numbers."""
     found = {}
     for child in psutil.Process(server.pid).children():
-        # One that has just ended has none.
+        # A process that has just ended has no command line.
         with suppress(psutil.NoSuchProcess):
             line = child.cmdline()
             if "caraway.server.workers" in line:
@@ -80,7 +80,7 @@ def processes(server: ServerProcess) -> dict[str, psutil.Process]:
 
 
 def ask(server: ServerProcess, outputs: list[str], pot: int) -> httpx.Response:
-    """Ask over a new connection, so that any of the readers may answer."""
+    """Send a query over a new connection, so that any of the readers may answer."""
     body = {"inputs": ["Tap.pot"], "outputs": outputs, "data": {"Tap.pot": [pot]}}
     return httpx.post(f"{server.http.base_url}query", json=body, timeout=60)
 
@@ -105,13 +105,13 @@ def log(server: ServerProcess, *rows: dict[str, object]) -> None:
 
 
 def level(server: ServerProcess) -> bool:
-    """Tell whether the index is where its topics end."""
+    """Return whether the index has reached the ends of its topics."""
     indexes: list[dict[str, Any]] = server.http.get("/status").json()["index"]["indexes"]
     return all(index["following"] and index["lag"] == 0 for index in indexes)
 
 
 def eventually_answers(check: Callable[[], bool], server: ServerProcess) -> None:
-    """Wait for an answer, through the moments in which a process that was killed takes its connections with it."""
+    """Wait for an answer, through the moments in which a killed process takes its connections with it."""
 
     def holds() -> bool:
         try:
@@ -128,13 +128,13 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
 ) -> None:
     several, single = servers
 
-    # A commit is known to all readers when it is answered, and to another server soon.
+    # All readers know a commit when it is answered, and another server soon.
     several.commit(garden.graph())
     answers = [ask(several, ["State.species"], POT).status_code for _ in range(MANY)]
     assert answers == [200] * MANY
     eventually(lambda: ask(single, ["State.species"], POT).status_code == 200, single.said)
 
-    # What one reader shows, all show; rows that came through either server show in both.
+    # All readers show the same rows, and both servers show rows that came through either.
     for number, (taker, other) in enumerate(((several, single), (single, several))):
         log(taker, row(number, "oak"))
         for server in (taker, other):
@@ -148,7 +148,7 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     eventually(writing)
     assert writing() == 1
 
-    # Both readers took part, and the page has the figures of all three processes.
+    # Both readers took part, and the page has the metrics of all three processes.
     def all_counted() -> bool:
         page = several.http.get("/metrics").text
         wanted = [("extract_features", "1"), ("extract_features", "2"), ("sync", "writer"), ("log", "writer")]
@@ -165,7 +165,7 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     eventually_answers(lambda: species(several, POT) == "oak", several)
     eventually(lambda: processes(several).get("1", killed).pid != killed.pid, several.said)
 
-    # The writer is killed: readers go on answering, and say that nothing can be written.
+    # The writer is killed: readers go on answering, and report that writes are impossible.
     writer = processes(several)["writer"]
     writer.suspend()
     log(single, row(0, "elm", at_s=1))
@@ -180,7 +180,7 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
     for server in servers:
         wait_for(server, POT, "ash")
 
-    # A branch that is made by one server is known to its readers at once, and to the other server soon.
+    # A server's readers know a branch that it makes at once, and the other server knows it soon.
     made = several.http.post("/init", json={"clone_from": "main"}, headers={"X-Caraway-Branch": "twig"})
     assert made.status_code == 200, made.text
     headers = {"X-Caraway-Branch": "twig"}
@@ -190,7 +190,7 @@ def test_answers_are_one_whoever_is_asked_and_whoever_is_killed(
         assert found.json() == {"State.species": ["ash"]}
     eventually(lambda: single.http.post("/query", json=body, headers=headers).status_code == 200, single.said)
 
-    # And one that is made by the other server to each of them.
+    # Each of them also learns of a branch that the other server makes.
     headers = {"X-Caraway-Branch": "branch"}
     assert single.http.post("/init", json={"clone_from": "main"}, headers=headers).status_code == 200
 
@@ -212,7 +212,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
         answer = httpx.post(f"{server.http.base_url}query", json=body, timeout=60)
         return answer.json()["Signed.length"] if answer.is_success else answer.status_code
 
-    # Whoever changed it finds that all readers have it; the other server has it soon.
+    # When a change is answered all readers have it; the other server has it soon.
     for value, method in (("short", "POST"), ("rather longer", "PATCH")):
         changed = several.http.request(method, "/secret/signing-key", json={"value": value})
         assert changed.status_code == 200, changed.text
@@ -220,7 +220,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
         eventually(lambda value=value: signed(single) == [1 + len(value)], single.said)  # type: ignore[misc]
     assert single.http.patch("/secret/signing-key", json={"value": "x" * 9}).status_code == 200
     eventually(lambda: all(signed(several) == [10] for _ in range(MANY)), several.said)
-    # One that a process of the user's function has had is in no answer and no log, whoever ran it.
+    # A secret that a process of users' functions has had is in no answer and no log of any process.
     failing = {**body, "data": {"Signed.number": [13]}}
     for server in servers:
         assert "x" * 9 not in httpx.post(f"{server.http.base_url}query", json=failing, timeout=60).text
@@ -236,16 +236,16 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
         client.log("workers", "visits", rows)
         for server in servers:
             eventually(lambda server=server: nights(server, "eve") == 3, server.said)  # type: ignore[misc]
-        # Erased through a server of several processes: at once none of them shows it.
+        # An erasure through a server of several processes hides the key in all of them at once.
         assert client.erase(Visits, pd.DataFrame({"guest": ["ann"]})).status_code == 200
         assert [nights(several, "ann") for _ in range(MANY)] == [None] * MANY
         eventually(lambda: nights(single, "ann") is None, single.said)
-    # And through the other one.
+    # An erasure through the other server works as well.
     with Client(str(single.settings.server.url)) as client:
         assert client.erase(Visits, pd.DataFrame({"guest": ["bob"]})).status_code == 200
         assert nights(single, "bob") is None
     eventually(lambda: all(nights(several, "bob") is None for _ in range(MANY)), several.said)
-    # A reader that is started again knows of both before it answers, and nobody else has gone.
+    # A restarted reader knows of both erasures before it answers, and no other process has ended.
     killed = processes(several)["1"]
     killed.kill()
     eventually(lambda: processes(several).get("1", killed).pid != killed.pid, several.said)
@@ -256,7 +256,7 @@ def test_secrets_and_erased_keys_are_known_to_all(servers: tuple[ServerProcess, 
 
     eventually_answers(answered, several)
 
-    # Both indexes have it done.
+    # Both indexes have removed the keys.
     def done() -> bool:
         found = several.http.get("/dataset/Visits/erasures").json()["erasures"]
         places = [{place["place"] for place in erasure["places"] if "index of" in place["place"]} for erasure in found]

@@ -24,7 +24,7 @@ from tests.timeouts import deadline_in
 
 @dataclass(frozen=True)
 class Sent:
-    """A record to be put on a topic; `key` and `row` in stored form."""
+    """A record to write to a topic; `key` and `row` are in stored form."""
 
     row: Sequence[object] | None
     time_us: int
@@ -42,7 +42,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Received:
-    """A record of a topic, with its identity settled."""
+    """A record of a topic; if it has no identity, its position in the topic is its identity."""
 
     key: bytes | None
     record: Record
@@ -51,7 +51,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Awaited:
-    """What a topic is to hold, as `view` makes it of all its records."""
+    """The expected content of a topic, as `view` computes it from all of the topic's records."""
 
     topic: TopicPlan
     expected: Sequence[Any]
@@ -59,7 +59,7 @@ class Awaited:
 
 
 class Broker:
-    """A broker of our own."""
+    """A Kafka broker for tests."""
 
     def __init__(self, folder: Path) -> None:
         port = ports.choose()
@@ -124,15 +124,15 @@ class Broker:
         limit: float = 180,
         view: Callable[[Iterable[Received]], list[Any]] | None = None,
     ) -> list[Any]:
-        """Read a topic from its beginning and consolidate it, until it holds what is expected, and a second longer.
+        """Read a topic from its beginning until its consolidated records are as expected, and a second longer.
 
-        On a busy machine nothing may come for a while, so only `limit` seconds without success end it otherwise.
+        On a busy machine no record may come for a while, so reading fails only after `limit` seconds.
         """
         (found,) = self.receive_all([Awaited(topic, expected, view or rows_of)], limit=limit)
         return found
 
     def receive_all(self, awaited: Sequence["Awaited"], *, limit: float = 180) -> list[list[Any]]:
-        """Read some topics as `receive` does, all at once, until each holds what is expected, and a second longer."""
+        """Read some topics at once, as `receive` does, until each is as expected, and a second longer."""
         consumer = Consumer(
             {"bootstrap.servers": self.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
         )
@@ -165,7 +165,7 @@ class Broker:
 
 @contextmanager
 def running_broker(folder: Path) -> Iterator[Broker]:
-    """Give a broker, and end it afterwards."""
+    """Start a broker, yield it, and stop it afterwards."""
     broker = Broker(folder)
     broker.start()
     try:
@@ -175,12 +175,12 @@ def running_broker(folder: Path) -> Iterator[Broker]:
 
 
 def jars() -> JarSet:
-    """Give the jars, out of the same cache as `caraway up`."""
+    """Return the jars, from the same cache as `caraway up`."""
     return ensure_jars(load_settings())
 
 
 def rows_of(records: Iterable[Received]) -> list[list[Any]]:
-    """Return time, op and row of what holds, in an order that compares."""
+    """Return the time, op and row of the records that hold, in a fixed order."""
     return sorted(([r.record.time, r.record.op, r.record.row] for r in consolidate(records).values()), key=repr)
 
 
@@ -195,7 +195,7 @@ def _received(codec: RecordCodec, message: Message) -> Received:
 
 
 def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
-    """Keep what holds of an upsert log: of each identity the greatest revision; a put holds before a retraction."""
+    """Return the records that hold: for each identity that of the greatest revision, and a put before a retraction."""
     held: dict[bytes, Received] = {}
     for received in records:
         known = held.get(received.identity)
@@ -205,9 +205,10 @@ def consolidate(records: Iterable[Received]) -> dict[bytes, Received]:
 
 
 def astray(records: Iterable[Received]) -> list[tuple[bytes, Received]]:
-    """Return what somebody who hears of one key only takes for true, although the row is elsewhere or nowhere.
+    """Return the records that a reader of one key only takes for true, although the row is elsewhere or nowhere.
 
-    So does an index that is divided by keys: a row that leaves a key must be taken back under that key.
+    A shard of an index that is divided by keys is such a reader: a row that leaves a key must be retracted under that
+    key.
     """
     known = list(records)
     held, by_key = consolidate(known), dict[bytes, list[Received]]()

@@ -1,4 +1,4 @@
-"""The Java part as each of the two compilers makes it."""
+"""The Java part, compiled by each of the two compilers."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ import hatch_build
 
 @dataclass(frozen=True, slots=True)
 class CompiledJava:
-    """A compiler, and the jar that it made."""
+    """A compiler, and the jar that it produced."""
 
     compiler: list[str]
     jar: Path
@@ -21,7 +21,7 @@ _ECLIPSE = pytest.mark.full(reason="another minute; `just bare-machine` and a cl
 
 @pytest.fixture(scope="session", params=["javac", pytest.param("eclipse", marks=_ECLIPSE)])
 def compiled_java(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> CompiledJava:
-    """`jvm/src` compiled by javac, and by the compiler that serves where there is no JDK."""
+    """Return `jvm/src` compiled by javac, or by the compiler that is used without a JDK."""
     if request.param == "eclipse":
         compiler = hatch_build.eclipse_compiler()
     elif not (compiler := hatch_build.javac()):

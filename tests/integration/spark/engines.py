@@ -1,4 +1,4 @@
-"""Expressions over rows on both engines, and how to compare what they give."""
+"""The evaluation of expressions over rows on both engines, and the comparison of their results."""
 
 import math
 import struct
@@ -35,14 +35,14 @@ from caraway.spark.types import row_type
 
 @dataclass(frozen=True)
 class Failure:
-    """What a row gives at which the evaluation fails; all failures are alike."""
+    """The result of a row at which the evaluation fails; all failures are equal."""
 
     reason: str = field(compare=False)
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Expressions over rows in stored form."""
+    """Some expressions, and rows in stored form to evaluate them over."""
 
     schema: Mapping[str, DataType]
     rows: Sequence[Mapping[str, Any]]
@@ -51,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Table:
-    """Expressions over all combinations of some values of their columns."""
+    """Some expressions, and values of columns, over all of whose combinations they are evaluated."""
 
     columns: Mapping[str, tuple[DataType, Sequence[Any]]]
     nodes: Sequence[Node]
@@ -64,12 +64,12 @@ class Table:
         return Batch(schema=schema, rows=rows, nodes=self.nodes)
 
 
-#: For each expression what it gives in each row.
+#: The results of each expression in each row.
 Results = list[list[object]]
 
 
 def by_polars(found: Batch) -> Results:
-    """Evaluate by the compiler of the read path: canonical values, or `Failure`."""
+    """Return the results of the polars compiler: canonical values, or `Failure`."""
     columns = [to_polars(column, [row[column] for row in found.rows], of) for column, of in found.schema.items()]
     frame = pl.DataFrame(columns)
     return [_column_by_polars(node, found.schema, frame) for node in found.nodes]
@@ -82,7 +82,7 @@ def _column_by_polars(node: Node, schema: Mapping[str, DataType], frame: pl.Data
     except (pl.exceptions.PolarsError, CarawayError) as error:
         if len(frame) == 1:
             return [Failure(str(error))]
-        # polars fails for all rows if it does for one.
+        # polars fails for all rows if it fails for one, so rows are evaluated one by one.
         return [_column_by_polars(node, schema, frame[row])[0] for row in range(len(frame))]
     return [_checked(value, dtype) for value in computed.cast(_plain(dtype)).to_list()]
 
@@ -96,7 +96,7 @@ def _checked(value: Any, dtype: DataType) -> object:
 
 
 def _as_stored(value: Any, dtype: DataType) -> Any:
-    """A plain value in stored form."""
+    """Return the stored form of a plain value."""
     if value is None:
         return None
     match operand_type(dtype):
@@ -111,7 +111,7 @@ def _as_stored(value: Any, dtype: DataType) -> Any:
 
 
 def by_spark(found: Batch, spark: SparkSession) -> Results:
-    """Evaluate by Spark, all in one query: canonical values, or `Failure`."""
+    """Return the results of Spark, all from one query: canonical values, or `Failure`."""
     scope = SparkScope(types=found.schema, columns={column: name(column) for column in found.schema})
     stored = [tuple(_in_spark(row[column], of) for column, of in found.schema.items()) for row in found.rows]
     frame = spark.createDataFrame(stored, row_type(found.schema.items())).coalesce(1)
@@ -128,7 +128,7 @@ def by_spark(found: Batch, spark: SparkSession) -> Results:
 
 
 def told(found: Batch, by_polars: Results, by_spark: Results) -> list[str]:
-    """Tell where the two differ: for each expression the first row."""
+    """Return the differences between the two: for each expression the first row that differs."""
     lines = []
     for node, left, right in zip(found.nodes, by_polars, by_spark, strict=True):
         row = next((row for row in range(len(found.rows)) if left[row] != right[row]), None)
@@ -140,7 +140,7 @@ def told(found: Batch, by_polars: Results, by_spark: Results) -> list[str]:
 
 
 def _in_spark(value: Any, dtype: DataType) -> Any:
-    """A stored value as PySpark takes it."""
+    """Return a stored value in the form that PySpark accepts."""
     if value is None:
         return None
     match operand_type(dtype):
@@ -155,7 +155,7 @@ def _in_spark(value: Any, dtype: DataType) -> Any:
 
 
 def _plain(dtype: DataType) -> pl.DataType:
-    """The polars type whose Python values are stored ones."""
+    """Return the polars type whose Python values are in stored form."""
     match operand_type(dtype):
         case DatetimeType() | DateType():
             return pl.Int64()
@@ -172,7 +172,7 @@ def _plain(dtype: DataType) -> pl.DataType:
 
 
 def canonical(value: Any, dtype: DataType) -> object:
-    """A value of either engine in a form that is equal only bit for bit: floats by their bytes, all NaN one."""
+    """Return a value of an engine in a form that is equal only bit for bit: floats as their bytes, all NaN alike."""
     if value is None:
         return None
     match operand_type(dtype):
@@ -192,6 +192,6 @@ def canonical(value: Any, dtype: DataType) -> object:
 
 
 def differing(table: Table, spark: SparkSession) -> list[str]:
-    """Tell where the engines differ over a table."""
+    """Return the differences between the engines over a table."""
     found = table.batch()
     return told(found, by_polars(found), by_spark(found, spark))

@@ -1,4 +1,4 @@
-"""Pipelines over two sources of random rows, through a job and through the in-process engine."""
+"""Pipelines over two sources of random rows, run by a job and by the in-process engine."""
 
 import random
 import time
@@ -29,7 +29,7 @@ HORIZON_US = 10**12
 
 @dataclass(frozen=True)
 class Arrival:
-    """A row that comes to a source."""
+    """A row that arrives at a source."""
 
     row: Mapping[str, Any]
     time_us: int
@@ -38,10 +38,10 @@ class Arrival:
 
 @dataclass(frozen=True)
 class Case:
-    """A pipeline, and what is to become of it.
+    """A pipeline, and the rows at which it must fail.
 
-    `poison` tells of the rows of dataset `of` at which it fails; `same` is a pipeline that never fails and gives the
-    same, where that depends on more than a row.
+    `poison` is true for the rows of dataset `of` at which the pipeline fails. If failing depends on more than a row,
+    `same` is a pipeline that never fails and has the same output.
     """
 
     name: str
@@ -94,7 +94,7 @@ SOURCES = {spec.name: spec for spec in (CLICKS, USERS)}
 
 
 def traffic(seed: int, count: int) -> dict[str, list[Arrival]]:
-    """Make rows at few times, so that many coincide, in no order, with nulls, empty lists and deletes."""
+    """Make rows at few times, so that many coincide, in random order, with nulls, empty lists and deletes."""
     rng = random.Random(seed)  # noqa: S311 (test data)
     clicks, users = [], []
     for _ in range(count):
@@ -121,7 +121,7 @@ def traffic(seed: int, count: int) -> dict[str, list[Arrival]]:
 
 
 def plan(case: Case, suffix: str) -> tuple[GraphPlan, JobPlan]:
-    """Plan a case; its topics and its job get names of their own."""
+    """Return the plan of a case, whose topics and job have names of their own."""
     found = plan_graph(Graph(datasets=(*SOURCES.values(), derived(case.name, case.operator))))
 
     def named(topic: TopicPlan) -> TopicPlan:
@@ -147,7 +147,7 @@ def derived(name: str, operator: Operator) -> DatasetSpec:
 
 
 def expected(case: Case, arrivals: Mapping[str, Sequence[Arrival]]) -> list[Any]:
-    """Return what the in-process engine makes of it: rows, with the time in which each holds."""
+    """Return the output of a case by the in-process engine: rows, with the interval in which each holds."""
     spec = derived(case.name, case.same or case.operator)
     tables = {
         name: table_of(
@@ -171,7 +171,7 @@ def expected(case: Case, arrivals: Mapping[str, Sequence[Arrival]]) -> list[Any]
 
 
 def held(topic: TopicPlan, spec: DatasetSpec) -> Callable[[Iterable[Received]], list[Any]]:
-    """Return what reads the records of a topic as what `expected` gives."""
+    """Return the function from the records of a topic to the form of `expected`."""
     names = [column.name for column in topic.schema.columns]
 
     def view(records: Iterable[Received]) -> list[Any]:
@@ -197,7 +197,7 @@ def _spelled(versions: Iterable[Any]) -> list[Any]:
 
 
 def sent(spec: DatasetSpec, topic: TopicPlan, arrivals: Sequence[Arrival]) -> list[Sent]:
-    """Make records of rows."""
+    """Return rows as records."""
     return [
         Sent(
             row=[a.row[column.name] for column in topic.schema.columns],
@@ -211,7 +211,7 @@ def sent(spec: DatasetSpec, topic: TopicPlan, arrivals: Sequence[Arrival]) -> li
 
 
 def letters(broker: Broker, job: JobPlan, least: int, *, limit: float = 30) -> list[dict[str, Any]]:
-    """Read the dead letters of a job, each once, until there are so many, and all that are there."""
+    """Return the dead letters of a job, each once; waits until there are at least so many."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
     )

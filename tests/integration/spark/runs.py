@@ -1,4 +1,4 @@
-"""Jobs over rows that come in small lots, and what they have written in the end."""
+"""Runs of jobs over rows that come in small lots."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ BURSTS = 6
 
 @dataclass(frozen=True)
 class Run:
-    """Jobs and what they wrote, by the name of their case; all of them have ended, some by a failure."""
+    """The jobs and their output, by the name of their case; all jobs have ended, some by a failure."""
 
     jobs: dict[str, JobPlan]
     expected: dict[str, list[Any]]
@@ -38,9 +38,9 @@ def run_all(
     folder: Path,
     suffix: str,
 ) -> Run:
-    """Run the jobs of all cases over the same rows until all have written what is expected, or time is up.
+    """Run the jobs of all cases over the same rows until all outputs are as expected, or the time limit is over.
 
-    What is expected of a case are its rows, and that no key has a row that is elsewhere or nowhere.
+    The expected output of a case are its rows, and no key with a row that is elsewhere or nowhere.
     """
     jobs = {case.name: model.plan(case, suffix)[1] for case in cases}
     sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}

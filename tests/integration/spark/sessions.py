@@ -10,13 +10,13 @@ from caraway.config import load_settings
 from caraway.spark.session import SessionSettings, caraway_jar, open_session, spark_classes
 from tests.integration.spark.broker import jars
 
-# A slot for every task of all jobs that run at once.
+# A slot for every task of all jobs that run at the same time.
 SLOTS = 512
 
 
 @contextmanager
 def running_session(folder: Path) -> Iterator[SparkSession]:
-    """Give a session, and end it afterwards. There is one in a process."""
+    """Start a session, yield it, and stop it afterwards. A process can have only one."""
     used = [*jars().connector, caraway_jar()]
     settings = SessionSettings(
         master=f"local[{SLOTS}]",

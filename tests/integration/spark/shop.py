@@ -1,4 +1,4 @@
-"""A small shop: its topics, its jobs, random traffic, and what plain Python makes of it."""
+"""A small shop with topics, jobs and random traffic, and the output of its jobs by plain Python."""
 
 import random
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ def _compare(op: BinaryOp, column: str, value: float, dtype: DataType) -> Binary
 
 @dataclass(frozen=True)
 class Shop:
-    """Topics and jobs whose names end in `suffix`."""
+    """The topics and jobs of a shop, whose names end in `suffix`."""
 
     suffix: str
 
@@ -114,7 +114,7 @@ class Shop:
         return job(name, operator, [self.orders, self.prices], output)
 
     def twice_priced(self) -> JobPlan:
-        """Join the same table twice, the second time by a column that the first join brought."""
+        """Join the same table twice, the second time by a column of the first join."""
         columns: dict[str, DataType] = {"sku": STRING, "quantity": INT, "shop": STRING, "other": FLOAT}
         output = topic(f"twice{self.suffix}", TopicKind.EVENTS, [], columns, revised=True)
         first = self._join(Input(dataset=self.orders.dataset), "sku", ("shop",))
@@ -148,7 +148,7 @@ class Shop:
 
 
 def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent]]:
-    """Make orders and prices, at few times, so that many coincide, in no order."""
+    """Make orders and prices at few times, so that many coincide, in random order."""
     rng = random.Random(seed)  # noqa: S311 (test data)
     orders = [
         Sent(row=[f"s{rng.randrange(skus)}", rng.randrange(-2, 10)], time_us=rng.randrange(count), ingested_us=i)
@@ -158,24 +158,24 @@ def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent
     for i in range(count // 3):
         sku = f"s{rng.randrange(skus)}"
         op = 1 if rng.random() < 0.85 else -1
-        # A shop is named like a product, so that a second join can go on from it.
+        # Shops have names of products, so that a second join can use them as its key.
         row = [sku, f"s{rng.randrange(3)}", float(rng.randrange(60))]
         prices.append(Sent(row=row, key=[sku], time_us=rng.randrange(count), op=op, ingested_us=i))
     return orders, prices
 
 
 def named(sent: Sequence[Sent]) -> list[Sent]:
-    """Give records an identity of their own, which they have when they are sent again, too."""
+    """Return records with an identity, which they keep when they are sent again."""
     return [replace(record, record_id=name_of(number)) for number, record in enumerate(sent)]
 
 
 def name_of(number: int) -> bytes:
-    """Return the identity of a record; of equal times that of the greater number is the later."""
+    """Return the identity of a record; among records of one time that of the greatest number is the last."""
     return number.to_bytes(8) + bytes(4)
 
 
 def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
-    """Give records an identity of their own, and send some of them again later on."""
+    """Return records with an identity, and some of them once more later on."""
     rng = random.Random(seed)  # noqa: S311 (test data)
     result: list[Sent] = []
     for record in named(sent):
@@ -186,7 +186,7 @@ def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
 
 
 def expected_of(job: JobPlan, orders: Sequence[Sent], prices: Sequence[Sent]) -> list[Any]:
-    """Return what the output of one of the shop's jobs holds in the end."""
+    """Return the final output of one of the shop's jobs."""
     match job.job_id.split("-")[0]:
         case "doubled":
             return expect_doubled(orders)
@@ -244,7 +244,7 @@ def expect_stock(prices: Sequence[Sent]) -> list[Any]:
 
 
 def version_at(prices: Sequence[Sent], sku: str, time_us: int) -> Sent | None:
-    """Return the newest version at a time; of several at one time the last one that was sent."""
+    """Return the newest version at a time; among several of one time the last one that was sent."""
     found = None
     for price in unique(prices):
         if price.key[0] == sku and price.time_us <= time_us and (found is None or price.time_us >= found.time_us):
@@ -253,7 +253,7 @@ def version_at(prices: Sequence[Sent], sku: str, time_us: int) -> Sent | None:
 
 
 def unique(sent: Sequence[Sent]) -> list[Sent]:
-    """Drop records that were sent again."""
+    """Return the records without those that were sent again."""
     kept: dict[object, Sent] = {}
     for position, record in enumerate(sent):
         kept.setdefault(record.record_id or position, record)

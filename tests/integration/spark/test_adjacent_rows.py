@@ -1,4 +1,4 @@
-"""Changes, duplicates and first rows through a job, alone and behind each other: as the in-process engine has them."""
+"""Tests that jobs with changelog, dedup and first, alone and in chains, have the output of the in-process engine."""
 
 from collections.abc import Callable
 from functools import cache
@@ -28,7 +28,7 @@ from tests.integration.spark.pipelines import Arrival, Case
 from tests.integration.spark.runs import Run, run_all
 
 SECOND = 1_000_000
-# Windows are of whole seconds.
+# Windows have whole seconds, so a step of the model's time is half a second here.
 ARRIVALS = {
     name: [Arrival(a.row, a.time_us * SECOND // 2, delete=a.delete) for a in arrivals]
     for name, arrivals in model.traffic(seed=11, count=300).items()
@@ -78,7 +78,7 @@ ALL = [
     Case("LatestOfChanges", Latest(of=CHANGES, keys=("town",))),
     Case("DedupOfChanges", _dedup(CHANGES, "level", window=TUMBLING)),
 ]
-# The others are variants of what these have, and run a few at a time, each with a job of its own.
+# These cases always run. The others are variants of them, and run a few at a time, each with a job of its own.
 OFTEN = ("Changes", "Tumbling", "DedupByJoined", "FirstOfJoin", "ChangesOfLatest")
 VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more for each")
 TOGETHER = 5
@@ -102,7 +102,7 @@ def run_of(broker: Broker, spark: SparkSession, tmp_path_factory: pytest.TempPat
     return run_of
 
 
-# Not by a parameter of the fixture: pytest would set it up for each case anew.
+# The case is no parameter of the fixture, since pytest would set that up anew for each case.
 @pytest.mark.parametrize(
     ("group", "case"),
     [

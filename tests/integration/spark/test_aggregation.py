@@ -1,4 +1,4 @@
-"""Aggregates from a topic of rows, by aggregate inputs of Spark, to the answers of the index: those of the engine."""
+"""Tests that aggregates, by Spark's aggregate inputs and the index, are those of the in-process engine."""
 
 import random
 import time
@@ -31,7 +31,7 @@ CASES = [
     case("table_along", (LATE[0],), keyed=True, along=True),
     case("windows_as_keys", (None,), groupby=HOPPING),
 ]
-# The others are variants of what these have, and each is a job more beside theirs.
+# These cases always run. The others are variants of them, and each costs another job.
 OFTEN = {"events_continuous", "table_along", "windows_as_keys"}
 VARIANT = pytest.mark.full(reason="a variant of the aggregates that each run tests; a job more beside theirs")
 NAMES = [pytest.param(found.name, marks=() if found.name in OFTEN else VARIANT) for found in CASES]
@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore:aggregate"), pytest.mark.timeou
 
 
 def planned(found: Case) -> GraphPlan:
-    """Plan a case, with topics of its own, whatever comes late."""
+    """Return the plan of a case, with topics of its own and no limit to late rows."""
     plan = plan_graph(Graph(datasets=(found.source, found.out)))
     topics = {t.dataset: replace(t, name=f"{t.name}.{found.name}", disorder_us=10**12) for t in plan.topics}
     jobs = tuple(
@@ -58,7 +58,7 @@ def planned(found: Case) -> GraphPlan:
 
 
 def sent(found: Case, change: SourceChange) -> Sent:
-    """Give a change as a record of the source."""
+    """Return a change as a record of the source."""
     names = [f.name for f in found.source.fields if not f.timestamp]
     names.sort(key=lambda name: name not in found.source.keys)
     return Sent(

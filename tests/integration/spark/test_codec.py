@@ -1,4 +1,4 @@
-"""Java's record codec against Python's: the same bytes, and every value comes back."""
+"""Tests that Java's record codec writes the same bytes as Python's, and that every value is read back."""
 
 from collections.abc import Sequence
 from typing import Any

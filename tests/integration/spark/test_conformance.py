@@ -1,7 +1,7 @@
-"""Spark gives what polars gives, bit for bit: random expressions of all nodes, over random rows.
+"""Tests that Spark has the same results as polars, bit for bit, for random expressions of all nodes over random rows.
 
-A query takes seconds on Spark, so an example is a batch: some rows and many expressions, all in one query. What differs
-is narrowed down to the smallest subexpression that does.
+A query takes seconds on Spark, so an example is a batch of some rows and many expressions, all in one query. A
+difference is narrowed down to the smallest subexpression that differs.
 """
 
 import math
@@ -27,7 +27,7 @@ ROWS, EXPRESSIONS, DEPTH = 24, 40, 4
 
 ROUNDING = "Java and C round it differently in the last place"
 
-#: What the two engines can't do alike, and so doesn't stand in random expressions.
+#: The nodes whose results differ between the engines, and which random expressions therefore don't have.
 DIFFERENT: Mapping[object, str] = {
     NumberFunction.SIN: ROUNDING,
     NumberFunction.COS: ROUNDING,
@@ -38,12 +38,12 @@ DIFFERENT: Mapping[object, str] = {
     Log: ROUNDING,
     Power: ROUNDING + ", but for powers of ints, which tests/integration/spark/test_expression_tables.py has",
 }
-#: now() is the time of a query, and has no meaning in a pipeline.
+#: The nodes that random expressions don't have; now() is the time of a query, and has no meaning in a pipeline.
 WITHOUT = {*DIFFERENT, Now}
 
 
 def drawn(strategy: st.SearchStrategy[Any], number: int, start: int) -> list[Any]:
-    """Draw so many examples, the same for the same start: shrinking happens here by subexpressions."""
+    """Draw so many examples, the same for the same start. Hypothesis doesn't shrink them; `differences` does."""
     found: list[Any] = []
 
     @seed(start)
@@ -62,23 +62,23 @@ def batch(start: int) -> Batch:
 
 
 def typed(node: Node) -> bool:
-    """Tell whether an expression has a type and a meaning in a pipeline."""
+    """Return whether an expression has a type and a meaning in a pipeline."""
     try:
         return infer_nullable(node, SCHEMA) is not None and not any(isinstance(inner, Now) for inner in walk(node))
     except DefinitionError:
-        # The generator takes a restricted int for an int also where it can't be widened.
+        # The generator uses a restricted int as an int, even if it can't be widened there.
         return False
 
 
 def below(node: Node) -> Iterator[Node]:
-    """Yield the node and all below it, but for the bodies of lambdas, which mean nothing outside."""
+    """Yield the node and all nodes below it, without the bodies of lambdas, which have no meaning outside."""
     yield node
     for inner in [node.operand] if isinstance(node, (ListMap, ListFilter)) else children(node):
         yield from below(inner)
 
 
 def differences(found: Batch, spark: SparkSession) -> list[str]:
-    """Tell the smallest expressions that differ, and where."""
+    """Return the smallest expressions that differ, with a row where they do."""
     results = zip(found.nodes, by_polars(found), by_spark(found, spark), strict=True)
     wrong = [node for node, left, right in results if left != right]
     if not wrong:
@@ -86,7 +86,7 @@ def differences(found: Batch, spark: SparkSession) -> list[str]:
     parts = {print_node(inner): inner for node in wrong for inner in below(node) if typed(inner)}
     smaller = Batch(schema=found.schema, rows=found.rows, nodes=sorted(parts.values(), key=_size))
     lines = told(smaller, by_polars(smaller), by_spark(smaller, spark))
-    # What contains an expression that differs tells nothing new.
+    # An expression that contains another one that differs adds nothing.
     printed = [line.split("\n")[0] for line in lines]
     return [line for at, line in enumerate(lines) if not any(inner in printed[at] for inner in printed[:at])]
 
@@ -126,7 +126,7 @@ EDGES = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 0.5, math.inf, -math.inf, 1e308, 5e-32
 
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_what_differs_does_so_in_the_last_place_only(what: object, spark: SparkSession) -> None:
-    """Strictly: what agrees bit for bit has no place in the table."""
+    """Check that each node in the table differs by at most two units in the last place, and by more than none."""
     node, values = DIFFERING[what]
     found = Batch(schema={"x": FLOAT}, rows=[{"x": value} for value in values], nodes=[node])
     polars, of_spark = by_polars(found)[0], by_spark(found, spark)[0]
@@ -140,7 +140,7 @@ def test_what_differs_does_so_in_the_last_place_only(what: object, spark: SparkS
 
 
 def test_what_differs_agrees_at_the_edges(spark: SparkSession) -> None:
-    """Zeros keep their sign, infinities and NaN are where they are in C."""
+    """Check that zeros keep their sign, and that infinities and NaN occur where they do in C."""
     nodes: list[Node] = [node for node, _ in DIFFERING.values() if isinstance(node, NumberCall)]
     nodes = [node for node in nodes if node.function is not NumberFunction.TAN]  # type: ignore[union-attr]
     nodes += [Log(operand=X, base=base) for base in (None, 2.0, 1.0, 0.0, -1.0)]

@@ -1,4 +1,4 @@
-"""Every node on Spark over the values where engines like to differ, against polars."""
+"""Tests every node on Spark against polars, over the values at which engines tend to differ."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -99,11 +99,11 @@ INSTANTS = [
     -1,
     1_709_210_096_789_123,
     -86_400_000_001,
-    # Clocks go forward in Paris and back in New York.
+    # At these instants clocks go forward in Paris and back in New York.
     1_711_847_600_000_000,
     1_730_613_599_999_999,
     1_730_613_600_000_000,
-    # The first and the last day of ISO years, the end of February in a leap year.
+    # These are the first and the last day of ISO years, and the end of February in a leap year.
     1_609_459_199_000_000,
     1_104_537_600_000_000,
     951_782_400_500_000,
@@ -153,7 +153,7 @@ def lists(functions: Sequence[ListFunction]) -> list[Node]:
 
 
 def same(dtype: DataType, values: Sequence[Any]) -> Table:
-    """What all types have."""
+    """Return the expressions that all types have, over some values of a type."""
     branches = ((Binary(op=BinaryOp.EQ, left=X, right=Y), X), (IsNull(operand=X), Y))
     nodes = [
         *binaries(EQUALITIES),
@@ -330,7 +330,7 @@ TABLES: dict[str, Table] = {
                 predicate=FillNull(operand=Binary(op=BinaryOp.EQ, left=E, right=Y), fill=FALSE),
             ),
             ListFilter(operand=X, variable="y", predicate=IsNull(operand=Var(name="y"))),
-            # A body that Python evaluates.
+            # The body of this one is evaluated in Python.
             ListMap(
                 operand=X,
                 variable="e",

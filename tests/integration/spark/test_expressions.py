@@ -1,4 +1,4 @@
-"""Every expression node on Spark, over edge values, against plain Python."""
+"""Tests every expression node on Spark against plain Python, over edge values."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -109,7 +109,7 @@ def order(x: float) -> tuple[bool, float]:
 
 
 def strict(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Null in, null out."""
+    """Return a function that returns null if an argument is null."""
     return lambda *values: None if None in values else function(*values)
 
 
@@ -302,7 +302,7 @@ CASES = [*number_cases(), *logic_cases(), *string_cases(), *time_cases()]
 
 
 def test_all_nodes_over_edge_values(spark: SparkSession) -> None:
-    """All in one go: a query for each case would take minutes."""
+    """Evaluate all cases in one query, because a query for each would take minutes."""
     wrong = []
     by_columns: dict[tuple[Any, ...], list[Case]] = {}
     for case in CASES:
@@ -320,7 +320,7 @@ def test_all_nodes_over_edge_values(spark: SparkSession) -> None:
 
 
 def test_polars_agrees() -> None:
-    """The read path's compiler gives the same over the same values, so the two agree with each other."""
+    """Check that the polars compiler has the same results over the same values."""
     wrong = []
     for node, types, values, expected in CASES:
         columns = [to_polars(c, [v[i] for v in values], t) for i, (c, t) in enumerate(types.items())]

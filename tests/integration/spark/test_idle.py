@@ -1,4 +1,4 @@
-"""A job in micro-batches that has nothing to do asks Kafka ten times a second at most."""
+"""Tests that an idle job in micro-batches polls Kafka at most ten times a second."""
 
 import time
 from collections.abc import Mapping
@@ -15,9 +15,9 @@ from tests.integration.spark.shop import Shop
 from tests.timeouts import deadline_in
 
 LOOKS = 20
-# Of the session (`spark.sql.streaming.pollingDelay`). Spark's own is a tenth of it.
+# The delay between polls in the session (`spark.sql.streaming.pollingDelay`). Spark's own is a tenth of it.
 DELAY_SECONDS = 0.1
-# For one look, Spark's source asks which partitions there are, and then for their ends.
+# The requests of one poll: Spark's source reads the partitions of its topics, and then their ends.
 REQUESTS = 3
 
 
@@ -34,7 +34,7 @@ def requests_of_sources(spark: SparkSession) -> float:
 
 
 def _ask(spark: SparkSession, method: str, arguments: Mapping[str, object]) -> Any:
-    """Call a method of the JVM's server of beans, through its interface: its class isn't open to reflection."""
+    """Call a method of the JVM's MBean server, through its interface, since its class isn't open to reflection."""
     jvm = jvm_of(spark)
     gateway = spark.sparkContext._gateway
     assert gateway is not None
@@ -64,7 +64,7 @@ def test_an_idle_job_asks_seldom(spark: SparkSession, broker: Broker, tmp_path: 
     try:
         expected = model.expected_of(job, orders, prices)
         assert broker.receive(job.output, expected) == expected
-        # Nothing else runs in this session now.
+        # No other query runs in this session, so all requests are of this one.
         assert [active.runId for active in spark.streams.active] == [query.runId]
         deadline, begin, before = deadline_in(60), time.monotonic(), requests_of_sources(spark)
         while (asked := requests_of_sources(spark) - before) < LOOKS * REQUESTS:
@@ -73,5 +73,5 @@ def test_an_idle_job_asks_seldom(spark: SparkSession, broker: Broker, tmp_path: 
         passed = time.monotonic() - begin
     finally:
         query.stop()
-    # A busy machine only makes it longer.
+    # On a busy machine the time is only longer.
     assert passed > asked / REQUESTS * DELAY_SECONDS * 0.8, f"{asked} requests in {passed:.2f} s"

@@ -1,4 +1,4 @@
-"""The Java operators against plain Java ones (jvm/test), over generated traces."""
+"""Runs the tests of the Java operators (jvm/test) against plain Java ones, over generated traces."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Joins of tables, and of a table with itself, through a job: as the in-process engine has them."""
+"""Tests that jobs with joins of tables, and of a table with itself, have the output of the in-process engine."""
 
 from pathlib import Path
 
@@ -25,9 +25,9 @@ from tests.tiers import selected
 
 ARRIVALS = model.traffic(seed=5, count=240)
 CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
-# A table whose join key is another one in each version.
+# A table whose join key differs between versions.
 CARTS = Latest(of=Select(of=CLICK, columns=("user", "number")), keys=("number",))
-# Users by other names: a table can't be joined with what has its columns.
+# Other names for the columns of users, because both sides of a join can't have the same columns.
 PAIRS = (("town", "own_town"), ("labels", "own_labels"))
 LEVELS = Rename(of=USER, pairs=PAIRS)
 
@@ -45,10 +45,10 @@ def _joined(left: Operator, on: str, *fields: str, how: JoinKind = JoinKind.INNE
     )
 
 
-# Tables whose versions may be corrected.
+# The versions of these tables may be corrected.
 FIRST_CARTS = First(of=Select(of=CLICK, columns=("user", "number")), keys=("number",))
 LAST_CARTS = Latest(of=Dedup(of=Select(of=CLICK, columns=("user", "number")), by=("user",)), keys=("number",))
-# By a column that a join of tables has brought.
+# The join key is a column of another join of tables.
 SUPERIORS = _joined(Rename(of=USER, pairs=(*PAIRS, ("level", "own_level"))), "own_level", "level")
 CHANGES = Changelog(of=LEVELS, column="gone", marks_inserts=False)
 ALL = [
@@ -65,7 +65,7 @@ ALL = [
 ]
 
 
-# The others are variants of what these have: each is a job that takes three seconds of the processor's time.
+# These cases always run. The others are variants of them, and each costs a job with three seconds of processor time.
 OFTEN = {"CartsOfAll", "ChangesOfCarts", "FirstCartsOfUsers", "Superiors"}
 VARIANT = pytest.mark.full(reason="a variant of the joins that each run tests; a job more beside theirs")
 PARAMS = [pytest.param(case, id=case.name, marks=() if case.name in OFTEN else VARIANT) for case in ALL]

@@ -1,4 +1,4 @@
-"""A marker behind a job: all that follows from the rows before it is on the output topic, before its arrivals."""
+"""Tests that all output for the rows before a marker is on the output topic before the marker's arrivals."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ LIMIT_S = 180.0
 
 
 def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
-    """Return what the output of a job holds before a goal, consolidated."""
+    """Return the consolidated output of a job up to a goal."""
     codec = RecordCodec(job.output.schema)
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "test", "enable.auto.commit": False}
@@ -50,7 +50,7 @@ def seen(broker: Broker, job: JobPlan, goal: Goal) -> list[Any]:
 
 
 def goals_of(broker: Broker, writer: TopicWriter, jobs: Sequence[JobPlan]) -> Mapping[str, Goal]:
-    """Write markers behind what is on the topics now, and return up to where what follows is on the outputs."""
+    """Write markers, and return for each job the goal up to which its output includes the rows before them."""
     goals = Goals(GraphPlan(jobs=tuple(jobs)))
     sources = {topic.name for job in jobs for topic in job.inputs}
     goals.known = dict(TopicEnds(broker.bootstrap_servers).ends(sources))
@@ -82,7 +82,7 @@ def test_what_stands_before_the_arrivals_is_all_that_follows_from_the_rows_befor
             job,
             bootstrap_servers=broker.bootstrap_servers,
             checkpoint=tmp_path / job.job_id,
-            # Longer than the test: what it sees are arrivals, no checkpoints.
+            # The interval is longer than the test, so the test depends on arrivals and not on checkpoints.
             checkpoint_interval_seconds=600,
             tasks=TASKS,
         )

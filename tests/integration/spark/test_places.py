@@ -1,7 +1,8 @@
-"""An aggregate input that goes to another group is taken back where it was, by a run that doesn't know of it, too.
+"""Tests that an aggregate input that moves to another group is retracted in the old one, even by an attempt that has
+never put it there.
 
-An index that is divided by keys (decision 23) has no other way to learn that it isn't there any more: each part sees
-some partitions only. So for each key taken alone, what is on the topic must come to what lives there now.
+An index that is divided by keys (decision 23) depends on this retraction, because each shard reads some partitions
+only. So the records of each key on the topic, taken alone, must add up to the rows that count under the key.
 """
 
 import shutil
@@ -38,10 +39,10 @@ from tests.integration.spark.pipelines import SOURCES, Case
 PARTITIONS = 4
 ARRIVALS = model.traffic(seed=3, count=150)
 TIMES = range(80)
-# How many of a hundred are in the checkpoint, how many a failed attempt has read, and how many there are.
+# The percentages of rows that the checkpoint has, that the failed attempt has read, and of all rows.
 PARTS = (40, 75, 100)
 
-# Its columns but the key are others in each version.
+# All of its columns but the key differ between versions.
 CARTS = Latest(of=Select(of=Input(dataset="Clicks"), columns=("user", "number", "note")), keys=("number",))
 
 
@@ -71,11 +72,11 @@ def _counted(of: Operator, *keys: str) -> Case:
 
 
 CASES = [
-    # Events by what a join has brought.
+    # Events are counted by a joined column.
     _counted(_joined(Input(dataset="Clicks")), "town"),
-    # A join of tables, by columns of both.
+    # A join of tables is counted by columns of both sides.
     _counted(_joined(CARTS), "town", "note"),
-    # A table that is corrected.
+    # The versions of the table may be corrected.
     _counted(
         Latest(of=_joined(Select(of=Input(dataset="Clicks"), columns=("user", "number", "note"))), keys=("number",)),
         "note",
@@ -103,7 +104,7 @@ def _counting(topic: TopicPlan, keys: tuple[str, ...], records: Iterable[Receive
 
 
 def _have_moved(records: Iterable[Received]) -> bool:
-    """Tell whether a row was in one partition and then in another, and was taken back."""
+    """Return whether a row was in one partition and then in another, and was retracted."""
     places: dict[bytes, set[int]] = {}
     retractions = set()
     for received in records:
@@ -151,7 +152,8 @@ def test_each_key_knows_what_lives_there_and_nothing_else(broker: Broker, spark:
 
     send(0)
     run_to_the_end("jobs")
-    # A run goes on from the checkpoint, and is lost; the next one begins there, too, and reads what came since at once.
+    # An attempt continues from the checkpoint and fails. The next one also starts there, and reads all rows since at
+    # once.
     shutil.copytree(tmp_path / "jobs", tmp_path / "lost")
     send(1)
     run_to_the_end("lost")

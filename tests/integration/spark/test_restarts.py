@@ -1,4 +1,4 @@
-"""In its first batch after a restart, a join says of each row that a failed attempt may have read where it is not."""
+"""Tests that a join, in its first batch after a restart, retracts what a failed attempt may have sent for each row."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
             tasks=tasks,
         )
         assert query.awaitTermination(300)
-        # A restart with another number goes on with that of the first run, by which the state is kept.
+        # A restart with another number of tasks keeps that of the first attempt, by which the state is divided.
         assert position_of(tmp_path / "checkpoint").tasks == 2
 
     def said(records: Iterable[Received]) -> list[tuple[int, str, int]]:
@@ -59,13 +59,13 @@ def test_the_first_batch_after_a_restart_says_where_rows_are_not(
     broker.send(topics["Users"], [Sent(row=[1, "Ulm", 0, []], key=[1], time_us=0)])
     broker.send(topics["Clicks"], [Sent(row=CLICK, time_us=10)])
     run_to_the_end(tasks=2)
-    # It never ran before.
+    # The job has never run before, so there is nothing to retract.
     before = [(10, "Ulm", PUT)]
     assert broker.receive(job.output, before, view=said) == before
 
     clicks = [Sent(row=CLICK, time_us=20), Sent(row=CLICK, time_us=30, ingested_us=IN_A_HUNDRED_YEARS)]
     broker.send(topics["Clicks"], clicks)
     run_to_the_end(tasks=1)
-    # No run that was lost can have read what came after the restart.
+    # A failed attempt can't have read the row that was ingested after the restart, so that row isn't retracted.
     after = [*before, (20, "", RETRACT), (20, "Ulm", PUT), (30, "Ulm", PUT)]
     assert broker.receive(job.output, after, view=said) == after

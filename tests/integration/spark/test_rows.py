@@ -1,4 +1,4 @@
-"""What follows an aggregate: aggregate inputs of Spark, rows of the index, and the next jobs; as the engine has it."""
+"""Tests that jobs over the rows of an aggregate, which the index emits, have the in-process engine's output."""
 
 import random
 import time
@@ -74,13 +74,13 @@ DATASETS = (EVENTS, COUNTED, CHANGES, LONG)
 
 
 def planned() -> GraphPlan:
-    """Plan the graph, whatever comes late."""
+    """Return the plan of the graph, with no limit to late rows."""
     plan = plan_graph(Graph(datasets=DATASETS))
     return replace(plan, jobs=tuple(replace(job, horizon_us=10**12) for job in plan.jobs))
 
 
 def differing(plan: GraphPlan, reader: IndexReader, engine: LocalEngine) -> Sequence[object]:
-    """Tell where lookups differ, of all keys at all times."""
+    """Return the lookups that differ, over all keys at all times."""
     found = []
     for spec in (COUNTED, CHANGES, LONG):
         index = next(index for index in plan.indexes if index.dataset == spec.name)
@@ -129,7 +129,7 @@ def test_jobs_behind_aggregates_see_their_rows(broker: Broker, spark: SparkSessi
             while differences := differing(plan, IndexReader(store), engine):
                 assert time.monotonic() < deadline, differences[:3]
                 time.sleep(0.2)
-        # Long's sessions are named after their content, so that others could share them.
+        # The sessions of dataset Long have a topic named by content, which other pipelines can share.
         asked = {f"{read.dataset}/rows" for job in plan.jobs for read in job.inputs if read.name.endswith(".rows")}
         assert len(asked) == 2
         assert {status.dataset for status in worker.positions() if status.emitted} == asked

@@ -1,4 +1,4 @@
-"""Jobs whose functions need secrets, on topics from which keys were erased."""
+"""Tests of jobs whose functions need secrets, on topics from which keys were erased."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +75,7 @@ def test_jobs_use_secrets_tell_none_and_pass_over_erasures(
     key, value = encode_erasure(Erasure(("user",), "a key", b"d" * 16))
     port = open_port(_known)
     with TopicWriter(broker.bootstrap_servers) as writer:
-        # First of all, in the middle, and as the last one.
+        # An erasure comes first, in the middle, and last.
         for part in (records[:20], records[20:], []):
             writer.write_to_all(source.name, key, value).result(60)
             broker.send(source, part)

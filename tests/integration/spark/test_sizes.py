@@ -1,4 +1,4 @@
-"""Rows that a pipeline makes with longer keys or values than topics and indexes take: dead letters, and no more."""
+"""Tests that rows with longer keys or values than topics and indexes allow become dead letters, and no others do."""
 
 from pathlib import Path
 

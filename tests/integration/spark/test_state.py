@@ -1,4 +1,4 @@
-"""The state of a job stays within bounds while time goes on and keys come that never come again."""
+"""Tests that the state of a job stays within bounds as time goes on and new keys come that never come again."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -16,11 +16,11 @@ from tests.integration.spark.pipelines import Case
 
 SECOND = 1_000_000
 LOTS, ROWS = 5, 40_000
-# The first page of each bucket isn't rid of anything until it is full; and as many again for pages that were split.
+# The first page of each bucket isn't pruned until it is full; as many pages again are allowed for splits.
 MOST_PAGES = 2 * 8_192
 PAGE_BYTES = 1_024
 NOTE = 200 * "-"
-# All rows would need far more.
+# Without pruning the rows would need far more pages.
 assert LOTS * ROWS * len(NOTE) / PAGE_BYTES > 2 * MOST_PAGES
 
 
@@ -44,7 +44,7 @@ def test_keys_that_never_come_again_are_forgotten(
     pages = []
     for lot in range(LOTS):
         numbers = range(lot * ROWS, (lot + 1) * ROWS)
-        # A millisecond apart: a second holds a thousand of them.
+        # The rows are a millisecond apart, so a second has a thousand of them.
         rows = (Sent(row=[n, 0, None, NOTE, [], []], time_us=n * SECOND // 1_000) for n in numbers)
         broker.send(topic, rows)
         query.processAllAvailable()

@@ -1,4 +1,4 @@
-"""Steps through a job in the mode that the planner chooses: out comes what the in-process engine makes of it."""
+"""Tests that jobs, in the mode that the planner chooses, have the output of the in-process engine, for each step."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -82,7 +82,7 @@ def _function(call: Callable[[pd.DataFrame], Any]) -> PythonFunction:
 
 
 def _noted(frame: pd.DataFrame) -> pd.DataFrame:
-    """Fails at any row whose note is b, and returns a wrong type at those whose number is 5."""
+    """Fail at any row whose note is b, and return a wrong type for rows whose number is 5."""
     if (frame["note"] == "b").any():
         raise KeyError("no such note")
     frame["length"] = frame["note"].str.len().fillna(0)
@@ -106,7 +106,7 @@ SLIM = Select(of=CLICK, columns=("user", "number"))
 BY_LEVEL = _binary(BinaryOp.FLOOR_DIV, 12, "level")
 PARSED = Strptime(operand=Ref(name="note"), format="%Y-%m-%d")
 
-# A key that no index can have, made for the rows of one number.
+# A key that is too long for an index, made for the rows of one number.
 ENDLESS = When(
     branches=((_binary(BinaryOp.EQ, "number", 3), Literal(value="x" * (MAX_KEY_BYTES + 1), dtype=STRING)),),
     otherwise=Literal(value="short", dtype=STRING),
@@ -129,7 +129,7 @@ REAL_TIME = [
     Case("DropnullKeyed", DropNull(of=USER, columns=("town",))),
     Case("Explode", Explode(of=CLICK, columns=("tags", "marks"))),
     Case("ExplodeTwice", Explode(of=Explode(of=POSITIVE, columns=("tags",)), columns=("marks",))),
-    # The list comes from the right side: when that changes, its length does.
+    # The list comes from the right side, so its length changes when that changes.
     Case("ExplodeRevised", Explode(of=_joined(SLIM, "labels"), columns=("labels",))),
     Case(
         "ExplodeUneven",
@@ -150,7 +150,7 @@ REAL_TIME = [
         Union(left=_joined(SLIM, "level"), right=_joined(Select(of=NEGATED, columns=("user", "number")), "level")),
     ),
     Case("JoinUnited", _joined(Union(left=POSITIVE, right=NEGATED), "town", "labels")),
-    # Of equal times the right row comes last.
+    # Among rows of equal times the right one comes last.
     Case("LatestOfUnion", Latest(of=Union(left=POSITIVE, right=NEGATED), keys=("user",))),
     Case("Divide", _halved(CLICK, "number"), lambda row: row["number"] == 0),
     Case("DivideAndJoin", _joined(_halved(CLICK, "number"), "town"), lambda row: row["number"] == 0),
@@ -163,7 +163,7 @@ REAL_TIME = [
             right=_halved(Filter(of=CLICK, predicate=_binary(BinaryOp.NE, "number", 0)), "number"),
         ),
     ),
-    # Whether it fails depends on the right side.
+    # The right side decides at which rows this step fails.
     Case(
         "DivideJoined",
         _halved(_joined(CLICK, "level"), "level"),
@@ -207,7 +207,7 @@ MICRO_BATCH = [
     ),
 ]
 CASES = {case.name: case for case in [*REAL_TIME, *MICRO_BATCH]}
-# The others are variants of what these have: each is a job that takes three seconds of the processor's time.
+# These cases always run. The others are variants of them, and each costs a job with three seconds of processor time.
 OFTEN = {
     "ExplodeRevised",
     "UniteJoins",
@@ -221,7 +221,7 @@ OFTEN = {
     "AssignFailsKeyed",
     "FunctionAfterJoin",
 }
-# Cases whose dead letters are read to the letter.
+# The cases whose dead letters are compared in full.
 LETTERS = {"Divide", "TransformFails", "LongKeys"}
 VARIANT = pytest.mark.full(reason="a variant of the steps that each run tests; a job more beside theirs")
 
@@ -232,7 +232,7 @@ def _params(cases: Iterable[Case]) -> list[ParameterSet]:
 
 @dataclass(frozen=True)
 class Run:
-    """Rows and dead letters that jobs wrote, by the name of their case; all of them have ended, some by a failure."""
+    """The rows and dead letters that jobs wrote, by the name of their case; all jobs have ended, some by a failure."""
 
     expected: dict[str, list[Any]]
     found: dict[str, list[Any]]
@@ -246,7 +246,7 @@ def run(
 ) -> Run:
     """Run the jobs that are tested while rows come in, late ones among them, in small lots."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    # The dead letters of three are looked at in any case.
+    # The cases of `LETTERS` run even if they aren't selected.
     cases = [case for case in CASES.values() if case in selected(request, "case") or case.name in LETTERS]
     jobs = {case.name: model.plan(case, "steps")[1] for case in cases}
     sources = {topic.dataset: topic for job in jobs.values() for topic in job.inputs}

@@ -1,4 +1,4 @@
-"""Jobs in real-time mode over a real broker: what they write, consolidated, is what plain Python makes of the input."""
+"""Tests that the consolidated output of jobs in real-time mode, over a real broker, is that of plain Python."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ JOBS = ["doubled", JoinKind.LEFT, JoinKind.INNER, "twice", "stock"]
 
 @dataclass(frozen=True)
 class Run:
-    """Output topics by job, as consolidated and as expected."""
+    """The output topic of each job, consolidated, and its expected content."""
 
     found: Mapping[str, Sequence[Any]]
     expected: Mapping[str, Sequence[Any]]

@@ -1,4 +1,4 @@
-"""Texts read by formats, and time zones, on Spark as in Python."""
+"""Tests that Spark reads texts by formats, and knows time zones, as Python does."""
 
 from collections.abc import Mapping, Sequence
 from zoneinfo import available_timezones
@@ -29,7 +29,7 @@ ZONES = [
 READING: dict[str, Sequence[str | None]] = {
     "%Y-%m-%d %H:%M:%S": [
         "2024-02-29 23:59:59", "2023-02-29 00:00:00", "2024-3-1 1:2:3", "2024- 3-1   1:2:3", "0000-01-01 00:00:00",
-        # What clocks skip and show twice.
+        # Clocks skip some of these times, and show others twice.
         "2024-03-31 02:30:00", "2024-10-27 02:30:00", "2024-11-03 01:30:00", "2024-03-10 02:00:00",
         "2024-01-01 24:00:00", "2024-01-01 23:59:60", "2024-01-01 00:00:00 ",
         "9999-12-31 23:59:59", "0001-01-01 00:00:00",
@@ -56,13 +56,13 @@ READING: dict[str, Sequence[str | None]] = {
 
 
 WALL_TIMES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
-#: Zones whose tables in the JDK differ from those of polars.
+#: The zones whose tables in the JDK differ from those of polars.
 NEW_RULES: Mapping[str, str] = {}
 
 
 @pytest.mark.parametrize("format_", READING)
 def test_texts_in_formats(format_: str, spark: SparkSession) -> None:
-    # A query takes the longer the more zones there are.
+    # Each zone makes the query longer, so only formats of wall times use all zones.
     zones = ZONES if format_ in WALL_TIMES else ZONES[:1]
     nodes = [Strptime(operand=Ref(name="x"), format=format_, timezone=zone) for zone in zones]
     wrong = differing(Table({"x": (optional(STRING), [*READING[format_], None])}, nodes), spark)
@@ -70,7 +70,7 @@ def test_texts_in_formats(format_: str, spark: SparkSession) -> None:
 
 
 def test_spark_knows_the_time_zones_of_python(spark: SparkSession) -> None:
-    """The same offsets on both sides, now and in the past."""
+    """Check that both sides have the same offsets, now and in the past."""
     instants = [0, 1_709_210_096_789_123, 1_730_613_600_000_000, 4_000_000_000_000_000, -1_000_000_000_000_000]
     java = spark._jvm.java.time.ZoneId.getAvailableZoneIds()  # type: ignore[union-attr]
     known = set(java)

@@ -1,4 +1,4 @@
-"""Archives of classes: a JVM uses one that is its own, and says nothing of one that isn't."""
+"""Archives of classes: a JVM uses its own archive, and silently ignores another's."""
 
 import os
 import subprocess
@@ -30,7 +30,7 @@ def test_classes_come_out_of_an_archive_of_their_own(tmp_path: Path) -> None:
     plain = run(archive.options(), broker)
     made = run(archive.options_to_make(), broker)
     archive.unfinished.replace(archive.path)
-    # A line of it is an id; all other lines are there each time.
+    # The output contains an id, which differs each time, so only the numbers of lines are compared.
     assert len(plain.splitlines()) == len(made.splitlines()) == len(run(archive.options(), broker).splitlines())
     loaded = run([*archive.options(), "-Xlog:class+load"], broker).splitlines()
     assert [line for line in loaded if A_CLASS_OF_KAFKA in line and "shared objects file" in line]

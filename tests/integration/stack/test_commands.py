@@ -14,7 +14,7 @@ import pytest
 from caraway.stack.jars import JarSet
 from tests.timeouts import scaled
 
-# The bound on the whole stack at rest, in bytes.
+# The most memory that the whole stack may use at rest, in bytes.
 MEMORY_BOUND = 2.5e9
 
 

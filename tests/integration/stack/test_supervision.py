@@ -1,4 +1,4 @@
-"""Real Postgres and Kafka under supervision, without our own programs."""
+"""Real Postgres and Kafka under supervision, without Caraway's own programs."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ from caraway.topics.connection import client_config
 from caraway.topics.credentials import sign_in
 from tests.timeouts import deadline_in
 
-# What a test runs in a process of its own: two real services, until it is killed.
+# The program of a test's child process: two real services, until it is killed.
 PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -60,7 +60,7 @@ def settings(tmp_path: Path, jars: JarSet) -> Settings:
 
 @pytest.fixture(scope="module")
 def stack(jars: JarSet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    """One for the tests that leave it as it is."""
+    """Start a stack for the tests that don't change it."""
     assert jars.connector
     with Services(load_settings(tmp_path_factory.mktemp("stack") / "data")) as stack:
         yield stack
@@ -124,7 +124,7 @@ def test_report_of_running_services(stack: Services) -> None:
     assert report.state == "running"
     by_name = {part.name: part for part in report.parts}
     assert by_name["kafka"].port == stack.part("kafka").port
-    # A broker with a heap of 384 MB; a Postgres that shares its buffers among its processes.
+    # The bounds fit a broker with a heap of 384 MB, and a Postgres whose shared buffers are counted once.
     assert 50e6 < (by_name["kafka"].memory_bytes or 0) < 800e6
     assert 5e6 < (by_name["postgres"].memory_bytes or 0) < 200e6
     assert all((part.uptime_seconds or 0) > 0 for part in report.parts)

@@ -1,4 +1,4 @@
-"""Who holds which job, in Postgres, beside the same in a few lines of Python."""
+"""The owners of jobs in Postgres, compared with the same rules in a few lines of Python."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def test_it_does_what_a_table_in_memory_does(
     with database.begin() as connection:
         connection.execute(sa.delete(leases))
     table = Table()
-    # Of each name the process that runs now, and one that was replaced.
+    # For each name the running process, and those that it has replaced.
     pairs: dict[str, list[tuple[EngineMembership, MemoryMember]]] = {}
     for step in (("join", "one"), ("join", "two"), *steps):
         match step:

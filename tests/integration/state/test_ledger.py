@@ -35,12 +35,12 @@ KEEP = timedelta(hours=1)
 FIRST = Graph(datasets=(clicks(), spend()))
 SECOND = Graph(datasets=(clicks(), spend(version=2, above=5.0)))
 MOMENT = timedelta(microseconds=1)
-# More than there are assets in any of these tests.
+# A limit above the number of assets in any of these tests.
 MOST = 50
 
 
 class Deployment:
-    """Branches, ledger and a clock."""
+    """Branches, a ledger and a clock."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=UTC)
@@ -75,7 +75,7 @@ class Deployment:
         return claims
 
     def work(self) -> None:
-        """Do all that is due, and let branches turn."""
+        """Do all actions that are due, and switch branches to their heads."""
         while claims := self.claim_all():
             for claim in claims:
                 assert self.ledger.close(claim, ActionOutcome.DONE)
@@ -129,7 +129,7 @@ def test_the_ledger_expects_what_is_due_soon_and_nothing_else(here: Deployment) 
     assert here.ledger.expects(timedelta())
     here.work()
     assert not here.ledger.expects(second)
-    # The first one's topics are kept for a while.
+    # The topics of the first commit are kept for a while.
     here.commit(SECOND)
     here.work()
     assert not here.ledger.expects(second)
@@ -186,7 +186,8 @@ def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: 
         here.ledger.close(claim, ActionOutcome.DONE)
     (bottom,) = here.claim_all()
     assert bottom.kind is AssetKind.JOB
-    # What is on its way out never comes back, nor does what it filled: they go at once. The rest is used again.
+    # An asset that is being destroyed isn't reused, nor is the topic that it filled: a new generation replaces both at
+    # once. The other assets are reused.
     here.commit(FIRST)
     spent = next(asset_id for asset_id in here.states() if asset_id.startswith("topic:caraway.Spend"))
     assert here.due() == {bottom.asset_id: here.now, spent: here.now}
@@ -222,7 +223,7 @@ def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: 
     old = set(here.reader.references())
     second = here.commit(SECOND)
     assert here.serving() == first
-    # Nor does it turn by committing the same again.
+    # Committing the same again doesn't switch the branch either.
     again = here.commit(SECOND)
     assert here.serving() == first
     here.branches.clone("copy", MAIN)
@@ -236,7 +237,7 @@ def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: 
     left = old - set(here.reader.references())
     assert {asset_id.partition(":")[0] for asset_id in left} == {"topic", "job", "index"}
     assert here.due() == dict.fromkeys(left, here.now + KEEP)
-    # What only adds has nothing to wait for.
+    # A commit that only adds a dataset is served without waiting.
     added = here.commit(Graph(datasets=(*SECOND.datasets, users())))
     assert here.serving() == added
     here.work()

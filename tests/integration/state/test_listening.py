@@ -1,4 +1,4 @@
-"""What is committed is heard of at once, whoever commits it, also after the connection was lost."""
+"""Listeners are notified of each commit at once, by any process, also after the connection was lost."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ TIMEOUT_S = 60.0
 
 
 class Ear:
-    """Counts what was heard."""
+    """Counts notifications."""
 
     def __init__(self) -> None:
         self._heard = 0
@@ -63,7 +63,7 @@ def engine(postgres: str) -> Iterator[sa.Engine]:
 def ear(postgres: str) -> Iterator[Ear]:
     ear, own = Ear(), connect(postgres)
     listener = Listener(own, ear.hear)
-    # It says that it has begun.
+    # The listener calls its function when it begins to listen.
     assert ear.hears_of(listener.start)
     yield ear
     listener.stop(TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""Which dead letters were sent again, on a real Postgres."""
+"""The record of dead letters that were sent again, on a real Postgres."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -26,7 +26,7 @@ def row(database: sa.Engine, letter: str) -> sa.Row[tuple[object, ...]]:
 
 
 def age(database: sa.Engine, letter: str, by: timedelta) -> None:
-    """Move all that is known of a letter into the past, as if so much time had gone by."""
+    """Move the times of a dead letter's record into the past, as if so much time had passed."""
     table = dead_letter_replays
     with database.begin() as connection:
         connection.execute(
@@ -76,7 +76,7 @@ def test_after_a_crash_between_claim_and_row_the_next_attempt_knows_how_far_back
     crashed.claim("0-7", "ann")
     age(database, "0-7", ATTEMPT)
     begun_at = row(database, "0-7").begun_at
-    # A new process: the topic is searched back to the first attempt, whose row may have become durable.
+    # A new process: it searches the topic back to the first attempt, whose row may have become durable.
     claim = Replays(database).claim("0-7", "bob")
     assert claim.done_at is None
     assert claim.elapsed is not None

@@ -137,7 +137,7 @@ def test_publishing_twice_is_publishing_once(reader: StateReader, writer: StateW
     writer.publish(first)
     writer.publish(first)
     writer.publish(_commit("b", "a", SECOND))
-    writer.publish(first)  # a retry that comes late, after somebody built on it
+    writer.publish(first)  # a late retry, after another commit was made on top of it
     assert reader.head_id() == "b"
 
 
@@ -205,7 +205,7 @@ def test_a_job_that_is_no_longer_wanted_can_come_back(reader: StateReader, write
 
 
 def _finish(engine: sa.Engine) -> None:
-    """Do all that the ledger asks for, at once."""
+    """Do all actions of the ledger at once."""
     ledger = Ledger(engine)
     while (claim := ledger.claim()) is not None:
         assert ledger.close(claim, ActionOutcome.DONE)
@@ -275,7 +275,7 @@ def test_the_registry_follows_the_branch(engine: sa.Engine, reader: StateReader,
     assert registry.desired_jobs() == plan_graph(FIRST).jobs
     assert registry.desired_jobs() is registry.desired_jobs()
     writer.publish(_commit("b", "a", SECOND))
-    # The old one goes on until the new one has caught up.
+    # The old job runs on until the new one has caught up.
     job, old = registry.desired_jobs()
     assert (old,) == plan_graph(FIRST).jobs
     assert job == plan_graph(SECOND).jobs[0]
@@ -312,7 +312,7 @@ def test_a_killed_postgres_that_comes_back_goes_unnoticed(tmp_path: Path) -> Non
             migrate(server.url)
             StateWriter(engine).publish(_commit("a", None, FIRST))
             os.kill(pid, signal.SIGKILL)
-        # Asked for while it is away, answered once it is back.
+        # The request is sent while Postgres is down, and answered once it is back.
         answer = pool.submit(StateReader(engine).head_id)
         with running(server, tmp_path / "log"):
             assert answer.result(timeout=30) == "a"

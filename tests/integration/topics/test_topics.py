@@ -78,7 +78,7 @@ def test_topics_are_made_once_and_kept_forever(kafka: str, topic: str) -> None:
     ensure_topics(kafka, [], 3)
 
 
-def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: str) -> None:
+def test_ends_are_found_of_partitions_that_have_no_leader_yet(kafka: str, topic: str) -> None:
     admin, ends = AdminClient({"bootstrap.servers": kafka}), TopicEnds(kafka)
     for attempt in range(20):
         names = {f"{topic}.{attempt}.{place}" for place in range(2)}
@@ -93,7 +93,7 @@ def test_ends_are_told_of_partitions_that_have_no_leader_yet(kafka: str, topic: 
             future.result(60)
 
 
-def test_a_broker_that_is_away_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_that_is_away_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(UnavailableError, match=f"no Kafka broker answers at {NOWHERE}"):
         ensure_topics(NOWHERE, ["x"], 1, timeout_s=1)
     with (
@@ -105,12 +105,12 @@ def test_a_broker_that_is_away_is_told(caplog: pytest.LogCaptureFixture) -> None
     assert 1 <= len(caplog.records) < 10
 
 
-def test_a_topic_that_is_not_there_is_told(writer: TopicWriter, topic: str) -> None:
+def test_a_topic_that_is_not_there_is_an_error(writer: TopicWriter, topic: str) -> None:
     with pytest.raises(UnavailableError, match="Unknown topic"):
         writer.write(topic, [(None, b"1", None), (None, b"2", None)]).result(20)
 
 
-def test_a_row_that_is_too_large_is_told_and_others_arrive(kafka: str, writer: TopicWriter, topic: str) -> None:
+def test_a_row_that_is_too_large_is_an_error_and_others_arrive(kafka: str, writer: TopicWriter, topic: str) -> None:
     ensure_topics(kafka, [topic], 1)
     with pytest.raises(InvalidInputError, match="too large"):
         writer.write(topic, [(None, b"small", None), (None, bytes(3_000_000), None)]).result(20)

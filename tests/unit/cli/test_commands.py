@@ -18,7 +18,7 @@ runner = CliRunner()
 
 @pytest.fixture
 def folder(tmp_path: Path) -> DataFolder:
-    """A data folder whose record tells of a stack that this process runs."""
+    """Return a data folder with the record of a stack that this process runs."""
     folder = DataFolder(tmp_path)
     folder.run.mkdir()
     created = created_at(os.getpid())

@@ -1,4 +1,4 @@
-"""Requests of commands, against a real HTTP server: token, branch, refusals, redirects."""
+"""Requests of commands to a real HTTP server: token, branch, refusals, redirects."""
 
 import json
 import socket

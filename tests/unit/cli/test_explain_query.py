@@ -1,4 +1,4 @@
-"""How an explained query looks, and which command is meant."""
+"""The output of an explained query, and the choice of the `explain` command."""
 
 import json
 from pathlib import Path

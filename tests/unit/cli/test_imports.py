@@ -1,4 +1,4 @@
-"""The modules that a command imports: what a page of help or a request costs lies there, not in the command's work."""
+"""The modules that a command imports: their import is most of the cost of a page of help or a request."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 from caraway.cli.commands import SECTIONS
 
-# Each takes a tenth of a second or more to import, or stands for what a client has no use for.
+# Each takes a tenth of a second or more to import, or is a library that a client doesn't use.
 HEAVY = {
     "alembic",
     "cloudpickle",
@@ -21,14 +21,14 @@ HEAVY = {
     "polars",
     "psycopg",
     "pyarrow",
-    # Settings are read by pydantic; typer itself needs pydantic to convert options, but not this.
+    # pydantic reads the settings; typer needs pydantic itself to convert options, but not this module.
     "pydantic_settings",
     "pyspark",
     "rocksdict",
     "rich.markdown",
     "sqlalchemy",
 }
-# The modules come last, on a line of their own, behind what the command prints.
+# The program prints the imported modules on a last line of their own, after the command's output.
 PROGRAM = """
 import json, sys
 from caraway.cli import app
@@ -37,7 +37,7 @@ try:
 finally:
     print(json.dumps(sorted(sys.modules)))
 """
-# Nothing listens there: a command does all that it does before the answer comes.
+# No server listens at this address, so a command runs up to its request.
 NOWHERE = ("--url", "http://127.0.0.1:9")
 
 

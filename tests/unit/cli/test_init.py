@@ -25,7 +25,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # Settings of the run of tests around must not reach those inside.
+    # Settings of the surrounding test run must not reach the inner one.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "COV"))}
     return subprocess.run(
         [sys.executable, *arguments], cwd=project, env=env, capture_output=True, text=True, check=False, timeout=240

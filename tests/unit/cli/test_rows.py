@@ -32,7 +32,7 @@ def test_all_formats_give_the_same_rows(tmp_path: Path) -> None:
         str(tmp_path / "rows.parquet"),
     ]
     assert [list(read_rows(source, None)) for source in sources] == [ROWS] * len(sources)
-    # CSV has no types; an empty cell is null. A byte order mark, which spreadsheets write, is no part of a name.
+    # CSV has no types; an empty cell is null. A byte order mark, which spreadsheets write, isn't part of a name.
     found = list(read_rows(file(tmp_path, "rows.csv", '\ufeffuser,name\n1,"Ann"\n2,\n'), None))
     assert found == [{"user": "1", "name": "Ann"}, {"user": "2", "name": None}]
 

@@ -1,4 +1,4 @@
-"""What holds for all commands: JSON for programs, completion in the shell, the example of a pipeline in CI."""
+"""Rules for all commands: JSON for programs, completion in the shell, the example of a pipeline in CI."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ from caraway.cli.lazy import LazyGroup
 runner = CliRunner()
 ROOT = typer.main.get_command(app)
 WORKFLOW = Path(__file__).parents[3] / "examples" / "github-actions" / "caraway.yml"
-# They only do something, and say in a sentence that it is done; or run until they are ended.
+# These commands have no result but a sentence that they are done, or they run until they are ended.
 WITHOUT_JSON = {
     "up",
     "down",
@@ -77,7 +77,7 @@ def test_an_unknown_command_is_told_what_it_may_have_meant() -> None:
 
 @pytest.mark.parametrize("command", ["audit", "secrets rotate"])
 def test_a_command_whose_library_is_missing_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # `None` makes Python raise ModuleNotFoundError for it.
+    # With `None` in its place, importing the module raises ModuleNotFoundError.
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for module in [name for name in sys.modules if name.startswith("caraway.cli.")]:
         if module.endswith((".audit", ".database", ".secret_rotation")):
@@ -128,6 +128,6 @@ def test_the_example_for_github_uses_commands_that_there_are() -> None:
     for command in used:
         name, *rest = shlex.split(command)
         assert {word for word in rest if word.startswith("-")} <= known[name], command
-        # Options and arguments are read, and nothing is done.
+        # With --help, options and arguments are parsed and nothing is done.
         read = runner.invoke(app, [name, *rest, "--help"])
         assert read.exit_code == 0, read.output

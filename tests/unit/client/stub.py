@@ -1,4 +1,4 @@
-"""A server that answers with what it is told, over a real connection."""
+"""A server with prepared answers, over a real connection."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 @dataclass
 class Asked:
-    """A request as it came."""
+    """A request as it was received."""
 
     method: str
     path: str
@@ -27,7 +27,7 @@ class Asked:
 
 @dataclass
 class Stub:
-    """What was asked, and what is answered next; the last answer again and again."""
+    """The received requests, and the prepared answers; the last answer is repeated."""
 
     url: str = ""
     answers: list[tuple[int, Any]] = field(default_factory=list)
@@ -64,7 +64,7 @@ def running() -> Iterator[Stub]:
         do_GET = do_POST = do_PATCH = do_DELETE = answer  # noqa: N815 (the names that the library looks for)
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the library's name)
-            """Say nothing."""
+            """Log nothing."""
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
     thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

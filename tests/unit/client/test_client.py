@@ -50,7 +50,7 @@ class Pot:
 
 
 class Server:
-    """Answers with what it is given, and keeps what it was asked."""
+    """Returns prepared answers, and keeps the requests."""
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)

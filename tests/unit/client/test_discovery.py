@@ -1,4 +1,4 @@
-"""How a client finds its server and its token: each place in its turn, and each token for its own server only."""
+"""The search for server and token: each place in its turn, and each token for its own server only."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Make a data folder look as that of a running stack: its lock is held by this process."""
+    """Yield a function that makes a data folder look like that of a running stack, by holding its lock."""
     folders: list[DataFolder] = []
 
     def make(path: Path, url: str = ONE, *, announced: bool = True) -> DataFolder:
@@ -159,7 +159,7 @@ def test_a_url_of_a_stack_brings_its_token(start: Start, tmp_path: Path) -> None
 
 def test_localhost_is_sent_to_the_address_at_which_the_stack_listens(start: Start, tmp_path: Path) -> None:
     folder = start(tmp_path / "one", ONE)
-    # Another program may listen at [::1]:8101, which `localhost` means as well.
+    # Another program may listen at [::1]:8101, to which `localhost` may also resolve.
     assert find_server("http://localhost:8101") == ServerAddress(ONE, token_of(folder))
 
 

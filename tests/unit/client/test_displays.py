@@ -1,4 +1,4 @@
-"""What notebooks show: all that a definition says, and nothing that a browser would run."""
+"""The HTML that notebooks show contains all of a definition, and nothing that a browser would run."""
 
 # Checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"

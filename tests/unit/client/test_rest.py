@@ -1,4 +1,4 @@
-"""What the client says over HTTP, and what it makes of the answers."""
+"""The client's HTTP requests, and its results from the answers."""
 
 # Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
 # mypy: disable-error-code="arg-type, list-item, type-arg, valid-type, attr-defined"

@@ -30,7 +30,7 @@ def test_a_log_tells_what_became_of_the_rows_of_all_chunks() -> None:
     result = server.client().log("web", "pots", FRAME, batch_size=2, strict=False)
     assert isinstance(result, LogResult)
     assert (result.accepted, result.rejected, result.chunks) == (3, 3, 3)
-    # Rows are those of the frame, not of the chunk.
+    # Row numbers are those of the frame, not of the chunk.
     assert [(row.row, row.field, row.dataset) for row in result.refused] == [
         (1, "pot", "Pots"),
         (2, "pot", "Pots"),
@@ -129,5 +129,5 @@ def test_what_a_notebook_shows_is_escaped() -> None:
     for shown in (log._repr_html_(), commit.commit("m", [Pots])._repr_html_()):  # type: ignore[union-attr]
         assert "<script" not in shown
         assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;&amp;&quot;" in shown
-        # Attributes are ours alone.
+        # The only attributes in the HTML are Caraway's own.
         assert set(re.findall(r"<[a-z]+ ([a-z]+)=", shown)) == {"style"}

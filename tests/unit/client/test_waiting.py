@@ -25,7 +25,7 @@ def test_a_wait_asks_until_all_is_served_and_keeps_its_moment() -> None:
     result = server.client(branch="dev").wait(timeout=60)
     assert result.since == SINCE
     bodies = [server.body(number) for number in range(3)]
-    # What is accepted later isn't waited for.
+    # Rows accepted later aren't waited for: each request repeats the first position.
     assert [body["since"] for body in bodies] == [None, SINCE, SINCE]
     assert [body["seconds"] for body in bodies] == [0.5, 1.0, 2.0]
     assert all(body["commit"] for body in bodies)

@@ -1,4 +1,4 @@
-"""What a hostile function would try, each in a process of its own; it answers "done", or the error that it met."""
+"""The attempts of a hostile function, each in a process of its own; an attempt returns "done", or its error."""
 
 import ctypes
 import os
@@ -17,7 +17,7 @@ PTRACE_ATTACH = 16
 
 
 def serve(channel: Channel) -> None:
-    """Try what is asked for, one attempt after the other."""
+    """Run the requested attempts, one after the other."""
     while True:
         name, argument = unpacked(channel.receive())
         try:

@@ -1,4 +1,4 @@
-"""A process of users' functions can compute, and nothing else: as root, and as an ordinary user."""
+"""Tests that a process of users' functions can compute and nothing else, as root and as an ordinary user."""
 
 import json
 import os
@@ -55,7 +55,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("data")
     for name in ("secret.key", "token"):
         (folder / name).write_text(SECRET)
-        # A mistake of modes must not matter.
+        # The file must stay hidden even if its mode lets every user read it.
         (folder / name).chmod(0o644)
     return folder
 
@@ -77,7 +77,7 @@ def test_files_of_the_platform_are_out_of_reach(data: Path) -> None:
             assert attempt("read", path).startswith("PermissionError"), path
         for path in (data / "mine", "/tmp/caraway-mine", "/usr/mine", Path(__file__)):
             assert attempt("write", path).startswith("PermissionError"), path
-        # It works all the same: modules that nobody has imported yet, and a folder of its own.
+        # The process can still import modules that weren't loaded before, and use a folder of its own.
         assert attempt("import", "wave") == "module"
         assert attempt("scratch") == "mine"
 
@@ -102,14 +102,14 @@ def test_the_environment_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None
         assert SECRET not in told
         assert "CARAWAY" not in told
         assert "'MODEL=m7'" in told
-        # That of the first program of the process.
+        # This file has the environment with which the process was first started.
         assert SECRET not in attempt("read", "/proc/self/environ")
 
 
 def test_no_descriptor_of_the_platform_is_left(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w") as held, trying(Confinement()) as attempt:
         os.set_inheritable(held.fileno(), True)  # noqa: FBT003 (a function of the library)
-        # Its input, output and errors, its channel, and the folder that is being listed.
+        # The five are its input, output and errors, its channel, and the folder that is being listed.
         assert len(attempt("descriptors").split(",")) <= 5
 
 
@@ -177,7 +177,7 @@ except UnconfinedError as error:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
 def test_what_is_required_and_missing_runs_nothing() -> None:
     script = REQUIRED.format(path=[p for p in sys.path if p], target=TARGET)
-    # A container that knows no user but root.
+    # This is like a container in which root is the only user.
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", script]
     done = subprocess.run(command, check=False, cwd="/", capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
@@ -186,7 +186,7 @@ def test_what_is_required_and_missing_runs_nothing() -> None:
 
 
 def _python_for_all() -> str:
-    """Return a Python that every user may run: this one, or the system's if that is the same."""
+    """Return a Python that every user may run: this one, or the system's if it has the same version."""
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     ours = Path(sys.executable).resolve()
     for candidate in (ours, Path(f"/usr/bin/python{version}")):
@@ -196,7 +196,7 @@ def _python_for_all() -> str:
 
 
 def _search_path(python: str) -> list[str]:
-    """Return where that Python finds itself, and then these tests and what they need."""
+    """Return the search path of that Python, followed by those of these tests and their dependencies."""
     command = [python, "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
     own: list[str] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     prefix = str(Path(sys.base_prefix))
@@ -214,12 +214,12 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--basetemp", {scrat
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is an ordinary user already")
 def test_all_of_it_as_an_ordinary_user(request: pytest.FixtureRequest) -> None:
-    """The same user as the platform's: Landlock and the filter of calls alone hold."""
+    """Run the tests as the platform's own user, where only Landlock and the filter of calls confine the process."""
     python = _python_for_all()
     if not places.open_to_all([Path(__file__), Path(pytest.__file__)]):
         pytest.skip("an ordinary user may not enter the folder of this clone or of its environment")
     user = 61000
-    # Folders of pytest are root's alone.
+    # Pytest's own folders belong to root and are closed to other users.
     scratch = Path(tempfile.mkdtemp(prefix="caraway-ordinary-"))
     request.addfinalizer(lambda: shutil.rmtree(scratch, ignore_errors=True))
     os.chown(scratch, user, user)
@@ -235,7 +235,7 @@ def test_all_of_it_as_an_ordinary_user(request: pytest.FixtureRequest) -> None:
         timeout=300,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    # Nothing but what needs root was left out.
+    # Only the three tests that need root were skipped.
     assert re.search(r"^1[2-9] passed, 3 skipped", done.stdout, re.MULTILINE), done.stdout
 
 
@@ -264,5 +264,5 @@ def test_keys_of_lookups_come_back_as_they_were() -> None:
 
 
 def test_landlock_is_there() -> None:
-    # Else the tests above would show less than they say.
+    # Without Landlock the tests above would not test its part.
     assert landlock.version() >= 1

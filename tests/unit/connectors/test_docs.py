@@ -1,4 +1,4 @@
-"""The page on connectors: its code runs, and names every connector."""
+"""Tests of the page on connectors: its code runs, and it names every connector."""
 
 from pathlib import Path
 

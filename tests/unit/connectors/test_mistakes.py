@@ -1,4 +1,4 @@
-"""Mistakes that people make with connectors, each with the class of the error and the facts in its text.
+"""Tests of mistakes that people make with connectors, each with the class of the error and the facts in its text.
 
 `define` mistakes are refused where they are written, `commit` ones when the definitions are committed.
 """

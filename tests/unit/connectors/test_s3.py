@@ -141,7 +141,7 @@ def test_prefix_and_suffix_make_up_the_path(fixed: list[str], rest: list[str], s
 
 
 def test_what_is_valid_depends_on_no_date() -> None:
-    # The longest names of months and days, and a day that other months lack.
+    # This time has the longest names of months and days, and a day that other months lack.
     written = datetime(2024, 9, 30, tzinfo=UTC).strftime("%A-%B-%d")
     assert written == "Monday-September-30"
     assert parse_path("%A-%B-%d") == ObjectPath("", "%A-%B-%d", is_temporal=True)

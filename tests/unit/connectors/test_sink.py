@@ -1,4 +1,4 @@
-"""`@sink`: what it takes, and the table of what it refuses."""
+"""Tests of `@sink`: its arguments, and the table of those that it refuses."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -58,7 +58,7 @@ PLAIN: DatasetSpec = sunk(conn=KAFKA, cdc="debezium").to_spec()
 
 
 def spec(**options: Any) -> SinkSpec:
-    # What `@dataset` does with it, without making a dataset each time.
+    # This does what `@dataset` does with a sink, without making a dataset each time.
     found: SinkSpec = vars(sink(**options)(type("Totals", (), {})))[SINK_FIELD][0].sink_spec(PLAIN)
     return found
 

@@ -1,4 +1,4 @@
-"""`@source`: what it leaves on a dataset, and what it refuses."""
+"""Tests of `@source`: the specs that it leaves on a dataset, and the arguments that it refuses."""
 
 import copy
 from collections.abc import Callable
@@ -68,7 +68,7 @@ PLAIN: DatasetSpec = sourced().to_spec()
 
 
 def spec(conn: Any = CLICKS, **options: Any) -> SourceSpec:
-    # What `@dataset` does with it, without making a dataset each time.
+    # This does what `@dataset` does with a source, without making a dataset each time.
     body = source(conn, **{"disorder": "1d", "cdc": "append", **options})(type("Clicks", (), {}))
     found: SourceSpec = vars(body)[SOURCE_FIELD][0].source_spec(PLAIN)
     return found
@@ -354,7 +354,7 @@ def test_references_lead_into_structs_where_records_have_them(connector: DataCon
 
 @pytest.mark.parametrize("connector", NESTED_IS_REFUSED, ids=repr)
 def test_references_lead_into_structs_nowhere_else(connector: DataConnector) -> None:
-    # Behind a plain one, which is no excuse.
+    # The connector stands behind a plain one, and is checked all the same.
     with pytest.raises(ValueError, match="region"):
         source(connector, "1d", "append", preproc={"user": ref("id"), "region": ref("place[zone]")})
 

@@ -1,4 +1,4 @@
-"""What the packages export."""
+"""Tests of the names that the packages export."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_connectors() -> None:
     assert set(CONNECTORS) <= set(caraway.connectors.__all__)
     assert all(hasattr(caraway.connectors, name) for name in caraway.connectors.__all__)
     assert caraway.connectors.kinesis is kinesis
-    # One of our own, for convenience.
+    # `Sample` is Caraway's own addition to the API.
     assert "Sample" in caraway.connectors.__all__
 
 

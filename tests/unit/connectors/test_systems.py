@@ -1,4 +1,4 @@
-"""External systems and what is inside of them: constructors, checks, references, and the specs they give."""
+"""Tests of external systems and their contents: constructors, checks, references, and specs."""
 
 import copy
 import pickle

@@ -105,7 +105,7 @@ def spend(*, version: int = 1, above: float = 1.0, window_us: int = HOUR_US) -> 
 
 
 def shopper(*names: str, version: int = 0, code: str = "return spent > 5") -> FeaturesetSpec:
-    """A featureset with the features `names` out of user, spent, big and more."""
+    """Return a featureset with the features `names`, which are some of user, spent, big and more."""
     types: dict[str, DataType] = {"user": STRING, "spent": optional(FLOAT), "big": INT, "more": INT}
     extractors: dict[str, Extractor] = {
         "spent": LookupExtractor(

@@ -1,4 +1,4 @@
-"""What a commit tells of the history that new jobs have to read."""
+"""The history that new jobs have to read, as a commit reports it."""
 
 from dataclasses import replace
 
@@ -31,7 +31,7 @@ def test_a_job_behind_a_new_one_waits_for_it() -> None:
     found = {each.job.job_id: each for each in backfills(plan, {JOB.job_id, "second"}, records)}
     assert found["second"].records == found[JOB.job_id].records == 2 * PLAIN_RATE
     assert found["second"].seconds == 2.0 + 2 * PLAIN_RATE / PYTHON_RATE
-    # With only the second one new, its topic is what counts.
+    # With only the second job new, the records of its own input topic count.
     (found_second,) = backfills(plan, {"second"}, records)
     assert found_second.records == 10
 

@@ -1,4 +1,4 @@
-"""Secrets that definitions name are found wherever they stand, and missed at the commit."""
+"""Secrets are found in every part of a definition, and missing ones are reported at the commit."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The commit service on fakes of what lies outside of the process: Postgres and Kafka."""
+"""The commit service, with Postgres and Kafka in memory."""
 
 import re
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ FIRST = Graph(datasets=(clicks(), spend()), featuresets=(shopper("user", "spent"
 
 @dataclass
 class World:
-    """Postgres and Kafka in memory; keeps what was done, in order."""
+    """Postgres and Kafka in memory; records the calls in their order."""
 
     commits: list[NewCommit] = field(default_factory=list)
     asset_store: dict[str, Asset] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def test_the_answer_tells_what_is_read_again_and_for_how_long(world: World) -> N
     for preview in (True, False):
         text = _lines(service, changed, incremental=True, preview=preview)
         assert re.search(r"^backfill: Spend\.\w+ reads 1,200,000 records, about 12 s$", text, re.MULTILINE)
-    # What is made by the commit itself holds nothing yet.
+    # A topic that this commit creates has no records yet.
     (topic,) = world.commits[0].plan.jobs[0].inputs
     assert asked == [set(), {topic.name}, {topic.name}]
     away = True

@@ -1,4 +1,4 @@
-"""What a commit touches, by tags before and after."""
+"""The entities that a commit touches, with their tags before and after."""
 
 from dataclasses import replace
 

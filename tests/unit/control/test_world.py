@@ -1,4 +1,4 @@
-"""What jobs wait for, and what a worker makes of errors."""
+"""The reasons for which jobs are waited for, and a worker's outcome after an error."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -52,7 +52,7 @@ def test_a_job_may_go_when_nobody_runs_it() -> None:
 
 
 class World:
-    """Records what is asked for; topics fail as they are told to."""
+    """Records the calls; topics fail if the test says so."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.asked: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Rows of a corpus of mistakes: what is done wrong, what it raises, and the facts that the message has."""
+"""Rows of a corpus of mistakes: the mistake, its exception, and the facts in the message."""
 
 import warnings
 from collections.abc import Callable
@@ -8,13 +8,13 @@ import pytest
 
 
 def mistake(call: Callable[[], Any], error: type[Exception], *facts: str, spec: str = "") -> Any:
-    """Make a parameter of a test; `spec` names the row that it covers."""
+    """Return a parameter of a test; `spec` names the row that it covers."""
     marks = [pytest.mark.spec(spec)] if spec else []
     return pytest.param(call, error, facts, marks=marks)
 
 
 def check(call: Callable[[], Any], error: type[Exception], facts: tuple[str, ...]) -> None:
-    """Do it, and look at what happens."""
+    """Make the mistake, and check its exception."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(error) as caught:

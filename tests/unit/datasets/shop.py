@@ -1,6 +1,6 @@
-"""Datasets of a shop, on which operators are tried out."""
+"""Datasets of a shop, on which operators are tested."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="type-arg, valid-type"
 from collections.abc import Callable
 from datetime import date, datetime
@@ -61,7 +61,7 @@ class Visits:
 
 
 def total(node: Any) -> Any:
-    """Compute what nothing can follow: an eager aggregate over a continuous window."""
+    """Return an aggregate that nothing can follow: an eager one over a continuous window."""
     return node.groupby("user").aggregate(total=Sum(of="price", window=HOUR))
 
 

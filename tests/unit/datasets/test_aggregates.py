@@ -1,6 +1,6 @@
-"""Aggregates: output types, stored defaults and parameters."""
+"""Tests of aggregates: output types, stored defaults and parameters."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, union-attr"
 import copy
 import pickle
@@ -61,7 +61,7 @@ ENDS: dict[str, Any] = {"limit": 3, "dedup": True, "window": HOUR}
         case(3, Average(of="cost", window=HOUR, default=3), Orders, "float", 3.0),
         case(3, Average(of="price", window=HOUR, default=None), Orders, "Optional[float]", None),
         case(4, Min(of="day", window=HOUR, default=date(1970, 1, 3)), Orders, "date", 2),
-        # A datetime is a date.
+        # A datetime is accepted for a date.
         case(4, Min(of="day", window=HOUR, default=datetime(1970, 1, 3, 5, tzinfo=UTC)), Orders, "date", 2),
         case(4, Max(of="due", window=HOUR), Visits, "Optional[datetime]", None),
         case(4, Max(of="seen", window=HOUR, default=datetime(1970, 1, 1, 0, 0, 1)), Visits, "datetime", 1_000_000),  # noqa: DTZ001 (read as UTC)

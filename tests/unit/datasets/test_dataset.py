@@ -1,4 +1,4 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, misc, union-attr"
 import importlib
 import inspect
@@ -207,7 +207,7 @@ def test_the_signature_of_a_lookup_names_the_keys() -> None:
 
 
 def test_a_comment_of_another_class_of_the_name_is_no_duplicate() -> None:
-    # The text of a class made at run time isn't at hand, or is that of another one.
+    # The text of a class made at run time isn't at hand, or is that of another class.
     assert [f.name for f in dataset(body(KEYED)).fields] == ["k", "at"]
 
 

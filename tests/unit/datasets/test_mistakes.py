@@ -1,6 +1,6 @@
-"""Mistakes in datasets, lookups and pipelines: what they raise, and the facts that the message has."""
+"""Tests of mistakes in datasets, lookups and pipelines: their exceptions, and the facts in the messages."""
 
-# Checkers see classes where decorators make datasets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, type-arg, valid-type, call-overload, dict-item"
 from collections.abc import Callable
 from datetime import date, datetime
@@ -226,7 +226,7 @@ FINAL = derive(lambda cls, o: o.groupby("user").aggregate(total=Average(of="pric
             "column x is declared int",
             'col("price") is float',
         ),
-        # There are no such methods.
+        # These methods don't exist.
         mistake(returning(lambda cls, o: o.summarize()), AttributeError, "summarize"),
         mistake(returning(lambda cls, o: o.groupby("user").window(HOUR)), AttributeError, "window"),
         # 5.1: the right side of a join is an input.
@@ -266,7 +266,7 @@ FINAL = derive(lambda cls, o: o.groupby("user").aggregate(total=Average(of="pric
             "key user is int in the output, float in the dataset",
             spec="datasets:5.1:9",
         ),
-        # A column that is a key on one side and a value on the other; all pipelines together.
+        # A column is a key on one side and a value on the other; the message has all pipelines.
         mistake(
             lambda: derived(
                 {

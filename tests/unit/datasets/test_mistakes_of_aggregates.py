@@ -1,6 +1,6 @@
-"""Mistakes in aggregates and their windows: what they raise, and the facts that the message has."""
+"""Tests of mistakes in aggregates and their windows: their exceptions, and the facts in the messages."""
 
-# Wrong arguments are tested here.
+# The tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, call-arg"
 from collections.abc import Callable
 from datetime import date

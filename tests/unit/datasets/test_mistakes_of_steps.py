@@ -1,6 +1,6 @@
-"""Mistakes in the operators of pipelines: what they raise, and the facts that the message has."""
+"""Tests of mistakes in the operators of pipelines: their exceptions, and the facts in the messages."""
 
-# Checkers see classes where decorators make datasets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, type-arg, valid-type, call-arg, union-attr"
 from collections.abc import Callable
 from datetime import datetime
@@ -209,7 +209,7 @@ def test_steps_that_are_refused(call: Callable[[], Any], error: type[Exception],
 
 
 def fading(node: Any) -> Any:
-    """Compute what is a function of the time of the read, over windows that aren't continuous."""
+    """Return an aggregate that depends on the time of the read, over windows that aren't continuous."""
     return node.groupby("user").aggregate(total=ExpDecaySum(of="price", half_life="1h", window=Tumbling("1h")))
 
 

@@ -1,6 +1,6 @@
-"""What comes out of each operator: columns, keys and types."""
+"""Tests of the outputs of operators: columns, keys and types."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, type-arg, valid-type, union-attr, assignment"
 import warnings
 from collections.abc import Callable
@@ -82,7 +82,7 @@ def refused(computed: Any, declared: Any, spec: str) -> Any:
         refused(Decimal[2], Decimal[3], "datasets:6:6"),
         refused(list[int], list[float], "datasets:6:7"),
         refused(date, datetime, "datasets:6:7"),
-        # Restricted types inside of others.
+        # Restricted types inside other types.
         *(
             fits(outer, outer, "datasets:6:2")
             for inner in (oneof(str, ["a"]), between(int, 0, 1), regex("a+"), Decimal[2], Embedding[2])
@@ -116,7 +116,7 @@ def test_select_drop_rename() -> None:
 def test_selecting_everything_warns_and_does_nothing() -> None:
     with pytest.warns(UserWarning, match="no effect"):
         assert Users.select("user", "town", "size", "born") is Users
-    # Names aren't looked at then.
+    # The names have no effect in this case.
     with pytest.warns(UserWarning, match="no effect"):
         assert Users.select("user", "a", "b", "c") is Users
 
@@ -139,7 +139,7 @@ def test_transform_declares_its_columns() -> None:
     node = Users.transform(lambda df: df, schema={"x": Optional[float], "since": datetime, "user": int})
     assert columns(node) == {"user": "int", "x": "Optional[float]", "since": "datetime"}
     assert keys(node) == ["user"]
-    # A schema that a step gives is one; whatever is said of the timestamp, it stays what it is.
+    # The schema of a step is a valid argument; the timestamp keeps its type, whatever the argument says.
     given = {**Users.schema(), "since": int, "more": pd.StringDtype}
     node = Users.transform(lambda df: df, schema=given)
     assert columns(node) == {**columns(Users), "more": "str"}
@@ -161,7 +161,7 @@ def test_explode_gives_optional_elements() -> None:
 @pytest.mark.spec("datasets:10:4")
 def test_union_has_the_schema_of_its_sides() -> None:
     assert (Orders + Orders).node_schema == Orders.node_schema
-    # Whatever the order of the columns.
+    # The order of the columns doesn't matter.
     turned = (
         Orders.rename({"user": "u"})
         .rename({"u": "user"})
@@ -197,7 +197,7 @@ def test_first_and_latest_make_keys() -> None:
 @pytest.mark.spec("datasets:10:12")
 def test_join_columns() -> None:
     left = Orders.select("user", "price").join(Users, how="left", on=["user"])
-    # A left join makes optional and takes restrictions off.
+    # A left join makes columns optional and removes restrictions.
     assert columns(left) == {
         "user": "int",
         "price": "float",
@@ -320,7 +320,7 @@ def test_forms_of_aggregate() -> None:
         Orders.groupby("user").aggregate(n),
         Orders.groupby("user").aggregate([n]),
         Orders.groupby("user").aggregate(n=Count(window=HOUR)),
-        # The keyword overrides.
+        # The keyword overrides `into_field`.
         Orders.groupby("user").aggregate(n=Count(window=HOUR, into_field="other")),
     ]
     assert len({form.node_operator for form in forms}) == 1

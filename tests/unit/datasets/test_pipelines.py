@@ -1,6 +1,6 @@
-"""Pipelines: what they become, which datasets are terminal, and the functions in them."""
+"""Tests of pipelines: their specs, terminal datasets, and the functions in them."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="untyped-decorator, arg-type, attr-defined, misc, type-arg, valid-type, union-attr"
 import functools
 import subprocess

@@ -1,4 +1,4 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, call-arg, misc"
 import decimal
 from datetime import date, datetime
@@ -105,7 +105,7 @@ def test_annotations(annotation: Any, dtype: DataType) -> None:
 
 @given(dtype=dtypes)
 def test_every_type_has_an_annotation(dtype: DataType) -> None:
-    # A struct that no class stands for keeps its type as the annotation.
+    # A struct without a class keeps its type as the annotation.
     if "StructType" not in repr(dtype):
         assert dtype_of(annotation_of(dtype)) == dtype
         assert dtype_of(annotation_of(dtype, pandas=True)) == dtype

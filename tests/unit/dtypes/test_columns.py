@@ -1,7 +1,7 @@
 # ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
-# Restrictions stand in annotations as values.
+# Restrictions are values that are used in annotations.
 # mypy: disable-error-code="misc, type-arg, valid-type"
-"""Columns to and from user code, row by row of the specification's tables (types, section 5)."""
+"""Tests of columns to and from users' code, row by row of the specification's tables (types, section 5)."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
@@ -71,7 +71,7 @@ def test_columns_for_user_code(annotation: Any, stored: Any, dtype: str, shown: 
 @given(data=st.data(), dtype=st.sampled_from(list(SCHEMA.values())))
 @pytest.mark.spec("types:5:12")
 def test_columns_come_back_from_user_code_as_they_were(data: Any, dtype: DataType) -> None:
-    # User code sees instants in nanoseconds, whose years are 1677 to 2262; those drawn lie between.
+    # Users' code sees instants in nanoseconds, whose years are 1677 to 2262; the drawn ones are between.
     stored = data.draw(st.lists(values(dtype), max_size=3))
     series = to_series(stored, dtype, name="x", index=pd.RangeIndex(len(stored)), seal=dict)
     assert from_series(series, dtype) == stored

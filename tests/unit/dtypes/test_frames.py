@@ -1,4 +1,4 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="comparison-overlap, misc"
 from typing import Any
 

@@ -1,6 +1,6 @@
 # ruff: noqa: FBT003 (wrong arguments are what is tested)
 # mypy: disable-error-code="arg-type, call-arg, misc, type-arg, valid-type"
-"""Wrong types, windows and values: the class of the exception, and what its message names."""
+"""Tests of wrong types, windows and values: the class of the exception, and the facts in its message."""
 
 import decimal
 from collections.abc import Callable
@@ -107,7 +107,7 @@ MISTAKES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("7.2:3", lambda: Hopping("1h", "forever"), DefinitionError, "Hopping|stride|forever"),
     ("7.2:3", lambda: Hopping("forever", "1d").duration_total_seconds(), DefinitionError, "Hopping|forever"),
     ("7.2:4", lambda: Session("forever"), DefinitionError, "Session|gap"),
-    # Values on their way in.
+    # Values that are cast.
     ("6.2:1", to(int, 1.5), InvalidInputError, "int|float 1.5"),
     ("6.2:1", to(int, 2**63), InvalidInputError, "9223372036854775808|64"),
     ("6.2:3", to(bool, "yes"), InvalidInputError, "bool|'yes'"),

@@ -1,4 +1,4 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="misc, type-arg, valid-type"
 # ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
 import math
@@ -165,7 +165,7 @@ REFUSED: list[tuple[str, Any, Any]] = [
 
 
 def cases(rows: list[Any]) -> list[Any]:
-    """Mark each case with the rows of the specification that it covers, which come first."""
+    """Return the cases, each marked with the rows of the specification that it covers, which come first."""
     return [
         pytest.param(*case, marks=pytest.mark.spec(*[f"types:{row}" for row in ids.split()])) for ids, *case in rows
     ]
@@ -215,13 +215,13 @@ def test_json_has_words_for_what_it_lacks() -> None:
 
 
 STRICT = [
-    # 5, the table of elements; featuresets 2.3: defaults are of the very type.
+    # Types 5, the table of elements; featuresets 2.3: defaults are of exactly the type.
     ("5c:1", int, 0, True),
     ("5c:1", int, np.int64(3), True),
     ("5c:1", int, 3.0, False),
     ("5c:1", int, "3", False),
     ("5c:1", int, None, False),
-    # A bool is no int here, though Python has it so: T1.
+    # A bool is no int here, unlike in Python: T1.
     ("5c:1 2b:1", int, True, False),
     ("5c:2", float, 1.0, True),
     ("5c:2", float, np.float32(1), True),

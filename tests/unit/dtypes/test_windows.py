@@ -1,4 +1,4 @@
-# Wrong arguments are tested here.
+# The tests pass wrong arguments.
 # mypy: disable-error-code="arg-type"
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Engines' memberships and jobs in memory: what `caraway.state.EngineMembership` does in Postgres, in a few lines."""
+"""Engines' memberships and jobs in memory: the rules of `caraway.state.EngineMembership` in a few lines."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ class Seen:
 
 @dataclass
 class Table:
-    """All that is kept. `alive` are the members, by the name of their engine; the test says when one is missed."""
+    """The stored state. `alive` are the members by the name of their engine; the test removes those that expire."""
 
     tokens: dict[str, int] = field(default_factory=dict)
     alive: dict[str, int] = field(default_factory=dict)

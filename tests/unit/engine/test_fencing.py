@@ -1,4 +1,4 @@
-"""One engine runs the jobs: leases, tokens, and checkpoints that nobody else writes to."""
+"""One engine runs the jobs: leases, tokens, and checkpoints that no other engine writes to."""
 
 import threading
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from caraway.errors import UnavailableError
 
 
 class MemoryLease:
-    """A lease without a clock: `expired` is what a test says."""
+    """A lease without a clock: the test sets `expired`."""
 
     def __init__(self) -> None:
         self.token = 0
@@ -74,7 +74,7 @@ def test_a_live_engine_in_the_same_folder_is_left_alone() -> None:
         with pytest.raises(UnavailableError, match="another engine runs in this data folder"):
             second.claim(threading.Event(), alone=False)
         assert not lost.is_set()
-        # It doesn't wait for what is known to be gone.
+        # An engine that is known to be gone isn't waited for.
         assert second.claim(threading.Event(), alone=True) == 2
         assert lost.wait(10)
 
@@ -111,10 +111,10 @@ def test_a_token_has_the_last_ones_checkpoint_and_writes_to_its_own(tmp_path: Pa
     _checkpoint(first, 2)
     second = checkpoint_for(tmp_path, "job", 2)
     assert _files(second) == {f"{part}/{n}" for part in ("commits", "offsets", "state/0") for n in range(2)}
-    # The older engine goes on, and even makes its folder anew.
+    # The older engine goes on, and even creates its folder anew.
     _checkpoint(first, 5)
     assert len(_files(second)) == 6
-    # It has no say when the next one begins.
+    # The next owner copies the newer checkpoint, not this one.
     assert checkpoint_for(tmp_path, "job", 3) == tmp_path / "token-3" / "job"
     assert len(_files(tmp_path / "token-3" / "job")) == 6
     assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
@@ -123,7 +123,7 @@ def test_a_token_has_the_last_ones_checkpoint_and_writes_to_its_own(tmp_path: Pa
 def test_whoever_follows_with_the_same_token_goes_on_where_that_is(tmp_path: Path) -> None:
     mine = checkpoint_for(tmp_path, "job", 2)
     _checkpoint(mine, 1)
-    # What one with an older token has made again has no say.
+    # An engine with an older token has created its folder again; the checkpoint of the newer token is used.
     _checkpoint(tmp_path / "token-1" / "job", 3)
     assert checkpoint_for(tmp_path, "job", 2) == mine
     assert len(_files(mine)) == 4
@@ -145,7 +145,7 @@ def test_an_engine_without_tokens_goes_on_in_the_newest_folder(tmp_path: Path) -
 
 
 def test_paths_in_metadata_follow_the_copy(tmp_path: Path) -> None:
-    """Found with two real engines: Spark names the files of a state's schema by their whole paths."""
+    """Test a fault found with two real engines: Spark names the files of a state's schema by absolute path."""
     job = checkpoint_for(tmp_path, "job", 1)
     _checkpoint(job, 1)
     metadata = job / "state" / "left" / "_metadata" / "v2" / "0"
@@ -169,7 +169,7 @@ def test_checkpoints_of_engines_without_a_lease_are_taken_over(tmp_path: Path) -
 def test_a_claim_that_is_cut_short_is_made_again(cut: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     root = tmp_path_factory.mktemp("checkpoints")
     _checkpoint(checkpoint_for(root, "job", 1), 3)
-    # Half a copy, of this token or another.
+    # Incomplete copies, of this token or another.
     (root / f"token-{cut}" / "job.new" / "commits").mkdir(parents=True)
     assert len(_files(checkpoint_for(root, "job", 4))) == 9
 

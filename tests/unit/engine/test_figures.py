@@ -1,4 +1,4 @@
-"""What a query tells of itself, from what Spark tells of it."""
+"""The figures that a query reports, computed from Spark's progress."""
 
 import json
 from dataclasses import dataclass, field
@@ -112,7 +112,7 @@ def test_a_checkpoint_counts_nothing_twice_and_takes_nothing_back(tmp_path: Path
     for _ in range(3):
         rig.look(end=200, batch=8, live=30)
     assert query.progress()["lag_records"] == 200 - (90 + 30)
-    # The batch has ended, and its rows come into the offsets a moment later.
+    # The batch has ended; its rows appear in the offsets a moment later.
     rig.look(end=200, batch=9, live=0)
     rig.look(end=200, batch=9, live=0)
     assert query.progress()["lag_records"] == 200 - (90 + 30)

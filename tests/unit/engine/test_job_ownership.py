@@ -1,4 +1,4 @@
-"""Engines that come, go, are killed, cut off, paused and replaced: each job is run by one, and all are in the end."""
+"""Engines start, stop, are killed, cut off, paused and replaced: no job runs twice, and in the end each one runs."""
 
 import itertools
 from collections import Counter
@@ -24,13 +24,13 @@ GRACE_SECONDS = 8.0
 
 @dataclass
 class Engine:
-    """A process: it looks at what it holds now and then, begins queries, and ends them some time later."""
+    """An engine's process: it looks at its jobs now and then, starts queries, and stops them some time later."""
 
     member: MemoryMember
     ownership: JobOwnership
     seen: OwnedJobs = field(default_factory=OwnedJobs)
     told: Work = field(default_factory=Work)
-    # Each with the folder that it writes to.
+    # The running queries, each with the folder that it writes to.
     queries: dict[str, Path] = field(default_factory=dict)
     ending: dict[str, Path] = field(default_factory=dict)
 
@@ -42,7 +42,7 @@ class Engine:
         self.seen = self.ownership.owned
 
     def act(self) -> None:
-        """Follow what was seen, which may be out of date by now."""
+        """Start and stop queries by the jobs seen last, which may be outdated by now."""
         for job in self.queries.keys() - self.seen.folders.keys():
             self.ending[job] = self.queries.pop(job)
         for job in self.seen.folders.keys() - self.queries.keys() - self.ending.keys():
@@ -52,7 +52,7 @@ class Engine:
 
 
 class Machines(RuleBasedStateMachine):
-    """Some machines, each with at most one process that is an engine, and some that were replaced while paused."""
+    """Some machines, each with at most one engine, and engines that were replaced while they were paused."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,10 +76,11 @@ class Machines(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), fate=st.sampled_from(["killed", "replaced", "missed", "leaves"]))
     def come_or_go(self, name: str, fate: str) -> None:
-        """Start one, or let it go in one of several ways; one that is paused long enough is replaced by another."""
+        """Start an engine, or stop it in one of several ways; one that is paused long enough is replaced by another."""
         engine = self.engines.get(name)
         if engine is None:
-            # The lock on the data folder tells: its JVM is there as long as one that was replaced.
+            # An engine knows by the lock on the data folder whether a replaced one is still there: its JVM holds the
+            # lock.
             paused = any(zombie.member.engine_name == name for zombie in self.zombies)
             self._join(name, successor=not paused)
             return
@@ -133,7 +134,7 @@ class Machines(RuleBasedStateMachine):
         assert not writers or max(writers.values()) == 1
 
     def teardown(self) -> None:
-        """Let all come to rest: whoever is there has its share, and nobody else runs anything that is wanted."""
+        """Check the end: the jobs are divided evenly among the engines, and each wanted job runs once."""
         self.table.away = self.table.answers_get_lost = False
         if not self.engines:
             self._join("z", successor=True)
@@ -148,7 +149,7 @@ class Machines(RuleBasedStateMachine):
         run = Counter(job for engine in self.engines.values() for job in engine.queries)
         assert run == Counter(self.wanted)
         assert max(counts) - min(counts) <= 1
-        # A process that was replaced learns of it when it can't renew; its folders are nobody's by then.
+        # A replaced process may still run until it tries to renew; its folders belong to no current token.
         current = {(job, Path(job) / str(token)) for job, (token, _) in self.table.jobs.items() if job in self.wanted}
         assert not current & {write for zombie in self.zombies for write in zombie.writes}
 
@@ -191,7 +192,7 @@ def test_what_was_cut_off_waits_before_it_thinks_others_dead() -> None:
     one.exchange(["a"], Work())
     assert one.owned.folders == {"a": Path("a/1")}
     other.exchange(["a"], Work())
-    # Postgres was away, and `other` is back first.
+    # Postgres was unreachable, and `other` is connected again first.
     table.away = True
     with pytest.raises(UnavailableError):
         other.exchange(["a"], Work())

@@ -1,4 +1,4 @@
-"""The rules by which jobs start, fail and stop, with a clock and queries of our own."""
+"""The rules by which jobs start, fail and stop, with an invented clock and invented queries."""
 
 from collections.abc import Mapping
 from concurrent.futures import Executor, Future
@@ -14,7 +14,7 @@ from caraway.plan.model import JobMode, JobPlan, RecordSchema, TopicKind, TopicP
 
 
 class AtOnce(Executor):
-    """Runs everything in the calling thread."""
+    """An executor that runs everything in the calling thread."""
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -210,7 +210,7 @@ def test_intervals_differ_and_are_never_shorter() -> None:
     intervals = {staggered(60, f"job {i}") for i in range(100)}
     assert len(intervals) > 95
     assert max(intervals) - min(intervals) > 9
-    # Spark takes nothing below five seconds.
+    # Spark accepts no interval below five seconds.
     assert min(staggered(5, f"job {i}") for i in range(100)) >= 5
     assert 60 <= min(intervals) <= max(intervals) < 70
     assert staggered(60, "a") == staggered(60, "a")

@@ -1,4 +1,4 @@
-"""How far jobs are behind, against a plain count of what came in when."""
+"""The lag of jobs, compared with a plain count of the records that came at each look."""
 
 from collections.abc import Iterable, Mapping
 
@@ -36,7 +36,7 @@ def test_lag_is_what_came_before_the_last_look_but_two_and_is_not_done(
     lag = tide.lag(["a", "b"], done)
     assert lag is not None
     assert lag.records == len(waiting)
-    # A record is known to have come after the look before the one that saw it.
+    # A record came at the earliest after the look before the one that saw it.
     assert lag.seconds == (now - max(0, waiting[0] - 1) if waiting else 0)
 
 
@@ -74,7 +74,7 @@ def test_what_a_query_had_read_a_look_ago_counts_as_long_as_it_is_of_the_same_ba
     reading = RealTimeRows(batch=3, rows=9)
     observer.look()
     assert (observer.rows("run", 3), observer.rows("run", 4), observer.rows("another", 3)) == (4, 0, 0)
-    # A checkpoint: its rows are in the offsets now.
+    # After a checkpoint the rows of the old batch are in the offsets.
     reading = RealTimeRows(batch=4, rows=1)
     observer.look()
     assert (observer.rows("run", 3), observer.rows("run", 4)) == (9, 0)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 class FlakyRegistry:
-    """A registry that can be away."""
+    """A registry that can be unreachable."""
 
     def __init__(self) -> None:
         self.away = False

@@ -1,4 +1,4 @@
-"""When jobs read their history, and when they go on row by row."""
+"""The phases of a job: when it reads its history in batches, and when it goes on row by row."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

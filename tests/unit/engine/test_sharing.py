@@ -1,4 +1,4 @@
-"""How jobs are shared out among engines."""
+"""The assignment of jobs to engines."""
 
 from collections import Counter
 
@@ -25,7 +25,7 @@ def test_all_have_as_many_and_no_more_is_moved_than_must_be(
     counts = Counter({member: sum(engine == member for engine in found.values()) for member in members})
     assert counts.total() == len(jobs)
     assert spread(counts) <= 1
-    # At best each engine keeps what it has, up to its share, and as many as possible have the greater share.
+    # At best each engine keeps its jobs up to its number, and as many engines as possible keep one more.
     least, more = divmod(len(jobs), len(members))
     had = [sum(owners.get(job) == member for job in jobs) for member in members]
     stays = sum(min(n, least) for n in had) + min(more, sum(n > least for n in had))

@@ -11,7 +11,7 @@ def test_no_more_slots_are_given_than_there_are() -> None:
     book.reserve("b", 4)
     with pytest.raises(NoSlotsError, match="needs 1 slots of Spark at once, and 0 of 10 are free"):
         book.reserve("c", 1)
-    # What ends, by itself or because it was stopped, makes room.
+    # A job that has ended or was stopped frees its slots.
     book.release("b")
     book.reserve("c", 3)
     with pytest.raises(NoSlotsError, match="2 slots of Spark at once, and 1 of 10"):

@@ -1,4 +1,4 @@
-"""Datasets, operators and engines for the tests of the in-process engine, in few words."""
+"""Short ways to make datasets, operators and engines for the tests of the in-process engine."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -51,7 +51,7 @@ events, versions, sides = (Input(dataset=spec.name) for spec in SOURCES)
 
 
 def derived(operator: Operator, name: str = "Out", sources: Iterable[DatasetSpec] = SOURCES) -> DatasetSpec:
-    """Make a dataset of what an operator gives."""
+    """Make a dataset from the output of an operator."""
     known = {spec.name: spec for spec in sources}
     schema = schema_of(operator, known)
     columns = {**schema.keys, **schema.values, schema.timestamp: DATETIME}
@@ -64,7 +64,7 @@ def derived(operator: Operator, name: str = "Out", sources: Iterable[DatasetSpec
 
 
 def engine_of(operator: Operator, sources: Sequence[DatasetSpec] = SOURCES, **rows: Rows) -> LocalEngine:
-    """Make an engine whose dataset `Out` is what an operator gives, and log rows, by dataset."""
+    """Make an engine whose dataset `Out` is the output of an operator, and log rows to its datasets."""
     engine = LocalEngine([*sources, derived(operator, sources=sources)])
     for name, logged in rows.items():
         engine.append(name, logged)
@@ -72,7 +72,7 @@ def engine_of(operator: Operator, sources: Sequence[DatasetSpec] = SOURCES, **ro
 
 
 def output(operator: Operator, sources: Sequence[DatasetSpec] = SOURCES, **rows: Rows) -> Rows:
-    """Return the stored frame of what an operator gives for some rows."""
+    """Return all rows of an operator's output for some input rows."""
     return engine_of(operator, sources, **rows).rows("Out")
 
 
@@ -105,7 +105,7 @@ def spec_of(
     source: DatasetSpec = EVENTS,
     **parameters: Any,
 ) -> AggregateSpec:
-    """Make an aggregate with the type that it has over a source."""
+    """Make an aggregate, with its result type over a source."""
     parameters = {"default": None, **parameters}
     bare = AggregateSpec(function=function, into=into, of=of, window=window, dtype=INT, **parameters)
     before = schema_of(Input(dataset=source.name), {source.name: source})
@@ -122,7 +122,7 @@ def aggregate(
     window: HoppingWindow | SessionWindow | None = None,
     **parameters: Any,
 ) -> Aggregate:
-    """Make an aggregation, by `k` if nothing else is said."""
+    """Make an aggregation, by default with the key `k`."""
     return Aggregate(of=of, keys=tuple(keys), aggregates=specs, window=window, **parameters)
 
 
@@ -139,7 +139,7 @@ def hopping(length: int | None, stride: int, lookback: int = 0) -> HoppingWindow
 
 
 def function(python: Callable[..., Any], name: str = "made_by_user") -> PythonFunction:
-    """Ship a function as a user's."""
+    """Return a function in the form in which users' functions are shipped."""
     return PythonFunction(name=name, source_code="lambda", pickled=cloudpickle.dumps(python))
 
 

@@ -1,4 +1,4 @@
-"""Each aggregate over random rows against its definition, from first principles."""
+"""Tests of each aggregate over random rows against its definition, from first principles."""
 
 import math
 import statistics
@@ -145,7 +145,7 @@ def test_a_true_extreme_of_zero_is_no_default_and_leading_nulls_are_skipped() ->
     assert computed(F.MAX, "oi", [None, None], default=9) == 9
     assert computed(F.MIN, "day", [19_000, None, 18_000]) == 18_000
     assert computed(F.MAX, "at", [None, 5, 7]) == 7
-    # As numbers, not as text.
+    # Decimals must be compared as numbers, not as text.
     assert computed(F.MAX, "d", ["9.00", "10.00", "-11.00"]) == "10.00"
 
 

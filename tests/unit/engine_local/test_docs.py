@@ -1,4 +1,4 @@
-"""The code in docs/local_engine.md runs."""
+"""Tests that the code in docs/local_engine.md runs."""
 
 from pathlib import Path
 

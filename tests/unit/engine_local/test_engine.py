@@ -1,4 +1,4 @@
-"""The engine as a whole: lookups, changes, batches, derived data, erasure, copies."""
+"""Tests of the engine as a whole: lookups, changes, batches, derived data, erasure, copies."""
 
 import time
 from typing import Any
@@ -61,14 +61,14 @@ JOINED = Join(
 
 
 def chain(*operators: tuple[str, Operator]) -> list[DatasetSpec]:
-    """Make datasets that are derived one from another."""
+    """Make datasets, each derived from the one before."""
     specs = list(SOURCES)
     for name, operator in operators:
         specs.append(derived(operator, name, specs))
     return specs
 
 
-# Lookup, section 4.
+# Lookups (section 4 of the specification of datasets).
 
 
 def test_lookup_is_as_of_and_inclusive() -> None:
@@ -148,7 +148,7 @@ def test_wrong_lookups_name_what_is_there() -> None:
         engine.lookup("Nope", [("a",)], 0, ["x"])
 
 
-# Data, sections 3 and 11.
+# Data (sections 3 and 11 of the specification of datasets).
 
 
 def test_a_late_version_takes_its_place_in_time() -> None:
@@ -157,7 +157,7 @@ def test_a_late_version_takes_its_place_in_time() -> None:
     engine.append("Versions", [row("a", 5, 11)])
     (xs,), _ = engine.lookup("Versions", [("a",)] * 3, [11 * S, 12 * S - 1, 12 * S], ["x"])
     assert xs == [5, 5, 9]
-    # All versions are shown, not just the newest.
+    # The rows include all versions, not just the newest.
     assert seconds(engine.rows("Versions"), "x") == [(5, 11), (9, 12)]
 
 
@@ -262,7 +262,7 @@ PIPELINES: list[Operator] = [
             st.integers(0, 20),
         ),
         max_size=10,
-        # Distinct times: those of one instant keep their order of arrival.
+        # Times are distinct, since rows of one instant keep their order of arrival.
         unique_by=lambda logged: logged[3],
     ),
     st.randoms(),
@@ -289,7 +289,7 @@ def test_late_and_early_rows_in_any_batches_give_one_result(
 ROWS = st.builds(row, st.sampled_from("ab"), st.integers(0, 3), st.integers(0, 9))
 
 
-# Distinct times: a row that arrives again is the newest of its instant.
+# Times are distinct, since a row that arrives again is the newest of its instant.
 @given(st.lists(ROWS, max_size=6, unique_by=lambda r: r["t"]))
 def test_logging_upserts_again_changes_nothing(rows: Logged) -> None:
     engine = engine_of(PIPELINES[1], Versions=rows)
@@ -319,7 +319,7 @@ def test_derived_content_can_be_put_until_the_upstream_changes() -> None:
     engine.put_derived("Positive", [row("b", 7, 5), row("b", -1, 4)])
     assert seconds(engine.rows("Positive"), "x") == [(-1, 4), (7, 5)]
     assert seconds(engine.rows("Newest"), "k", "x") == [("b", -1, 4), ("b", 7, 5)]
-    # Other datasets don't matter, nor does nothing.
+    # Rows of other datasets, or no rows, don't recompute the dataset.
     engine.append("Versions", [row("a", 1, 2)])
     engine.append("Events", [])
     assert seconds(engine.rows("Positive"), "x") == [(-1, 4), (7, 5)]
@@ -385,7 +385,7 @@ def test_going_over_to_other_datasets_keeps_what_is_to_be_kept() -> None:
     more = [*TWO_STEPS, derived(JOINED, "Joined")]
     kept = [spec.name for spec in more if spec.name not in {"Versions", "Joined"}]
     engine.replace_datasets([spec for spec in more if spec.name != "Versions"], keep=kept)
-    # Computed over what was there.
+    # The new dataset was computed from the rows that were kept.
     assert engine.rows("Joined") == [{**row("a", 1, 2), "z": 1}]
     assert engine.rows("Newest") == [row("a", 1, 2)]
     engine.replace_datasets(more, keep=["Sides"])
@@ -511,5 +511,5 @@ def test_a_log_through_two_pipelines_takes_milliseconds() -> None:
         start = time.perf_counter()
         fresh.append("Events", rows)
         took.append(time.perf_counter() - start)
-    # The best of several: this is about the work, not about what else the machine does.
+    # The best of several times counts, so that other load on the machine doesn't.
     assert min(took) < 0.005

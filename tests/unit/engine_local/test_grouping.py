@@ -1,4 +1,4 @@
-"""Aggregations as a whole: windows, groups, max event time, retractions, several aggregates in one call."""
+"""Tests of whole aggregations: windows, groups, max event time, retractions, several aggregates in one call."""
 
 from typing import Any, cast
 
@@ -38,7 +38,7 @@ VERSIONS = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.inte
 
 
 def over(window: ContinuousWindow | HoppingWindow | None, *functions: AggregateFunction) -> list[AggregateSpec]:
-    """Make aggregates of x over a window, each named as its function."""
+    """Make aggregates of x over a window, each with the name of its function."""
     parameters: dict[AggregateFunction, dict[str, Any]] = {F.LAST_K: {"limit": 9}}
     return [spec_of(f, "x", window, into=f.value, **parameters.get(f, {})) for f in functions]
 
@@ -46,7 +46,7 @@ def over(window: ContinuousWindow | HoppingWindow | None, *functions: AggregateF
 @pytest.mark.spec("datasets:8.1:Continuous(d)", "datasets:10:aggregate, continuous + eager")
 def test_continuous_rows_come_and_go() -> None:
     engine = engine_of(aggregate(*over(last(10), F.COUNT, F.SUM)), Events=[row("a", 1, 2), row("a", 2, 5.5)])
-    # Expiry rows are in the stored frame, with times of the future.
+    # The rows include those at which values leave the window, at future times.
     assert seconds(engine.rows("Out"), "count", "sum") == [(1, 1, 2), (2, 3, 5.5), (1, 2, 13), (0, 0, 16.5)]
     times = (1.999999, 2, 5.5, 12.999999, 13, 16.499999, 16.5, 99)
     found = [value_at(engine, ("a",), at, "count") for at in times]
@@ -62,10 +62,10 @@ def test_forever_never_lets_go() -> None:
 @pytest.mark.spec("datasets:8.1:Tumbling(d)", "datasets:10:aggregate, discrete")
 def test_tumbling_results_are_those_of_complete_buckets() -> None:
     engine = engine_of(aggregate(*over(hopping(10, 10), F.COUNT)), Events=[row("a", 1, 3), row("a", 2, 9)])
-    # Nothing closes the bucket, however late one reads.
+    # No read closes the bucket, however late it is.
     assert value_at(engine, ("a",), 10**6, "count") is None
     engine.append("Events", [row("b", 1, 12)])
-    # A row of any key does.
+    # A row of any key closes the bucket.
     assert seconds(engine.rows("Out"), "k", "count") == [("a", 2, 10)]
     assert [value_at(engine, ("a",), at, "count", "t") for at in (9.999999, 10, 10**6)] == [
         None,
@@ -114,7 +114,7 @@ WINDOWS = st.sampled_from(
 
 
 def naive_window(window: ContinuousWindow | HoppingWindow, times: list[int], at_us: int) -> tuple[int, int]:
-    """Return begin, included, and end, excluded, of the times that a read sees; straight from the table in 8.1."""
+    """Return the begin, included, and the end, excluded, of the times that a read includes, by the table in 8.1."""
     match window:
         case ContinuousWindow():
             length = window.length_us
@@ -137,7 +137,7 @@ def test_a_read_against_the_definition_of_its_window(rows: Logged, window: Any, 
         if found is not None:
             assert found == (len(seen), sum(seen), seen[::-1])
         else:
-            # A key is there from its first result on.
+            # A key exists from its first result on.
             assert not [r for r in own if r["t"] < end]
 
 
@@ -201,7 +201,7 @@ def test_insert_then_delete_leaves_nothing_and_an_upsert_goes_back() -> None:
 def test_a_retraction_takes_back_its_own_row_and_an_older_value_comes_back() -> None:
     newest = spec_of(F.LAST_K, "x", FOREVER, into="l", limit=2)
     engine = engine_of(aggregate(newest, of=versions, keys=["y"]))
-    # Equal values: what goes is the row that was deleted, not one that looks like it.
+    # The values are equal, and yet the deleted row must go, not another one of the same value.
     engine.append("Versions", [row("p", 7, 1), row("q", 8, 2), row("r", 7, 3)])
     assert value_at(engine, (None,), 3, "l") == ([7, 8],)
     engine.apply_changes("Versions", [SourceChange(time_us=4 * S, row={"k": "r"}, delete=True)])
@@ -215,7 +215,7 @@ def test_unbounded_hops_over_a_keyed_input_count_what_is_there_at_their_ends() -
     engine = engine_of(aggregate(*over(hopping(None, 10), F.SUM), of=versions, keys=["y"]))
     engine.append("Versions", [row("a", 1, 3), row("a", 2, 7), row("b", 5, 10)])
     engine.apply_changes("Versions", [SourceChange(time_us=20 * S, row={"k": "b"}, delete=True)])
-    # Deletes move the max event time too.
+    # Deletes advance the max event time, too.
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20)]
     engine.append("Versions", [row("z", 0, 30)])
     assert seconds(engine.rows("Out"), "sum") == [(2, 10), (7, 20), (2, 30)]
@@ -229,7 +229,7 @@ def test_an_unbounded_hop_is_the_table_just_before_its_end(
     engine = engine_of(aggregate(*over(hopping(None, stride), *NAMED), of=versions, keys=["x"]))
     logged = [SourceChange(time_us=t * S, row=row(k, x, t), delete=delete) for k, t, x, delete in changes]
     engine.apply_changes("Versions", logged)
-    # What the aggregation sees: inserts and deletes.
+    # The changelog has the inserts and deletes that the aggregation sees.
     log = engine_of(Changelog(of=versions, column="deleted", marks_inserts=False))
     log.apply_changes("Versions", logged)
     seen_us = [r["t"] for r in cast("Logged", log.rows("Out"))]
@@ -262,7 +262,7 @@ def test_along_of_a_keyed_input_is_taken_back_when_the_row_is_deleted() -> None:
     engine = engine_of(summed, [PLACED_KEYED])
     engine.append("PlacedKeyed", [placed("a", 1, 3, 5), placed("a", 2, 50, 10), placed("a", 3, 1, 20)])
     assert seconds(engine.rows("Out"), "x", "sum") == [(3, 3, 1), (1, 1, 3), (1, 0, 10)]
-    # Its time lies behind its end: it never counted.
+    # The row's time is after its end, so it never counts.
     assert value_at(engine, (2,), 99, "sum") is None
 
 
@@ -276,7 +276,7 @@ def test_final_results_are_a_table_that_steps_can_follow() -> None:
         keys=["k"],
     )
     engine = engine_of(total, Events=[row("a", 1, 3), row("a", 1, 12), row("a", 1, 13), row("a", 1, 25)])
-    # The first count ends where the second begins, at 20; no bucket after that has ended.
+    # The first count ends at 20, where the second begins; no bucket after that has ended.
     assert seconds(engine.rows("Out"), "all") == [(1, 20)]
     engine.append("Events", [row("a", 1, 35)])
     assert seconds(engine.rows("Out"), "all") == [(1, 20), (2, 30)]
@@ -329,7 +329,7 @@ def test_keys_of_equal_hashes_are_different_keys() -> None:
 
 
 def windows_of(rows: Logged, *columns: str) -> list[tuple[Any, ...]]:
-    """Return begin and end in seconds, and some columns."""
+    """Return the begins and ends of windows in seconds, and some columns."""
     return [(*(bound / S for bound in r["window"]), *(r[name] for name in columns)) for r in rows]
 
 
@@ -337,7 +337,7 @@ def windows_of(rows: Logged, *columns: str) -> list[tuple[Any, ...]]:
 def test_each_bucket_is_a_key() -> None:
     counted = aggregate(spec_of(F.COUNT, None, None, into="n"), window=hopping(10, 10))
     engine = engine_of(counted, Events=[row("a", 1, 3), row("a", 2, 9), row("a", 3, 12), row("b", 4, 55)])
-    # After each run of buckets with rows there is one without.
+    # An empty bucket follows each run of buckets with rows.
     assert windows_of(engine.rows("Out"), "k", "n", "t") == [
         (0, 10, "a", 2, 10 * S),
         (10, 20, "a", 1, 20 * S),
@@ -365,7 +365,7 @@ def test_buckets_of_keys_wait_for_the_lookback() -> None:
     engine = engine_of(counted, Events=[row("a", 1, 3), row("c", 1, 12), row("b", 1, 24)])
     assert windows_of(engine.rows("Out"), "n") == [(0, 10, 1)]
     engine.append("Events", [row("b", 1, 25)])
-    # Of rows of one time the one with the greater key comes last, as on topics.
+    # Among rows of one time the one with the greater key comes last, as on topics.
     assert windows_of(engine.rows("Out"), "k", "n") == [(0, 10, "a", 1), (10, 20, "a", 0), (10, 20, "c", 1)]
 
 
@@ -379,10 +379,10 @@ def test_sessions_are_keys_and_have_aggregates() -> None:
         (3, 3.000001, "b", 1, [3]),
         (12, 12.000001, "a", 1, [2]),
     ]
-    # Visible from the end on, without waiting for the gap to pass.
+    # The session is visible from its end on, before the gap has passed.
     assert value_at(engine, ("a", [0, 1]), 0.000001, "n") == (1,)
     assert value_at(engine, ("a", [0, 1]), 0, "n") is None
-    # A late row joins two sessions, which it replaces.
+    # A late row merges two sessions, and the merged one replaces both.
     engine.append("Events", [row("a", 7, 5), row("a", 8, 9)])
     assert windows_of(engine.rows("Out"), "k", "n", "l") == [
         (3, 3.000001, "b", 1, [3]),

@@ -9,7 +9,7 @@ from caraway.graph.operators import Input, Join, JoinKind, Latest, Operator
 from tests.unit.engine_local.building import S, engine_of, events, output, row, seconds, side, value_at, versions
 
 Logged = list[dict[str, Any]]
-# Key, time, value, whether it is a delete.
+# Each change has a key, a time, a value and whether it is a delete.
 Changes = list[tuple[str, int, int, bool]]
 
 KINDS = st.sampled_from(JoinKind)
@@ -67,7 +67,7 @@ def test_only_the_newest_candidate_is_considered() -> None:
     operator = join(events, JoinKind.INNER, low=5, high=2)
     assert output(operator, Events=[row("a", 0, 10)], Sides=[side("a", 1, 4)]) == []
     engine = engine_of(operator, Events=[row("a", 0, 10)], Sides=[side("a", 1, 9), side("a", 2, 12)])
-    # The time is the left row's, although what it was joined with came later.
+    # The time is that of the left row, although the matching row came later.
     assert seconds(engine.rows("Out"), "z") == [(2, 10)]
     engine.apply_changes("Sides", side_changes([("a", 12, 0, True)]))
     assert engine.rows("Out") == []

@@ -57,7 +57,7 @@ def test_union_keeps_duplicates_and_the_left_rows_come_first() -> None:
 def test_dedup_without_a_window_is_of_one_instant() -> None:
     dedup = Dedup(of=events, by=("k", "y"))
     rows = [row("a", 1, 2), row("a", 2, 2), row("b", 3, 2), row("a", 4, 2.000001), row("a", 5, 2, 1.5)]
-    # Null is a value: the first two rows are equal in `by`. The last row of a group survives.
+    # Nulls are equal values, so the first two rows are equal in `by`. The last row of a group stays.
     assert seconds(output(dedup, Events=rows), "x") == [(2, 2), (3, 2), (5, 2), (4, 2.000001)]
 
 
@@ -65,7 +65,7 @@ def test_dedup_without_a_window_is_of_one_instant() -> None:
 def test_dedup_in_tumbling_buckets() -> None:
     dedup = Dedup(of=events, by=("k",), window=hopping(10, 10))
     rows = [row("a", 1, 0, 1.5), row("a", 2, 9.999999), row("a", 3, 10), row("b", 4, 5), row("a", 5, -0.000001)]
-    # The whole last row: its null isn't filled from the one before.
+    # The last row stays as a whole; its null isn't filled from the one before.
     assert seconds(output(dedup, Events=rows), "x", "y") == [
         (5, None, -0.000001),
         (4, None, 5),

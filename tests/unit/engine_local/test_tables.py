@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from caraway.engine_local.tables import Event, Relation, holding, identity, upserted
 
-# Key, time, value, whether it is a delete; in the order of arrival.
+# Each change has a key, a time, a value and whether it is a delete; changes are in order of arrival.
 CHANGES = st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 6), st.integers(0, 2), st.booleans()), max_size=12)
 
 

@@ -1,4 +1,4 @@
-"""Users' functions of frames: what they get, what they may return, and what is said when they fail."""
+"""Tests of users' functions of frames: their input, the results that they may return, and the errors when they fail."""
 
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -83,7 +83,7 @@ def transformed(
 
 
 def fails(operator: Operator, message: str, rows: list[dict[str, Any]] | None = None) -> None:
-    """Assert that a log fails, names where, and leaves nothing behind."""
+    """Assert that logging fails with `message`, names the step, and stores nothing."""
     engine = engine_of(operator)
     with pytest.raises(InvalidInputError, match=f"dataset Out, pipeline made: {message}"):
         engine.append("Events", rows or [row("a", 1, 2)])
@@ -279,7 +279,7 @@ def test_transform_may_sort_rows() -> None:
 
 
 def test_a_function_is_unpickled_once() -> None:
-    # A function that counts its calls, in what it closes over.
+    # The function counts its calls in a variable that it closes over.
     calls: list[int] = []
 
     def counting(df: Frame) -> Any:

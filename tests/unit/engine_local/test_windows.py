@@ -50,7 +50,7 @@ def test_a_tumbling_window_is_the_last_complete_bucket(time_us: int, at_us: int,
 def test_a_hopping_window_is_the_last_bucket_that_ended(time_us: int, at_us: int, stride: int, more: int) -> None:
     length = stride + more
     lived = life(hopping(length, stride), time_us, None, LATE)
-    # The greatest n * stride + length that isn't after the read.
+    # This is the greatest n * stride + length that isn't after the read.
     end = max(n * stride + length for n in range(-200, 200) if (n * stride + length) * S <= at_us) * S
     assert (lived is not None and lived.holds(at_us)) is (end - length * S <= time_us < end)
 
@@ -103,7 +103,7 @@ def test_a_row_lies_in_each_closed_bucket_around_it(
 @pytest.mark.spec("datasets:8.1:Session(g)")
 def test_a_distance_of_the_gap_continues_a_session() -> None:
     times = [0, 5 * S, 10 * S, 15 * S + 999_999, 21 * S, 21 * S]
-    # Whole seconds count: 15.999999 is 15.
+    # Sessions count whole seconds, so 15.999999 is 15.
     assert sessions(times, 5 * S) == [(0, 4), (4, 6)]
     assert sessions([], 5 * S) == []
 

@@ -1,4 +1,4 @@
-# Restrictions stand in annotations as values.
+# Restrictions are values that are used in annotations.
 # mypy: disable-error-code="misc, valid-type"
 """Columns of every type, in annotations as users write them."""
 

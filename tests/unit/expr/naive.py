@@ -1,4 +1,4 @@
-"""A plain evaluator of expressions, one row at a time: what the compilers are compared with.
+"""A plain evaluator of expressions, one row at a time, with which the compilers are compared.
 
 Formats of time and JSON are read by the functions that the compilers use as well; those have tests of their own.
 """
@@ -76,7 +76,7 @@ from tests.unit.expr.naive_scalars import (
 Row = Mapping[str, Any]
 Schema = Mapping[str, DataType]
 
-# Where a row has the element of a lambda.
+# The key of a lambda's element in a row.
 ELEMENT = " element"
 
 
@@ -86,12 +86,12 @@ def evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:
 
 
 def widen(value: Any, dtype: DataType | None) -> Any:
-    """An int that stands where the type is float is one."""
+    """Return the value as a float if it is an int and the type is float."""
     return float(value) if value is not None and dtype is not None and base_type(dtype) == FLOAT else value
 
 
 def promoted(value: Any, source: DataType | None, target: DataType) -> Any:
-    """A value where another type is declared; a struct has the fields of that, in its order."""
+    """Return a value under another declared type; a struct gets that type's fields in its order."""
     base, into = None if source is None else base_type(source), base_type(target)
     if value is None or not (isinstance(base, StructType) and isinstance(into, StructType)):
         return widen(value, target)
@@ -147,7 +147,7 @@ def _evaluate(node: Node, row: Row, schema: Schema, now: int) -> Any:  # noqa: C
 
 
 def children(node: Node) -> list[Node]:
-    """The operands of a node whose value is null if one of them is."""
+    """Return the operands of a node whose value is null if one of them is."""
     match node:
         case Binary():
             return [node.left, node.right]
@@ -168,7 +168,7 @@ def children(node: Node) -> list[Node]:
 
 
 def strict(node: Node, operands: list[Any], schema: Schema) -> Any:  # noqa: C901, PLR0911, PLR0912 (a branch a member)
-    """The value of a node whose operands aren't null."""
+    """Return the value of a node whose operands aren't null."""
     value: Any = operands[0] if operands else None
     match node:
         case Unary():

@@ -1,4 +1,4 @@
-"""The functions of lists, and what makes values equal, for the plain evaluator."""
+"""The functions of lists, and the equality of values, for the plain evaluator."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ from caraway.expr.nodes import ListFunction
 
 
 def equal(left: Any, right: Any) -> bool:
-    """NaN equals itself and so does a null inside; stored lists and structs are lists."""
+    """Return whether values are equal: NaN equals itself, as does a null inside; lists and structs are lists."""
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -19,7 +19,7 @@ def equal(left: Any, right: Any) -> bool:
 
 
 def contains(values: list[Any] | None, item: Any) -> bool | None:
-    """The truth table of the specification, from its first row to its last."""
+    """Return the result by the truth table of the specification, from its first row to its last."""
     if values is None:
         return None
     if not values:
@@ -55,7 +55,7 @@ def list_call(function: ListFunction, values: list[Any], element: DataType) -> A
         case ListFunction.MIN | ListFunction.MAX:
             least, *_, greatest = sorted([*values, *values], key=lambda value: (math.isnan(value), value))
             found = least if function is ListFunction.MIN else greatest
-            # A zero has no sign.
+            # The result has no negative zero.
             return found + 0.0 if isinstance(found, float) else found
 
 

@@ -71,7 +71,7 @@ def binary(op: BinaryOp, left: Any, right: Any) -> Any:
 
 
 def order(value: Any) -> Any:
-    """NaN equals itself and is greater than all other numbers."""
+    """Return a key by which NaN equals itself and is greater than all other numbers."""
     if isinstance(value, float):
         return (1, 0.0) if math.isnan(value) else (0, value)
     return (0, value)
@@ -115,7 +115,7 @@ def number(function: NumberFunction, value: float) -> Any:
             try:
                 result: float = getattr(math, function.replace("arc", "a"))(value)
             except ValueError:
-                # A sine of infinity, an arcsine beyond 1.
+                # The function has no value here, such as a sine of infinity, an arcsine beyond 1.
                 return math.nan
             return result
 
@@ -129,7 +129,7 @@ def power(base: float, exponent: float) -> float:
     except OverflowError:
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
     except ValueError:
-        # A pole at zero, or a root of a negative number.
+        # Python raises for a pole at zero, and for a root of a negative number.
         if base == 0:
             return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
         return math.nan
@@ -141,7 +141,7 @@ def logarithm(value: float, base: float | None) -> float:
 
 
 def spelled(value: float) -> str:
-    """The shortest digits that read back the same, plainly from 1e-5 up to 1e16, else with an exponent."""
+    """Return the shortest digits that read back the same, plainly from 1e-5 up to 1e16, else with an exponent."""
     if math.isnan(value):
         return "NaN"
     if math.isinf(value):

@@ -1,4 +1,4 @@
-"""Evaluates an expression with polars for rows of stored values."""
+"""Evaluation of an expression with polars for rows of stored values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ ROW = "__caraway row"
 
 
 def results(expr: Expr, schema: Mapping[str, Any], *rows: Sequence[Any], now: int | None = None) -> list[Any]:
-    """Evaluate for rows of values in the order of the schema, whose types are annotations."""
+    """Return the values for rows in the order of the schema, whose types are annotations."""
     types = {name: dtype_of(annotation) for name, annotation in schema.items()}
     columns = [to_polars(name, [row[place] for row in rows], types[name]) for place, name in enumerate(types)]
-    # Beside it a constant is repeated.
+    # With a column of the frame beside it, polars repeats a constant for each row.
     frame = pl.DataFrame([pl.Series(ROW, range(len(rows)), dtype=pl.Int64), *columns])
     computed = frame.with_columns(compile_expr(expr.node, types, now=now).alias("result"))["result"]
     dtype = infer(expr.node, types)
@@ -28,14 +28,14 @@ def results(expr: Expr, schema: Mapping[str, Any], *rows: Sequence[Any], now: in
 
 
 def constant(expr: Expr) -> Any:
-    """Evaluate an expression without columns; it has to give the same for two rows."""
+    """Return the value of an expression without columns; it must be the same for two rows."""
     first, second = results(expr, {}, (), ())
     assert same(first, second)
     return first
 
 
 def same(left: Any, right: Any) -> bool:
-    """Bit for bit; NaN is NaN."""
+    """Return whether values are equal bit for bit; NaN equals NaN."""
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(same(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,7 +1,7 @@
 # ruff: noqa: FBT003 (cases, in which a truth value is a constant)
-# Wrong arguments and expressions in place of values are what is tested here.
+# The tests pass wrong arguments, and expressions in place of values.
 # mypy: disable-error-code="attr-defined, misc, operator, union-attr"
-"""The surface of the API: names, operators, conversions, printed forms, visitors."""
+"""Tests of the surface of the API: names, operators, conversions, printed forms, visitors."""
 
 import copy
 import importlib
@@ -62,7 +62,7 @@ def test_names(module: str, names: str) -> None:
 
 @pytest.mark.slow
 def test_expressions_are_light() -> None:
-    # Less the package's own __init__, which brings the client.
+    # The program doesn't run the package's own __init__, which imports the client.
     program = """
 import sys, types
 package = types.ModuleType("caraway")
@@ -279,7 +279,7 @@ def test_identity_is_the_objects() -> None:
 
 
 class Names(Visitor):
-    """Collects the columns by hand, as a user may."""
+    """A visitor that collects the columns by hand, as a user may."""
 
     def visitRef(self, node: Any) -> list[str]:  # noqa: N802 (the API's name)
         return [node.name]

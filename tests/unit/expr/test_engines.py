@@ -27,7 +27,7 @@ def test_spark_needs_no_python_for_most() -> None:
 def test_the_reason_names_what_needs_python() -> None:
     deep = Binary(op=BinaryOp.EQ, left=X, right=PARSED)
     assert "str.parse()" in (needs_python(deep) or "")
-    # The node itself is Spark's.
+    # Spark evaluates the node itself.
     assert python_reason(deep) is None
     assert "str.json_extract()" in (needs_python(JsonExtract(operand=X, path="$.a")) or "")
 

@@ -1,4 +1,4 @@
-# Wrong arguments are tested here, and restrictions stand in annotations.
+# The tests pass wrong arguments, and restrictions in annotations.
 # mypy: disable-error-code="attr-defined, call-arg, comparison-overlap, misc, type-arg, valid-type"
 import math
 from collections.abc import Callable
@@ -207,7 +207,7 @@ def test_what_cannot_be_evaluated(wrong: Callable[[], Any], error: type[Exceptio
 
 @pytest.mark.spec("types:17:7")
 def test_scalars_are_computed_by_columns() -> None:
-    """No Python function is called for a row."""
+    """Check that no Python function is called for a row."""
     expr = when(col("i") * 2 > 3).then(col("s").str.lower().len()).otherwise(col("t").dt.year + col("of").fillnull(1))
     schema = types_of(SCHEMA)
     frame = pl.DataFrame([to_polars(name, [], dtype) for name, dtype in schema.items()])

@@ -1,5 +1,5 @@
 # ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
-# Wrong arguments and expressions in place of values are what is tested here.
+# The tests pass wrong arguments, and expressions in place of values.
 # mypy: disable-error-code="attr-defined, misc, type-arg, valid-type"
 from datetime import date, datetime
 from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
@@ -16,13 +16,13 @@ from tests.unit.expr.columns import CODE, RATIO, SCHEMA, SIZE, SMALL, Dot, Line
 
 
 def row(ids: str, *values: Any) -> Any:
-    """A case that covers rows of the specification of types and expressions."""
+    """Return a case that covers rows of the specification of types and expressions."""
     return pytest.param(*values, marks=pytest.mark.spec(*[f"types:{row}" for row in ids.split()]))
 
 
 @struct
 class Wide:
-    """A Dot whose int is a float, and in another order."""
+    """A Dot whose int is a float, with another order of fields."""
 
     y: Optional[float]
     x: float

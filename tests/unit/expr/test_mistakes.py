@@ -2,7 +2,7 @@
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, misc, operator, redundant-expr"
 # mypy: disable-error-code="type-arg, valid-type"
 # mypy: no-warn-unreachable
-"""Wrong expressions: the class of the exception, and what its message names."""
+"""Tests of wrong expressions: the class of the exception, and the facts in its message."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from tests.unit.expr.columns import SCHEMA, Dot, Line
 
 X, T = col("x"), col("t")
 BUILD: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
-    # Truth values, and what Python makes of them.
+    # Truth values, and operations by which Python asks for them.
     ("14:1 10.1:8", lambda: bool(X), InvalidExprException, "& | ~"),
     ("14:1 10.1:8", lambda: X and X, InvalidExprException, 'truth value|col("x")'),
     ("14:1", lambda: X or 1, InvalidExprException, "truth value"),
@@ -31,7 +31,7 @@ BUILD: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
     ("14:1", lambda: 1 in X, InvalidExprException, "in|list.contains"),
     ("14:1", lambda: X in [col("a"), X], InvalidExprException, "truth value"),
     ("14:1", lambda: list(X), InvalidExprException, "iterated|list.map"),
-    # Operators that aren't there.
+    # Operators that don't exist.
     ("14:2 10.1:6", lambda: X ^ 1, InvalidExprException, '^|!=|col("x")'),
     ("14:2 10.1:6", lambda: True ^ X, InvalidExprException, "^"),
     ("10.1:7", lambda: X**2, TypeError, "**"),

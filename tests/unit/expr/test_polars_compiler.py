@@ -46,7 +46,7 @@ Rows = list[dict[str, Any]]
 def compiled(node: Node, given_rows: Rows) -> tuple[list[Any], DataType]:
     dtype, names = infer(node, SCHEMA), columns_of(node)
     columns = [to_polars(name, [row[name] for row in given_rows], SCHEMA[name]) for name in names]
-    # Beside it a constant is repeated.
+    # With a column of the frame beside it, polars repeats a constant for each row.
     frame = pl.DataFrame([pl.Series(ROW, range(len(given_rows)), dtype=pl.Int64), *columns])
     result = frame.with_columns(compile_expr(node, SCHEMA, now=NOW).alias("result"))["result"]
     assert result.dtype == polars_type(dtype)
@@ -55,12 +55,12 @@ def compiled(node: Node, given_rows: Rows) -> tuple[list[Any], DataType]:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Node, Rows]:
-    """An expression, and rows of the columns that it refers to."""
+    """Draw an expression, and rows of the columns that it refers to."""
     node = draw(any_expression())
     return node, draw(st.lists(rows(columns_of(node)), min_size=1, max_size=4))
 
 
-# At the desk every run has other examples, so they add up.
+# On a developer's machine every run has other examples, so they add up.
 @settings(max_examples=examples(300))
 @given(case=cases())
 @example(case=((col("i") // -1).node, [{"i": -(2**63)}]))

@@ -40,7 +40,7 @@ def rule(row: str, expr: Expr, schema: dict[str, Any], *cases: tuple[Any, Any]) 
         rule("2", col("l").list.at(2**63 - 1), INTS, ([1, 2], None)),
         rule("2", col("l").list.at(col("l").list.len() - 1), INTS, ([1, 2], 2), (None, None)),
         rule("2", col("l").list.at(1), {"l": EmbeddingType(2)}, ([1.0, 2.0], 2.0)),
-        # The truth table, row by row.
+        # These are the rows of the truth table.
         rule("3", col("l").list.contains(1), SPARSE, (None, None), ([], False), ([1, None], True), ([2, None], None)),
         rule("3", col("l").list.contains(1), INTS, ([2, 1], True), ([2], False)),
         rule("3", col("l").list.contains(lit(None)), SPARSE, ([1], None), ([], False), ([None], None), (None, None)),

@@ -129,7 +129,7 @@ def test_now_has_a_value_in_a_query_only() -> None:
 
 @pytest.mark.parametrize("expr", [col("y") + 0, 0 + col("y"), col("y") - lit(-0.0)])
 def test_zero_is_added_as_well(expr: Expr) -> None:
-    # polars leaves it out, from some number of rows on: -0.0 stayed what it was.
+    # From some number of rows on, polars leaves an addition of zero out: -0.0 would stay -0.0.
     assert all(same(value, 0.0) for value in results(expr, {"y": float}, *[(-0.0,)] * 40))
 
 

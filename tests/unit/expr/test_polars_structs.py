@@ -31,7 +31,7 @@ def rule(row: str, expr: Expr, schema: dict[str, Any], *cases: tuple[Any, Any]) 
     [
         rule("1", col("d").dict.get("a"), COUNTS, (({"a": 1}, ""), 1), (({"b": 1}, ""), None), ((None, ""), None)),
         rule("1", col("d").dict.get("a", 0), COUNTS, (({"a": 1}, ""), 1), (({}, ""), 0), ((None, ""), None)),
-        # The default is for what isn't there, not for what is null.
+        # The default is for a missing key, not for a null value.
         rule("1", col("d").dict.get("a", 1), SPARSE, (({"a": None},), None), (({},), 1.0), (({"a": 2.5},), 2.5)),
         rule("1", col("d").dict.get(col("k")), COUNTS, (({"a": 1, "b": 2}, "b"), 2), (({"a": 1}, None), None)),
         rule("1", col("d").dict.get(col("k"), col("k").str.len()), COUNTS, (({"a": 1}, "bc"), 2), (({}, None), None)),

@@ -1,4 +1,4 @@
-"""A row at a time gives what polars gives for it, bit for bit, and fails where polars does."""
+"""Tests that a row at a time has polars's results, bit for bit, and fails where polars does."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -30,7 +30,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Refused:
-    """What an evaluation gives that fails; the text names the value."""
+    """The outcome of an evaluation that fails; the text names the value."""
 
     reason: str
 
@@ -67,7 +67,7 @@ def has_form(node: Node) -> bool:
 
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Node, Rows]:
-    """An expression, and rows of the columns that it refers to."""
+    """Draw an expression, and rows of the columns that it refers to."""
     node = draw(any_expression())
     return node, draw(st.lists(rows(columns_of(node)), min_size=1, max_size=3))
 
@@ -113,7 +113,7 @@ FLOATS = [
     5e-324,
 ]
 INTS = [0, 1, -1, 2, -7, 7, 10, 2**53 + 1, 2**62, 2**63 - 1, -(2**63) + 1, -(2**63)]
-# From before Python's calendar to after it.
+# The instants reach from before Python's calendar to after it.
 INSTANTS = [0, -1, 1, 86_400_000_000 - 1, -86_400_000_001, 1_709_164_800_000_000, -62_135_596_800_000_001]
 INSTANTS += [253_402_300_800_000_000, -(2**62), 2**62]
 F, G, N, M, T, U = (col(name) for name in "fgijtu")
@@ -149,7 +149,7 @@ EDGE_TYPES: dict[str, DataType] = {"f": FLOAT, "g": FLOAT, "i": INT, "j": INT, "
 
 @pytest.mark.parametrize(("expr", "columns"), TABLES, ids=lambda value: str(value) if isinstance(value, Expr) else "")
 def test_the_edges_agree(expr: Expr, columns: dict[str, list[Any]]) -> None:
-    """Random values meet these seldom, and NaN never as they come."""
+    """Compare values that random ones seldom meet, and NaN, which they never do."""
     schema = {name: optional(EDGE_TYPES[name]) for name in columns}
     dtype = optional(infer(expr.node, schema))
     scalar = compile_scalar(expr.node, dtype, schema)
@@ -166,7 +166,7 @@ NEVER = when(col("b")).then(col("i").num.pow(lit(-1))).otherwise(lit(0))
 
 
 def test_what_is_not_chosen_is_refused_all_the_same() -> None:
-    """polars evaluates all branches."""
+    """Compare with polars, which evaluates all branches."""
     for row in ({"b": True, "i": 2}, {"b": False, "i": 2}):
         schema: dict[str, DataType] = {"b": BOOL, "i": INT}
         ours, theirs = by_scalars(NEVER.node, INT, row, schema), by_polars(NEVER.node, INT, row, schema)
@@ -182,7 +182,7 @@ def test_entries_of_dicts_have_an_order() -> None:
 
 
 def test_zones_are_left_to_polars() -> None:
-    """Its tables of them are its own."""
+    """Leave zones to polars, which has tables of its own."""
     node = DatePart(operand=col("t").node, part=TimeUnit.HOUR, timezone="Asia/Tokyo")
     assert compile_scalar(node, INT, SCHEMA) is None
     assert compile_scalar((Expr(node) + 1).node, INT, SCHEMA) is None

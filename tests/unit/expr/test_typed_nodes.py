@@ -1,4 +1,4 @@
-"""The generator keeps its promises, so that what is tested with it is."""
+"""Tests that the generator of expressions keeps its promises, on which other tests rely."""
 
 from typing import Any
 

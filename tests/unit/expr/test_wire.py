@@ -1,4 +1,4 @@
-"""Expressions survive the wire, node by node."""
+"""Tests that expressions survive the wire, node by node."""
 
 import pytest
 from hypothesis import given

@@ -1,8 +1,9 @@
 """Random typed expressions: all nodes, over columns of every type (`tests.unit.expr.typed_values`).
 
-`expressions(dtype)` gives expressions whose type is `dtype` or its optional, but for restrictions. What has to fail
-(a text that doesn't parse, a negative count) is left out: parsed texts, counts and epochs come from where they are
-right. Whoever can't do some nodes or functions yet names them: `any_expression(without={Zip, NumberFunction.SIN})`.
+`expressions(dtype)` draws expressions whose type is `dtype` or its optional, except for restrictions. Expressions that
+must fail (a text that doesn't parse, a negative count) are left out: parsed texts, counts and epochs are drawn from
+valid ones. A test of an engine that lacks some nodes or functions names them: `any_expression(without={Zip,
+NumberFunction.SIN})`.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -90,7 +91,7 @@ from tests.unit.expr.typed_values import (
 
 __all__ = ["BASES", "SCHEMA", "TYPES", "any_expression", "expressions", "rows"]
 
-#: Scalars as often as all the kinds of lists together.
+#: The types to draw from: scalars as often as all the kinds of lists together.
 OFTEN = [*TYPES, *list(SCALARS.values()) * 2]
 NULL = Literal(value=None, dtype=None)
 FIXED_UNITS = [unit for unit in TimeUnit if unit is not TimeUnit.MONTH]
@@ -114,7 +115,7 @@ TO_FLOAT = [
 Grow = Callable[[], Node]
 T = TypeVar("T")
 
-# A kind of node (or a function) that may be left out, and what makes one.
+# A kind of node (or a function) that may be left out, and the function that makes one.
 Choice = tuple[object, Grow]
 
 
@@ -128,24 +129,24 @@ class Growth:
     variable: tuple[str, DataType] | None = None
 
     def of(self, *dtypes: DataType) -> Node:
-        """An expression of one of some types, or of its optional."""
+        """Draw an expression of one of some types, or of its optional."""
         dtype = self.one(dtypes)
         if self.depth == 0 or self.draw(st.integers(0, 3)) == 0:
             return self.leaf(dtype)
         inner = replace(self, depth=self.depth - 1)
-        # What all types have would crowd out the rest.
+        # Choices for any type are so many that they would crowd out the rest.
         kinds = [*inner.of_any(dtype), *inner.of_kind(dtype) * 2]
         choices = [grow for kind, grow in kinds if kind not in self.without]
         return self.one(choices)() if choices else self.leaf(dtype)
 
     def solid(self, dtype: DataType) -> Node:
-        """An expression that is never null."""
+        """Draw an expression that is never null."""
         if self.draw(st.booleans()):
             return self.literal(dtype)
         return FillNull(operand=self.of(dtype), fill=self.literal(dtype))
 
     def element(self, dtype: DataType) -> Node:
-        """An expression of the very type, optional or not."""
+        """Draw an expression of exactly this type, optional or not."""
         if not is_optional(dtype):
             return self.solid(dtype)
         return When(branches=((self.of(BOOL), self.of(strip_optional(dtype))),), otherwise=None)
@@ -170,19 +171,19 @@ class Growth:
         return [member for member in members if member not in self.without]
 
     def a_list(self, *elements: DataType) -> Node:
-        """A list of one of some types or of their optionals; an embedding is a list of floats."""
+        """Draw a list of one of some types or of their optionals; an embedding is a list of floats."""
         if FLOAT in elements and self.draw(st.integers(0, 5)) == 0:
             return Ref(name=self.one(["e", "oe"]))
         element = self.one(elements)
         return self.of(ListType(self.one([element, optional(element)]) if element in LISTED.values() else element))
 
     def lambda_(self) -> tuple[Node, str, "Growth", DataType]:
-        """A list, the name of its element, and what grows bodies over that; the list's type."""
+        """Draw a list and the name of its element; return them with a growth for bodies over it and the list's type."""
         listed = self.one([dtype for dtype in TYPES if isinstance(dtype, ListType)])
         name = self.one(["e", "x", "i"])
         return self.of(listed), name, replace(self, variable=(name, listed.of)), listed
 
-    # What all types have --------------------------------------------------------------------------------------------
+    # Choices for all types ------------------------------------------------------------------------------------------
 
     def of_any(self, dtype: DataType) -> list[Choice]:
         found: list[Choice] = [
@@ -229,7 +230,7 @@ class Growth:
     def key(self) -> Node:
         return self.of(STRING) if self.draw(st.booleans()) else Literal(value=self.one(["a", "b", ""]), dtype=STRING)
 
-    # What single types have -----------------------------------------------------------------------------------------
+    # Choices for single types ---------------------------------------------------------------------------------------
 
     def of_kind(self, dtype: DataType) -> list[Choice]:
         match dtype:
@@ -256,7 +257,7 @@ class Growth:
     def field(self, dtype: DataType) -> Node:
         if is_optional(dtype):
             return self.of(strip_optional(dtype))
-        # An int field of a float is widened.
+        # A float field may be an int, which is widened.
         return self.solid(INT if dtype == FLOAT and self.draw(st.booleans()) else dtype)
 
     def numbers(self) -> Node:
@@ -386,7 +387,7 @@ class Growth:
     def strptime(self) -> Node:
         if self.draw(st.booleans()) or Strftime in self.without:
             return Strptime(operand=Ref(name="stamp"), format=STAMP_FORMAT, timezone=self.one(STEADY_ZONES))
-        # An offset of whole minutes: in 1900 clocks went by their longitude, which %z cuts.
+        # The offset has whole minutes: in 1900 clocks went by their longitude, which %z cuts.
         written = Strftime(operand=self.of(DATETIME), format=OFFSET_FORMAT, timezone="Etc/GMT+5")
         return Strptime(operand=written, format=OFFSET_FORMAT, timezone=self.one(ZONES))
 
@@ -442,14 +443,14 @@ class Growth:
         return self.of(*[dtype for dtype in TYPES if isinstance(dtype, MapType)])
 
     def count(self) -> Node:
-        """An int from 0 to 5 that is never null."""
+        """Draw an int from 0 to 5 that is never null."""
         if self.draw(st.booleans()):
             return Ref(name="grade")
         return Literal(value=self.draw(st.integers(0, 5)), dtype=INT)
 
 
 def expressions(dtype: DataType, depth: int = 3, without: Collection[object] = frozenset()) -> st.SearchStrategy[Node]:
-    """Expressions whose type is `dtype` or its optional, at most so deep (some functions add a level of their own).
+    """Draw expressions of type `dtype` or its optional, at most so deep (some functions add a level of their own).
 
     Args:
         dtype: One of `TYPES`.
@@ -460,5 +461,5 @@ def expressions(dtype: DataType, depth: int = 3, without: Collection[object] = f
 
 
 def any_expression(depth: int = 3, without: Collection[object] = frozenset()) -> st.SearchStrategy[Node]:
-    """Expressions of any type."""
+    """Draw expressions of any type."""
     return st.composite(lambda draw: Growth(draw=draw, depth=depth, without=frozenset(without)).of(*OFTEN))()

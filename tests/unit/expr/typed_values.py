@@ -1,4 +1,4 @@
-"""Columns of every type, rows for them and constants: what random expressions are built on."""
+"""Columns of every type, rows for them and constants, from which random expressions are built."""
 
 from collections.abc import Collection
 from datetime import datetime
@@ -70,19 +70,19 @@ SCHEMA: dict[str, DataType] = {
     **RESTRICTED,
     "e": EmbeddingType(2),
     **{f"opt_{name}" if len(name) > 1 else f"o{name}": optional(of) for name, of in NULLABLE.items()},
-    # Documents and times as text.
+    # Columns of documents and times as text.
     "json": STRING,
     "ojson": optional(STRING),
     "stamp": STRING,
 }
-#: Types that expressions are made of.
+#: The types of expressions.
 TYPES: list[DataType] = list(BASES.values())
 
-# Between 1900 and 2100: Python's zone rules and polars' agree there.
+# Between 1900 and 2100 the zone rules of Python and polars agree.
 INSTANTS = st.integers(-2_208_988_800_000_000, 4_102_444_800_000_000)
 EDGE_INTS = st.sampled_from([0, 1, -1, 2, -7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63)])
 EDGE_FLOATS = st.sampled_from([0.0, -0.0, 0.5, -2.5, 1e-5, 1e-7, 1e16, 1e300, 5e-324, inf, -inf, 2.0**63])
-# No ß-like letters whose case depends on the Unicode version; these have been stable for long.
+# Letters whose case has been stable over versions of Unicode, so no ß-like ones that are new.
 TEXTS = st.text(alphabet='aAbBzZ éÉßİıΣσς0,.%_\n"\\😀', max_size=6)  # noqa: RUF001 (on purpose)
 KEYS = st.sampled_from(["a", "b", "", "é"])
 UNITS_OF_PRICE = st.integers(-(10**28) + 1, 10**28 - 1) | st.integers(-1000, 1000)
@@ -107,7 +107,7 @@ VALUES: dict[DataType, st.SearchStrategy[Any]] = {
 
 
 def values(dtype: DataType) -> st.SearchStrategy[Any]:
-    """Values of a type, in stored form."""
+    """Draw values of a type, in stored form."""
     match dtype:
         case OptionalType(of):
             return st.none() | values(of)
@@ -124,12 +124,12 @@ def values(dtype: DataType) -> st.SearchStrategy[Any]:
 
 
 def finite(dtype: DataType, value: Any) -> bool:
-    """JSON has no infinities."""
+    """Return whether a value has no infinity, which JSON lacks."""
     return b"Infinity" not in orjson.dumps(to_json(dtype)(value))
 
 
 def json_texts(dtype: DataType) -> st.SearchStrategy[str]:
-    """Documents that `str.parse` reads as values of a type."""
+    """Draw documents that `str.parse` reads as values of a type."""
     found = values(dtype).filter(lambda value: value is None or finite(dtype, value))
     return found.map(lambda value: orjson.dumps(None if value is None else to_json(dtype)(value)).decode())
 
@@ -141,7 +141,7 @@ DOCUMENTS = st.recursive(
 ).map(lambda value: orjson.dumps(value).decode())
 JSON = DOCUMENTS | st.sampled_from(["", "{", "nul", "[1, 2", '{"a": 1.50}', ' {"a" : [1, {"b": "x"}]} '])
 PATHS = ["$", "$.a", "$['c d']", "$.a.b", "$[0]", "$.a[1].b", "$[1:3]", "$[*]", "$..a", "$[?(@.a > 1)]", "$[?(@.b)]"]
-# Times that are on every clock of the zones without daylight saving.
+# The times of this format exist on every clock of the zones without daylight saving.
 STAMP_FORMAT = "%Y-%m-%d %H:%M:%S"
 MOMENTS = st.datetimes(datetime(1990, 1, 1), datetime(2100, 1, 1))  # noqa: DTZ001 (zones come later)
 STAMPS = MOMENTS.map(lambda t: t.strftime(STAMP_FORMAT))
@@ -150,12 +150,12 @@ _TEXT_COLUMNS = {"json": JSON, "ojson": st.none() | JSON, "stamp": STAMPS}
 
 
 def rows(names: Collection[str] = SCHEMA.keys()) -> st.SearchStrategy[dict[str, Any]]:
-    """Rows of the columns of these names, of all if none are given."""
+    """Draw rows of the columns of these names, of all if none are given."""
     return st.fixed_dictionaries(
         {name: _TEXT_COLUMNS[name] if name in _TEXT_COLUMNS else values(SCHEMA[name]) for name in names}
     )
 
 
 def columns_of_base(dtype: DataType) -> list[str]:
-    """Columns whose values take part in expressions as `dtype`."""
+    """Return the columns whose values take part in expressions as `dtype`."""
     return [name for name, found in SCHEMA.items() if base_type(found) == dtype]

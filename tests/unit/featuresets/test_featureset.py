@@ -1,4 +1,4 @@
-# Checkers see classes where decorators make datasets and featuresets, and wrong arguments are tested here.
+# Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, list-item, untyped-decorator"
 from datetime import datetime
 from typing import Any, Optional
@@ -204,7 +204,7 @@ def test_what_is_accepted() -> None:
     # A key feature that is optional, or of another type, is cast when it is looked up.
     define({"pot": Optional[int], "a": Optional[str]}, a=F(Pots.species))
     define({"pot": str, "a": Optional[str]}, a=F(Pots.species))
-    # Falsy defaults are defaults.
+    # A falsy default is a default as well.
     zero = define({"pot": int, "a": float}, a=F(Pots.moisture, default=0.0)).to_spec().extractors[0]
     assert zero.default == 0.0
 
@@ -226,7 +226,7 @@ def test_forms_of_features() -> None:
     made = define(
         {"pot": int, "bare": int, "empty": int, "species": Optional[str], "moisture": Optional[float], "alias": int},
         empty=F(),
-        # An optional field stays what it is, another one becomes optional.
+        # An optional field keeps its type, another one becomes optional.
         species=F(Pots.species),
         moisture=F(Pots.moisture),
         alias=F(Tap.pot, version=3),
@@ -238,7 +238,7 @@ def test_forms_of_features() -> None:
     assert (lookup.extractor_type, lookup.inputs, lookup.datasets) == (ExtractorType.LOOKUP, ("Made.pot",), ("Pots",))
     assert (alias.extractor_type, alias.inputs, alias.version) == (ExtractorType.ALIAS, ("Tap.pot",), 3)
     assert (lookup.version, lookup.function, lookup.fqn()) == (0, None, "Made._caraway_lookup_Pots.species")
-    # What has no annotation is no feature.
+    # A name without an annotation is no feature.
     assert [f.name for f in made.features] == ["pot", "bare", "empty", "species", "moisture", "alias"]
 
 

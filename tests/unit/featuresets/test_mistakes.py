@@ -1,6 +1,6 @@
-"""Wrong featuresets, each with the class of its exception and the facts that the message names."""
+"""Tests of wrong featuresets, each with the class of its exception and the facts that the message names."""
 
-# Wrong arguments are tested here, and checkers see classes where decorators make datasets and featuresets.
+# The tests pass wrong arguments, and type checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, list-item, misc, untyped-decorator"
 from collections.abc import Callable
 from datetime import datetime
@@ -264,7 +264,7 @@ EXTRACTORS: list[Any] = [
     (lambda: includes("helper"), DefinitionTypeError, ["@includes", "'helper'"]),
     (lambda: meta(owner="a@b"), DefinitionError, ["a@b", "email"]),
     (lambda: meta(colour="red"), TypeError, ["colour"]),
-    # Told when it is committed, as other environments may take another one.
+    # The fault is reported at the commit, as other environments may select another extractor.
     (doubled, CommitTypeError, ["Bad.a", "compute", "_caraway_alias_Bad.a"]),
 ]
 

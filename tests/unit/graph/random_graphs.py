@@ -1,4 +1,4 @@
-"""Random graphs: sound in form, not in meaning, which the wire doesn't look at."""
+"""Random graphs, sound in form but not in meaning, which the wire ignores."""
 
 from typing import Any
 
@@ -127,7 +127,7 @@ aggregates = st.builds(
 
 
 def _steps(of: st.SearchStrategy[Operator]) -> dict[type, st.SearchStrategy[Operator]]:
-    """Every operator, with `of` as its input."""
+    """Return a strategy for every operator, with `of` as its input."""
     assigned = st.builds(AssignedColumn, name=names, dtype=dtypes, expr=expressions)
     schema = st.none() | st.lists(st.tuples(names, dtypes), max_size=2).map(tuple)
     return {

@@ -130,7 +130,7 @@ def source_specs(
     constants: st.SearchStrategy[object],
     expressions: st.SearchStrategy[Node],
 ) -> st.SearchStrategy[SourceSpec]:
-    """Build sources of all kinds, whether they make sense or not."""
+    """Return a strategy of sources of all kinds, sensible or not."""
     computed = st.builds(
         Computed, by=expressions | functions, schema=st.lists(st.tuples(names, dtypes), max_size=2).map(tuple)
     )

@@ -1,4 +1,4 @@
-"""Names of branches: one rule, for all who make one."""
+"""Tests of the rule for names of branches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Envelopes of changes: what they insert and delete."""
+"""Tests of envelopes of changes: their inserts and deletes."""
 
 import base64
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_creates_and_snapshots_insert_what_is_after(op: str) -> None:
 @pytest.mark.spec("connectors:6.4:u")
 def test_an_update_replaces_the_row_of_its_key() -> None:
     assert changes(envelope("u", row(1), row(1, age=2, at=150))) == [inserted(stored(1, age=2, at=150))]
-    # Databases that log no more than the key, or nothing at all.
+    # Some databases log only the key of the row before, or nothing of it.
     assert changes(envelope("u", {"id": 1}, row(1, age=2))) == [inserted(stored(1, age=2))]
     assert changes(envelope("u", None, row(1, age=2))) == [inserted(stored(1, age=2))]
 
@@ -157,7 +157,7 @@ def test_where_acts_on_both_sides() -> None:
     assert changes(envelope("u", dropped, kept), source=WANTED) == [inserted(stored(1))]
     assert changes(envelope("u", dropped, dropped), source=WANTED) == []
     assert changes(envelope("d", dropped), source=WANTED) == []
-    # Nothing tells whether that was admitted.
+    # The envelope doesn't show whether that row was admitted.
     assert changes(envelope("d", {"id": 1}), source=WANTED) == [deleted({"id": 1}, 200)]
 
 

@@ -1,4 +1,4 @@
-"""The quick way through a column gives what the cast of each value gives."""
+"""Tests that the quick cast of a column has the results of casting each value."""
 
 from typing import Any
 
@@ -44,7 +44,7 @@ def test_columns_are_cast_as_their_values_are(dtype: DataType, values: list[Any]
     for position, value in enumerate(values):
         expected = attempt(convert, value)
         if isinstance(expected, InvalidInputError):
-            # The way to say that null is none of a restricted type differs.
+            # The texts of the error for null in a restricted type differ.
             assert value is None or done.errors[position] == str(expected)
             assert position in done.errors
         else:

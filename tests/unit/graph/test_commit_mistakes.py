@@ -1,4 +1,4 @@
-"""Graphs that can't be committed, each with the class of its exception and the facts that the message names."""
+"""Tests of graphs that can't be committed, each with the class of its exception and the facts in the message."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -198,7 +198,7 @@ ENTITIES: list[Any] = [
     (graph(dataset("Events", AT, replace(AT, name="then"))), CommitError, ["Events", "timestamp"]),
     (graph(replace(EVENTS, index=INDEX)), CommitError, ["Events", "no keys"]),
     (graph(dataset("Events", replace(USER, erase_key=True), AT)), CommitError, ["Events", "erase key user"]),
-    # What is deleted is dropped before anything else.
+    # Deleted entities are dropped before any other check.
     pytest.param(
         graph(replace(EVENTS, metadata=DELETED), LATEST),
         CommitError,
@@ -298,7 +298,7 @@ PIPELINES: list[Any] = [
         CommitTypeError,
         ["Made.p", "Totals", "continuous"],
     ),
-    # Whenever the results are emitted.
+    # The rule holds however the results are emitted.
     (
         graph(EVENTS, total(FOREVER, Emit.FINAL), derived(Input(dataset="Totals"), "Totals")),
         CommitTypeError,
@@ -475,7 +475,7 @@ def test_a_sink_beside_a_source_of_any_environment_is_refused() -> None:
         validate_placement(graph(both), "prod")
     with pytest.raises(CommitError, match="Made has a source and a sink"):
         validate_placement(graph(both), None)
-    # A sink that isn't selected, and one of what is deleted, do no harm.
+    # A sink that isn't selected, or of a deleted dataset, is no fault.
     validate_placement(graph(both), "dev")
     validate_placement(graph(replace(both, metadata=DELETED)), "prod")
 
@@ -488,7 +488,7 @@ def test_a_sink_beside_a_source_of_any_environment_is_refused() -> None:
         graph(replace(EVENTS, sources=())),
         graph(EVENTS, replace(EVENTS, name="Twin")),
         graph(EVENTS, replace(LATEST, sinks=(replace(SINK, renames=(("user", "spent"), ("spent", "user"))),))),
-        # Keyless and read as changes: accepted, updates are errors when they come.
+        # A keyless dataset that is read as changes is accepted; updates are errors when they come.
         fed(replace(APPEND, cdc=Cdc.DEBEZIUM)),
         fed(replace(APPEND, cdc=Cdc.NATIVE)),
         two(("a",), ("b",)),

@@ -22,7 +22,7 @@ from caraway.graph.specs import (
 
 
 def spec(row: int) -> Any:
-    """The selectors stand in three tables; the empty list in one of them only."""
+    """Return the row of the tables of selectors; the empty list is in only one of the three."""
     tables = ("connectors:2.8",) if row == 6 else ("connectors:2.8", "featuresets:4.4", "datasets:5.4")
     return pytest.mark.spec(*(f"{table}:{row}" for table in tables))
 

@@ -1,4 +1,4 @@
-"""Each check against rows written out by hand: which pass, which fail, which are left out."""
+"""Tests of each check against rows written out by hand: those that pass, those that fail, those that are left out."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -195,7 +195,7 @@ def test_mostly_says_how_many_rows_must_pass() -> None:
     assert outcome(lib.expect_column_values_to_not_be_null("c", mostly=0.9), c=values).passed
     assert not outcome(lib.expect_column_values_to_not_be_null("c", mostly=0.95), c=values).passed
     assert not outcome(lib.expect_column_values_to_not_be_null("c"), c=values).passed
-    # Nothing to look at is no reason for an alert.
+    # A check without rows to look at is no reason for an alert.
     assert outcome(lib.expect_column_values_to_be_in_set("c", [1]), c=[None]).passed
 
 

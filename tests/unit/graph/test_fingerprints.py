@@ -91,7 +91,7 @@ def by_function(text: str, *includes: str, pickled: bytes = b"") -> DatasetSpec:
         (replace(DATASET, fields=(replace(DATASET.fields[0], erase_key=True), *DATASET.fields[1:])), DATASET),
         (replace(DATASET, sources=(KAFKA, WEB)), DATASET),
         (replace(DATASET, sources=(replace(WEB, env=("prod",)), KAFKA)), DATASET),
-        # Connectors 2.10: neither where a system lies nor how often it is polled.
+        # Connectors 2.10: neither the address of a system nor the interval of polling counts.
         (replace(DATASET, sources=(WEB, replace(KAFKA, every_us=9))), DATASET),
         (
             replace(
@@ -181,7 +181,7 @@ EXPRESSION = ExpressionExtractor(name="e", expr=(col("y") + 1).node, inputs=("S.
         (PYTHON, lambda e: replace(e, datasets=()), True),
         (LOOKUP, lambda e: replace(e, field="g"), True),
         (LOOKUP, lambda e: replace(e, default=None), True),
-        # 1 and True are one in Python, but not what a feature shows.
+        # 1 and True are equal in Python, but a feature shows them differently.
         (LOOKUP, lambda e: replace(e, default=True), True),
         (LOOKUP, lambda e: replace(e, element_wise=True), True),
         (ALIAS, lambda e: replace(e, input="T.z"), True),

@@ -94,7 +94,7 @@ def test_features_inherit_from_datasets_fields_featuresets_and_features() -> Non
         ),
         metadata=Metadata(tags=("set",)),
     )
-    # A dataset and a featureset of one name are two.
+    # A dataset and a featureset of the same name are distinct.
     other = FeaturesetSpec(
         name="A",
         features=(feature("v"),),

@@ -1,4 +1,4 @@
-"""From raw rows to rows of a dataset."""
+"""Tests of the conversion of raw rows to rows of a dataset."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -268,7 +268,7 @@ def test_an_empty_cell_of_a_text_file_is_null_where_it_is_no_text() -> None:
     expected = {"plain": "", "text": None, "count": None, "pattern": "", "at": NOON}
     assert map_records(wide, source, [raw]).rows == ((0, expected),)
     assert [e.field for e in map_records(dataset(count=INT), source, [raw]).errors] == ["count"]
-    # In JSON an empty text is one.
+    # In JSON an empty text is a text.
     assert map_records(wide, SOURCE, [{**raw, "count": 1}]).rows[0][1]["text"] == ""
 
 
@@ -321,7 +321,7 @@ def test_expressions_read_fields_and_declared_columns() -> None:
     source = made(grams=computed(col("kg") * lit(1000.0), kg=FLOAT))
     rows = typed_rows(WEIGHING, source, frame(hive=["a", "b"], kg=["1.5", 2]))
     assert [row["grams"] for row in rows] == [1500.0, 2000.0]
-    # The raw column of the name that is made, if the schema has it.
+    # If the schema has the raw column of the name that is made, the expression reads that one.
     doubled = made(grams=computed(col("grams") * lit(2.0), grams=FLOAT))
     assert typed_rows(WEIGHING, doubled, frame(hive=["a"], grams=[4]))[0]["grams"] == 8.0
     records: list[dict[str, Any]] = [
@@ -378,7 +378,7 @@ def test_functions_see_the_whole_payload_and_fail_by_row() -> None:
     assert [number for number, _ in mapped.rows] == [0, 2]
     assert [(e.row, e.stage, e.field) for e in mapped.errors] == [(1, Stage.PREPROC, "grams")]
     assert "ValueError" in mapped.errors[0].message
-    # What a function gives goes through the cast of its field.
+    # The result of a function goes through the cast of its field.
     with pytest.raises(InvalidInputError, match="field grams, row 0"):
         typed_rows(WEIGHING, made(grams=function(lambda df: df["hive"])), frame(hive=["a"]))
     with pytest.raises(InvalidInputError, match="a Series with a value for each"):
@@ -409,7 +409,7 @@ def test_where_keeps_what_is_true() -> None:
 
 def test_where_runs_after_preproc_and_before_the_cast() -> None:
     wanted = where(computed(col("grams") > lit(1000.0), grams=FLOAT), grams=computed(col("kg") * lit(1000.0), kg=FLOAT))
-    # The second has no hive, which no one asks of a row that doesn't count.
+    # The second row has no hive, which doesn't matter because `where` leaves it out.
     rows = typed_rows(WEIGHING, wanted, frame(hive=["a", None], kg=[2, 1]))
     assert rows == [{"hive": "a", "grams": 2000.0, "at": NOON}]
 

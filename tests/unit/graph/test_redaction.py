@@ -1,4 +1,4 @@
-"""Secrets that were handed out don't leave their process in a text."""
+"""Tests that secrets that were handed out don't leave their process in a text."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Which rows a sample keeps."""
+"""Tests of the rows that a sample keeps."""
 
 import hashlib
 from dataclasses import replace
@@ -34,7 +34,7 @@ KEYED = DatasetSpec(
 KEYLESS = replace(KEYED, fields=tuple(replace(f, key=False) for f in KEYED.fields))
 
 
-# The encoded bytes are written out: whoever hashes in another language has to come to the same.
+# The encoded bytes are written out, because a hash in another language must be computed from the same bytes.
 VECTORS = [
     ([], "90"),
     (["a"], "91a161"),

@@ -1,6 +1,6 @@
-"""Laws of the schema rules: control computes what the decorators did, from the tree alone, and from its wire form."""
+"""Tests of laws of the schema rules: control computes what the decorators did, from the tree and from its wire form."""
 
-# Checkers see classes where decorators make datasets.
+# Type checkers see classes where decorators make datasets.
 # mypy: disable-error-code="arg-type, attr-defined, misc, operator, union-attr"
 import warnings
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ SPECS = {made.fqn(): made.to_spec() for made in (Orders, Users, Visits)}
 
 
 def steps() -> Iterator[Node]:
-    """Make a step with each operator, some with several forms."""
+    """Yield steps of each operator, some in several forms."""
     slim = Orders.select("user", "shop", "price")
     table = slim.groupby("user").latest()
     yield Users

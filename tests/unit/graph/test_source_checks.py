@@ -1,4 +1,4 @@
-"""Sources against their datasets, as a commit checks them."""
+"""Tests of sources against their datasets, as a commit checks them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -200,7 +200,7 @@ REFUSED = [
         ["grams", "schema"],
         marks=types("P1"),
     ),
-    # The field that it reads is made only after it.
+    # The field that the entry reads is made only after it.
     (WEIGHING, made(grams=computed(col("count") + lit(0.5)), count=constant(1)), CommitError, ["grams", "count"]),
     (WEIGHING, made(grams=computed(col("hive") * lit(1.0))), CommitError, ["grams", "str"]),
     pytest.param(WEIGHING, where(col("grams") + lit(1.0)), CommitTypeError, ["where", "float"], marks=types("P7")),

@@ -24,7 +24,7 @@ slow = settings(
 def test_a_graph_survives_the_wire(graph: Graph) -> None:
     data = encode_graph(graph)
     assert decode_graph(data) == graph
-    # The same bytes again: what equality leaves out, the pickles, survives too.
+    # The bytes are equal, so the pickles, which equality ignores, survive too.
     assert encode_graph(decode_graph(data)) == data
 
 

@@ -107,7 +107,7 @@ def in_window(window: Any, time_us: int) -> bool:
 
 
 @pytest.mark.slow
-def test_taking_back_reads_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retraction_reads_few_entries(store: IndexStore, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = index_plan(IndexKind.AGGREGATE, revised=True, aggregates=specs(FOREVER))
     writer = IndexWriter(store)
     made = puts(20_000, 5000)

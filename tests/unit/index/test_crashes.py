@@ -257,7 +257,7 @@ def test_nothing_that_happens_to_the_files_makes_a_read_wrong(
     )
 
 
-def test_an_index_of_which_nobody_can_tell_how_far_it_is_begins_anew(tmp_path: Path) -> None:
+def test_an_index_with_unreadable_offsets_is_built_anew(tmp_path: Path) -> None:
     path, plan = tmp_path / "db", Versions.plan
     sent = Sent("a", position_id(1, 1), b"", PUT, 1, (1, 0.5, "1.00"))
     with IndexStore(path, geometry=SMALL, cache_bytes=1 << 20) as store:

@@ -249,7 +249,7 @@ def test_many_traces(found: Case, seed: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", some(FICKLE, 2))
-def test_what_is_taken_back_is_taken_back_downstream(found: Case, tmp_path: Path) -> None:
+def test_retracted_inputs_are_retracted_downstream(found: Case, tmp_path: Path) -> None:
     check_fickle(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret
 
 

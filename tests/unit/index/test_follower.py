@@ -221,20 +221,20 @@ def test_a_database_of_another_shape_is_not_read(tmp_path: Path) -> None:
         follower.iterator()
 
 
-def test_damage_that_stays_is_told_to_the_writer(tmp_path: Path) -> None:
+def test_damage_that_stays_is_reported_to_the_writer(tmp_path: Path) -> None:
     path = tmp_path / "index"
     follower = IndexFollower(path, tmp_path / "reader", cache_bytes=CACHE)
     with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
         follower.iterator()
         follower.mark_damaged("a table")
-        told = [store.damaged]
+        damaged = [store.damaged]
         # The first damage may be a table that was just removed, so the files are opened as they are now.
         follower.iterator()
         follower.mark_damaged("a table")
-        told.append(store.damaged)
+        damaged.append(store.damaged)
     with IndexStore(path, cache_bytes=CACHE, shared=True) as store:
-        told.append(store.damaged)
+        damaged.append(store.damaged)
         follower.iterator()
         follower.mark_damaged("another table")
-        told.append(store.damaged)
-    assert told == [False, True, False, False]
+        damaged.append(store.damaged)
+    assert damaged == [False, True, False, False]

@@ -108,7 +108,7 @@ def test_a_server_that_is_stopped_while_it_reads_answers_nothing(world: World, m
         read(one, KEYS[0])
 
 
-def test_what_others_have_taken_is_given_up_before_a_membership_goes_on(
+def test_shards_taken_by_others_are_given_up_before_a_membership_goes_on(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = begin(world, "one", "two")
@@ -192,7 +192,7 @@ def test_buckets_close_by_what_other_shards_have(world: World) -> None:
     assert counts() == [[0], [0]]
 
 
-def test_what_is_wanted_of_a_server_at_one_time_goes_in_one_call(world: World) -> None:
+def test_concurrent_reads_from_one_server_go_in_one_call(world: World) -> None:
     for number, key in KEYS.items():
         put(world, key, 100 + number)
     one, two = begin(world, "one", "two")

@@ -50,7 +50,7 @@ def test_one_process_has_the_database(tmp_path: Path) -> None:
             IndexStore(tmp_path / "index")
 
 
-def test_a_folder_that_can_not_be_made_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_can_not_be_made_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(UnavailableError, match="can't be opened"):
         IndexStore(tmp_path / "file" / "index")

@@ -58,7 +58,7 @@ def test_merged_values_are_those_of_all_occurrences(left: list[Occurrence], righ
 
 
 @given(occurrences)
-def test_what_few_values_tell_is_exact(items: list[Occurrence]) -> None:
+def test_results_of_few_values_are_exact(items: list[Occurrence]) -> None:
     values = packed(values_of(items))
     present = sorted(value for _, value, _ in items if isinstance(value, int))
     assert values.counts == Counter(value for _, value, _ in items)
@@ -96,7 +96,7 @@ def test_values_that_are_taken_away_were_never_there(items: list[Occurrence], rn
             assert state(values) == state(values_of(left, None))
 
 
-def test_beyond_what_is_kept_a_sketch_takes_over() -> None:
+def test_a_sketch_replaces_too_many_values() -> None:
     values = values_of([(n, n % 1000, b"") for n in range(5000)], 256)
     assert values.counts == {}
     assert first_positions(FULL, values.pack()) is None

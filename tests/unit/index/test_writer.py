@@ -118,7 +118,7 @@ def test_zero_has_no_sign(store: IndexStore) -> None:
 
 
 @pytest.mark.parametrize("kind", list(IndexKind))
-def test_an_unknown_column_is_told(store: IndexStore, kind: IndexKind) -> None:
+def test_an_unknown_column_is_an_error(store: IndexStore, kind: IndexKind) -> None:
     plan = index_plan(kind, revised=False, aggregates=ALL_AGGREGATES if kind is IndexKind.AGGREGATE else ())
     with pytest.raises(InvalidInputError, match="D has no column oops; it has k, "):
         IndexReader(store).read(plan, [KEY], 0, ["oops"])

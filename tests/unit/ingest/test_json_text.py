@@ -81,7 +81,7 @@ def test_brackets_and_commas_in_strings_count_nothing() -> None:
 
 
 @pytest.mark.parametrize("size", [10, json_text.PARTED_BYTES])
-def test_the_place_of_an_error_is_told(size: int) -> None:
+def test_the_position_of_an_error_is_reported(size: int) -> None:
     text = b'{"data": [' + b'{"a": 1}, ' * (size // 10) + b"nil]}"
     with pytest.raises(InvalidInputError, match=r"^isn't JSON: .* at line 1, column \d+"):
         parse(text)

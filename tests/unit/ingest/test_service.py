@@ -192,7 +192,7 @@ def test_a_keyed_dataset_has_the_encoded_key() -> None:
     ],
 )
 @pytest.mark.parametrize("oriented", ["rows", "columns"])
-def test_a_bad_row_is_told_by_number_and_field_and_the_others_are_taken(
+def test_a_bad_row_is_reported_by_number_and_field_and_the_others_are_taken(
     change: dict[str, Any], field: str, said: str, oriented: str
 ) -> None:
     bad = {name: value for name, value in (GOOD | change).items() if value is not ...}

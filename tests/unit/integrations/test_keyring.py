@@ -1,4 +1,4 @@
-"""The keys of a deployment: made once, kept from others, and never lost by a rotation."""
+"""Tests of the keys of a deployment: made once, kept from others, and never lost by a rotation."""
 
 import stat
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""References to secrets: where each is looked up, for how long it is kept, and that no message has a value."""
+"""Tests of references to secrets: their look-up, how long values are cached, and that no message has a value."""
 
 import json
 import sys

@@ -24,7 +24,7 @@ LOCK = (jar("one", "1", {"broker"}), jar("two", "2", {"broker", "connector"}))
 
 
 class Repository:
-    """Takes the place of Ivy and of the network."""
+    """A repository in place of Ivy and the network."""
 
     def __init__(self) -> None:
         self.content = dict(CONTENT)

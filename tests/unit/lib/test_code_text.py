@@ -1,4 +1,4 @@
-"""The text of functions, however they are laid out."""
+"""Tests of the text of functions, in all layouts."""
 
 import subprocess
 import sys

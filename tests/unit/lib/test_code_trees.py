@@ -1,4 +1,4 @@
-"""What the text of a file says of the classes and lambdas in it."""
+"""Tests of the classes and lambdas found in the text of a file."""
 
 import ast
 import importlib.util

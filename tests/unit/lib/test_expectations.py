@@ -1,4 +1,4 @@
-# Wrong arguments are tested here.
+# The tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, call-arg, call-overload, type-var"
 import inspect
 import json
@@ -35,7 +35,7 @@ BOUNDS = {
 }
 PAIR = {**ROW, "ignore_row_if": "both_values_are_missing"}
 
-# For each helper: its own parameters with values, then the defaults of all others.
+# For each helper its own parameters with values, then the defaults of all others.
 HELPERS: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("expect_column_values_to_not_be_null", {"column": "c"}, MAP),
     ("expect_column_values_to_be_null", {"column": "c"}, MAP),
@@ -166,7 +166,7 @@ def test_a_suite_drops_what_is_none_and_keeps_the_order_of_parameters() -> None:
     assert (suite.name, suite.version) == ("dataset_Pots_expectations", 2)
     (item,) = suite.expectations
     assert item.name == "expect_column_values_to_be_in_set"
-    # A set has an order of its own, so that equal definitions are equal bytes.
+    # A set is sorted, so that equal definitions are equal bytes.
     expected = {"column": "c", "value_set": ["a", "b"], "mostly": 0.9, "include_config": True}
     assert list(json.loads(item.arguments).items()) == list(expected.items())
 
@@ -178,6 +178,6 @@ def test_arguments_must_be_json() -> None:
         def __str__(self) -> str:
             return "column"
 
-    # A field of the dataset is its name.
+    # A field of the dataset is sent as its name.
     (item,) = suite_of("Pots", 0, [caraway.lib.expect_column_values_to_be_null(Odd())]).expectations
     assert json.loads(item.arguments)["column"] == "column"

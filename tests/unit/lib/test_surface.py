@@ -1,4 +1,4 @@
-"""The names that programs import, where they import them from."""
+"""Tests of the names that programs import, and of the modules that have them."""
 
 import importlib
 import subprocess

@@ -41,13 +41,13 @@ def test_a_write_that_fails_leaves_nothing(folder: ObjectFolder, tmp_path: Path)
     assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
 
 
-def test_what_is_on_its_way_is_no_object(folder: ObjectFolder, tmp_path: Path) -> None:
+def test_an_unfinished_object_is_not_listed(folder: ObjectFolder, tmp_path: Path) -> None:
     folder.write("a", b"")
     (tmp_path / "store" / PARTS / "1234").write_bytes(b"half")
     assert [stored.name for stored in folder.stored()] == ["a"]
 
 
-def test_what_nobody_goes_on_writing_is_removed(folder: ObjectFolder, tmp_path: Path) -> None:
+def test_abandoned_parts_are_removed(folder: ObjectFolder, tmp_path: Path) -> None:
     folder.tidy(0)
     folder.write("a", b"")
     part = tmp_path / "store" / PARTS / "1234"
@@ -67,20 +67,20 @@ def test_removing_twice_is_removing(folder: ObjectFolder) -> None:
     assert folder.stored() == []
 
 
-def test_what_is_not_there_and_addresses_that_mean_nothing_are_told(folder: ObjectFolder) -> None:
+def test_missing_objects_and_invalid_addresses_are_errors(folder: ObjectFolder) -> None:
     with pytest.raises(UnavailableError, match=r"can't be used at .*store/a"):
         folder.read("a")
     with pytest.raises(UnavailableError, match="nonsense://x"):
         ObjectFolder("nonsense://x")
 
 
-def test_a_store_that_can_not_be_written_is_told(tmp_path: Path) -> None:
+def test_a_store_that_can_not_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError):
         ObjectFolder(str(tmp_path / "file")).write("a/b", b"")
 
 
-def test_listing_bears_what_comes_and_goes(folder: ObjectFolder) -> None:
+def test_a_listing_survives_objects_that_come_and_go(folder: ObjectFolder) -> None:
     folder.write("keep/a", b"")
     ended = threading.Event()
 

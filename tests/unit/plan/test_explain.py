@@ -53,17 +53,17 @@ def operators(operator: Operator) -> Iterator[Operator]:
         yield from operators(parent)
 
 
-def test_every_job_tells_all_of_its_steps_its_mode_and_topics(plan: GraphPlan, explained: PlanExplained) -> None:
+def test_every_job_is_explained_with_its_steps_mode_and_topics(plan: GraphPlan, explained: PlanExplained) -> None:
     assert [job.job_id for job in explained.jobs] == [job.job_id for job in plan.jobs]
-    for job, told in zip(plan.jobs, explained.jobs, strict=True):
-        assert [step.text for step in steps(told.step)] == [text_of(step) for step in operators(job.operator)]
-        assert (told.mode, told.mode_reason, told.horizon) == ("real-time", job.mode_reason, "14d")
-        assert (told.reads, told.writes) == (tuple(topic.name for topic in job.inputs), job.output.name)
+    for job, shown in zip(plan.jobs, explained.jobs, strict=True):
+        assert [step.text for step in steps(shown.step)] == [text_of(step) for step in operators(job.operator)]
+        assert (shown.mode, shown.mode_reason, shown.horizon) == ("real-time", job.mode_reason, "14d")
+        assert (shown.reads, shown.writes) == (tuple(topic.name for topic in job.inputs), job.output.name)
 
 
-def test_what_keeps_state_says_what_and_how_long(plan: GraphPlan, explained: PlanExplained) -> None:
-    for job, told in zip(plan.jobs, explained.jobs, strict=True):
-        for operator, step in zip(operators(job.operator), steps(told.step), strict=True):
+def test_steps_with_state_are_explained_with_state_and_duration(plan: GraphPlan, explained: PlanExplained) -> None:
+    for job, shown in zip(plan.jobs, explained.jobs, strict=True):
+        for operator, step in zip(operators(job.operator), steps(shown.step), strict=True):
             if isinstance(operator, (Join, Dedup, Changelog, First)):
                 assert "14d" in step.state
             if isinstance(operator, Input):
@@ -134,12 +134,12 @@ def test_steps_that_keep_rows_have_as_many_tasks_as_pays(
 ) -> None:
     job = next(job for job in plan.jobs if job.dataset == dataset)
     assert tasks_of(job, partitions=partitions, processors=processors).count == count
-    told = explain(GraphPlan(jobs=(job,)), partitions=partitions, processors=processors).jobs[0]
-    assert told.tasks == count
-    assert told.tasks_reason
+    shown = explain(GraphPlan(jobs=(job,)), partitions=partitions, processors=processors).jobs[0]
+    assert shown.tasks == count
+    assert shown.tasks_reason
 
 
-def test_every_topic_tells_who_writes_and_reads_it(explained: PlanExplained) -> None:
+def test_every_topic_is_explained_with_its_writers_and_readers(explained: PlanExplained) -> None:
     topics = {topic.dataset: topic for topic in explained.topics}
     departures, weather = topics["Departures"], topics["Weather"]
     assert departures.writers == ("webhook flights/departures",)
@@ -154,7 +154,7 @@ def test_every_topic_tells_who_writes_and_reads_it(explained: PlanExplained) -> 
     assert not any("Planes" in line for line in explained.shared)
 
 
-def test_indexes_tell_what_they_serve(explained: PlanExplained) -> None:
+def test_indexes_are_explained_with_keys_and_values(explained: PlanExplained) -> None:
     delays = next(index for index in explained.indexes if index.dataset == "OriginDelays")
     assert delays.kind == "aggregate"
     assert delays.keys == ("origin",)
@@ -170,7 +170,7 @@ def test_every_operator_has_a_text() -> None:
         Orders.join(Users, how="left", on=["user"], fields=["town"]),
         Orders.select("user", "price") + Orders.select("user", "price"),
     ]
-    told = {text_of(operator).split()[0] for chain in chains for operator in operators(chain.node_operator)}
+    shown = {text_of(operator).split()[0] for chain in chains for operator in operators(chain.node_operator)}
     assert {
         "read",
         "filter",
@@ -184,7 +184,7 @@ def test_every_operator_has_a_text() -> None:
         "union",
         "explode",
         "dropnull",
-    } <= told
+    } <= shown
     assert len(OPERATOR_TYPES) == 18, "a new operator: give it a text, and say what it keeps"
 
 

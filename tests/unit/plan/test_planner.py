@@ -144,7 +144,7 @@ JOINED = DatasetSpec(
 GRAPH = Graph(datasets=(SPEND, JOINED, EVENTS, ADS))
 
 
-def test_topics_say_what_their_records_are() -> None:
+def test_topics_have_the_kind_of_their_records() -> None:
     kinds = {topic.dataset: topic.kind for topic in plan_graph(GRAPH).topics}
     assert kinds == {
         "Spend": TopicKind.AGGREGATE_INPUTS,

@@ -219,7 +219,7 @@ FEATURESETS = (Tap, State, ByText, Notes, Faulty)
 
 
 class DictReader:
-    """Datasets as a dictionary: (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
+    """A reader of datasets in a dictionary from (dataset, key values) to [(time, row)]. RocksDB has its own tests."""
 
     def __init__(self, rows: Mapping[tuple[str, tuple[Any, ...]], Sequence[tuple[int, Mapping[str, Any]]]]) -> None:
         self.rows = rows

@@ -1,4 +1,4 @@
-"""What a process of users' functions may send to the server once a function has got hold of its channel."""
+"""Messages that a process of users' functions may send to the server once a function controls its channel."""
 
 import os
 import pickle as pickles
@@ -23,7 +23,7 @@ def _answering(content: bytes) -> Callable[[Channel], None]:
 
 
 def endless(channel: Channel) -> None:
-    """Announce more than the server has memory for."""
+    """Send the length of a message that is larger than the server's memory."""
     channel.receive()
     channel._socket.sendall(HEAD.pack(LARGEST + 1))
     channel.receive()

@@ -1,4 +1,4 @@
-"""Steps of users' functions that are made in a test."""
+"""Steps of users' functions that tests define."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import cloudpickle
 
 
 def by_value(function: Any) -> bytes:
-    """Pickle a function for a process that doesn't have the tests."""
+    """Pickle a function by value, for a process that can't import the tests."""
     function.__module__ = "__main__"
     pickled: bytes = cloudpickle.dumps(function)
     return pickled

@@ -1,4 +1,4 @@
-"""Running plans over an index that is a dictionary."""
+"""Tests of running plans over an index that is a dictionary."""
 
 import time
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is told of a query is what runs: its steps, in an order in which each has what it reads."""
+"""Tests that the explanation of a query has the steps that run, each after the steps whose columns it reads."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_one_read_serves_all_fields_of_a_dataset() -> None:
     queries, reader = engine()
     explained = analyze(queries.plan(["Tap.pot"], OUTPUTS), {"Tap.pot": [1, 2]}, None, runs=1)
     asked = [dataset for dataset, _, _ in reader.calls]
-    # The extractor's own look-up is the only one that isn't a step.
+    # The lookup of `Rules` inside an extractor is the only one that isn't a step.
     assert sorted(asked) == ["Moisture", "Pots", "Rules"]
     assert sorted(s.title for s in explained.steps if s.kind == "index read") == ["Moisture by pot", "Pots by pot"]
 
@@ -73,7 +73,7 @@ def test_times_are_of_each_part_and_of_all() -> None:
         assert part is not None
         assert 0 <= part.least_ms <= part.median_ms <= part.most_ms <= explained.took.most_ms
         least += part.least_ms
-    # Rounded to a tenth of a microsecond each.
+    # Each part is rounded to a tenth of a microsecond.
     assert least <= explained.took.least_ms + 0.001 * len(parts)
 
 

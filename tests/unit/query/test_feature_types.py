@@ -1,4 +1,4 @@
-"""Which columns an extractor may return for a feature of a type."""
+"""Tests of the columns that an extractor may return for a feature of each type."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal

@@ -1,4 +1,4 @@
-"""Whatever a process of users' functions sends, the server runs none of it, and the next call has a new process."""
+"""Tests that the server runs nothing that a process of users' functions sends, and then starts a new process."""
 
 import asyncio
 

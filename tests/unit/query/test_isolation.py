@@ -1,4 +1,4 @@
-"""Users' functions in processes of their own give what they give here, and hurt nobody else."""
+"""Tests that users' functions in processes of their own return the same values as here, and harm no other request."""
 
 import asyncio
 import os
@@ -140,7 +140,7 @@ def test_what_hangs_or_dies_hurts_its_own_request_only(pool: FunctionPool, funct
         assert [threads.submit(run, pool, of, x).result() for x in (2, 4, 6)] == [[2], [4], [6]]
         with pytest.raises(ExtractorError, match=said):
             bad.result()
-    # Both processes work, the new one too.
+    # Both processes work, also the one that replaced another.
     with ThreadPoolExecutor(2) as threads:
         assert list(threads.map(lambda x: run(pool, of, x), (2, 4, 6, 8))) == [[2], [4], [6], [8]]
 
@@ -151,14 +151,14 @@ def test_an_event_loop_goes_on_meanwhile(pool: FunctionPool, function: Any, said
 
     async def ask() -> None:
         bad = asyncio.create_task(run_later(pool, of, 1))
-        # More than there are processes: the others wait their turn.
+        # There are more calls than processes, so some calls wait for a process.
         assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6))) == [[2], [4], [6]]
         with pytest.raises(ExtractorError, match=said):
             await bad
         assert await asyncio.gather(*(run_later(pool, of, x) for x in (2, 4, 6, 8))) == [[2], [4], [6], [8]]
 
     asyncio.run(ask())
-    # Both ways lead to the same processes.
+    # Calls without an event loop use the same processes.
     assert run(pool, of, 2) == [2]
 
 
@@ -169,7 +169,7 @@ def test_who_gives_up_costs_a_process_and_nobody_an_answer(pool: FunctionPool) -
         for _ in range(3):
             hanging = [asyncio.create_task(run_later(pool, of, 1)) for _ in range(2)]
             waiting = asyncio.create_task(run_later(pool, of, 4))
-            # They have begun before any of it is given up.
+            # This lets the calls begin before they are cancelled.
             await asyncio.sleep(0)
             for task in (*hanging, waiting):
                 task.cancel()
@@ -188,7 +188,7 @@ def test_all_are_busy_is_told(pool: FunctionPool) -> None:
         return await asyncio.gather(*hanging, return_exceptions=True)
 
     kinds = {type(error) for error in asyncio.run(ask())}
-    # The last ones never got a process.
+    # The last calls never got a process, so they are refused as unavailable.
     assert kinds == {ExtractorError, UnavailableError}
     assert run(pool, of, 2) == [2]
 
@@ -228,7 +228,7 @@ def meet(mine: str, other: str, cls: Any, *series: Any) -> Any:
 
 
 def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
-    # They see each other by files, which functions have no right to.
+    # The functions see each other by files, to which confined functions have no rights.
     pool = FunctionPool(2, 60.0, confinement=Confinement(mode="off"))
     pool.start()
     try:
@@ -245,7 +245,7 @@ def test_independent_functions_run_side_by_side(tmp_path: Path) -> None:
         plan = QueryPlan(inputs=(InputColumn(name="A.x", dtype=INT),), steps=steps, outputs=())
         runs = tuple(pool.compile(step, no_lookups) for step in steps)
         batch = Batch({"A.x": [7]}, 1, 0, past=False)
-        # One after the other they would wait for each other for ever.
+        # If the steps ran one after the other, the first would wait for the second for ever.
         asyncio.run(CompiledPlan(plan, runs, stages(plan, runs), (), (), runs_user_code=True).compute_async(batch))
         assert batch.columns == {"A.x": [7], "A.a": [7], "A.b": [7]}
     finally:
@@ -315,7 +315,7 @@ def test_what_hangs_ends_with_the_server(tmp_path: Path) -> None:
     script = tmp_path / "server.py"
     script.write_text(ORPHANED)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    # Whoever lives on holds the other end of its output.
+    # If a process outlived the server, it would keep the pipe of the output open, and `run` would time out.
     done = subprocess.run([sys.executable, script], env=environment, capture_output=True, check=False, timeout=60)
     assert done.returncode == -signal.SIGKILL, done.stderr
 
@@ -352,7 +352,7 @@ def test_a_simple_function_needs_no_process_after_its_first_call(pool: FunctionP
     busy = [pool.compile(step(loop_if_odd), no_lookups) for _ in range(2)]
     with ThreadPoolExecutor(2) as threads:
         hanging = [threads.submit(looping, Batch({"A.x": [1]}, 1, 0, past=False)) for looping in busy]
-        # Both processes are busy, and nobody waits for them.
+        # Both processes are busy, and the traced function doesn't wait for one.
         begun = time.monotonic()
         assert value(21) == [42]
         assert asyncio.run(later(compiled, 21)) == [42]

@@ -1,4 +1,4 @@
-"""Lookups in an index parts of which are elsewhere: asked for together, and answered as if all of it were here."""
+"""Tests of lookups in an index whose shards other servers own: they are sent together, and have the same answers."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ DATA = {"Tap.pot": [1, 2, 3]}
 
 
 class SlowReader(DictReader):
-    """Answers only when as many reads wait as a request has."""
+    """A reader that answers only when as many reads wait as a request has."""
 
     def __init__(self, together: int) -> None:
         super().__init__(ROWS)
@@ -45,7 +45,7 @@ def test_lookups_that_do_not_wait_for_each_other_are_asked_for_together() -> Non
     here = QueryEngine(Catalog("1", garden.graph()), DictReader(ROWS)).plan(["Tap.pot"], OUTPUTS)
     assert not here.asks_others
     assert plan.answer(batch) == here.run(DATA, 10)
-    # Who is in a thread of its own waits for each.
+    # A caller without an event loop waits for one read after the other.
     assert plan.run(DATA, 10) == here.run(DATA, 10)
 
 

@@ -1,4 +1,4 @@
-"""Resolution: which steps lead from the inputs to the outputs."""
+"""Tests of the resolution of queries: the steps that lead from the inputs to the outputs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Steps run after all that they read, and those that are done elsewhere as soon as they can."""
+"""Tests that steps run after all steps that they read, and steps that run elsewhere as early as possible."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ def step(number: int, source: int) -> AliasStep:
 
 @st.composite
 def plans(draw: st.DrawFn) -> tuple[list[AliasStep], set[int]]:
-    """Steps in topological order, each reading an earlier one or the input -1; and which are done elsewhere."""
+    """Draw steps in topological order, each reading an earlier one or the input -1, and those that run elsewhere."""
     sources = [draw(st.integers(-1, number - 1)) for number in range(draw(st.integers(0, 12)))]
     steps = [step(number, source) for number, source in enumerate(sources)]
     return steps, draw(st.sets(st.integers(0, max(0, len(steps) - 1)))) & set(range(len(steps)))
@@ -41,7 +41,7 @@ def test_each_step_runs_once_after_what_it_reads_and_elsewhere_without_need_to_w
             assert set(read(steps[number])) <= there
         for number in one.elsewhere:
             there |= set(added(steps[number]))
-        # As many rounds as there are remote steps before it, and no more.
+        # The number of a step's round is the number of remote steps on its path.
         for number in sorted((*one.here, *one.elsewhere)):
             depth[f"A.c{number}"] = depth[read(steps[number])[0]] + (number in elsewhere)
             assert place == depth[f"A.c{number}"] - (number in elsewhere)

@@ -1,4 +1,4 @@
-"""The gate and the limits: each kind of request has a need, and no way to ask leads around a tag."""
+"""Tests of the gate and the limits: each kind of request has a need, and no kind leads around a tag."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -45,7 +45,8 @@ def test_every_route_has_a_need(monkeypatch: pytest.MonkeyPatch) -> None:
     targets = {route.target for route in surface.routes(parts)}
     assert targets == NEEDS.keys()
     changes = {target for target, need in NEEDS.items() if need and need.mode is Mode.WRITE_DEFINITION}
-    # A secret that was read can be used elsewhere; a replay of dead letters writes rows that were refused once.
+    # These are exceptions: a secret that was read can be used elsewhere, and a replay writes rows that were refused
+    # once.
     private = {"erase", "replay", "get_secret", "add_secret", "update_secret", "delete_secret"}
     assert changes | private == RECORDED
 
@@ -169,7 +170,7 @@ class Nothing:
 
 
 def tagged(**tags: tuple[str, ...]) -> Graph:
-    """The garden with tags on datasets."""
+    """Return the garden with tags on datasets."""
     graph = garden.graph()
     return replace(
         graph,
@@ -193,7 +194,7 @@ NO_PII = Grant(modes=READ, without=frozenset({"pii"}))
         ("State.score", ""),
         ("State.answer", ""),
         ("State.species", "State.species"),
-        # Its extractor reads a dataset that may be read, and an intermediate feature that may not.
+        # The extractor reads a dataset that may be read, and an intermediate feature that may not.
         ("State.advice", "State.species"),
         ("State.big", "State.size"),
     ],
@@ -235,8 +236,8 @@ def test_a_lookup_needs_the_fields() -> None:
 def test_a_query_is_allowed_exactly_if_each_entity_is(
     tags: dict[str, tuple[str, ...]], feature: str, only: frozenset[str] | None, without: frozenset[str]
 ) -> None:
-    """The oracle goes through the graph by hand: which datasets each entity on the way comes from."""
-    # The key of the lookups, an alias of what the caller supplies, comes from none.
+    """Compare with an oracle that goes through the graph by hand, to the dataset of each entity on the way."""
+    # The key of the lookups, which is an alias of the caller's input, comes from no dataset.
     key = set[str]()
     comes_from: dict[str, list[set[str]]] = {
         "State.species": [key, {"Pots"}],

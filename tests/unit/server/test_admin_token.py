@@ -1,4 +1,4 @@
-"""The operator's token in a file, and where a server without tokens may listen."""
+"""Tests of the operator's token in a file, and of the addresses on which a server without tokens may listen."""
 
 import socket
 from pathlib import Path

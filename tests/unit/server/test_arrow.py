@@ -1,4 +1,4 @@
-"""Arrow IPC as a body: all types there and back, and what is no stream."""
+"""Tests of Arrow IPC as a body: all types there and back, and bodies that are no streams."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is here to stay is left out of collections, and freed when it is not."""
+"""Tests of the collector: objects that stay are left out of collections, and freed once they are dropped."""
 
 import gc
 import weakref
@@ -17,7 +17,7 @@ def thawed() -> Iterator[None]:
 
 
 class Node:
-    """Part of a circle, which only the collector frees."""
+    """An object in a reference cycle, which only the collector frees."""
 
     def __init__(self) -> None:
         self.itself = self
@@ -38,7 +38,7 @@ def test_what_was_kept_and_is_gone_is_freed_once_there_is_twice_as_much(monkeypa
     del node
     gc.collect()
     keep_what_is_here()
-    # A full collection now would stop all requests for little.
+    # A full collection now would stop all requests for little gain.
     assert seen() is not None
     more = [[number] for number in range(int(gc.get_freeze_count() * (collector.GROWTH - 1)) + 1)]
     keep_what_is_here()

@@ -1,4 +1,4 @@
-"""A process of the server that crashes tells in its log what its threads did."""
+"""A test that a process of the server that crashes logs the stacks of its threads."""
 
 import signal
 import subprocess

@@ -1,4 +1,4 @@
-"""What the server says of definitions: datasets, pipelines, featuresets, features and sources by their names."""
+"""Tests of the server's descriptions of datasets, pipelines, featuresets, features and sources by name."""
 
 import pytest
 

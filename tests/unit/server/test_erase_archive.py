@@ -1,4 +1,4 @@
-"""Rows of served features that go with an erased key: those that were looked up by it, however it was called."""
+"""Tests of the archived rows of an erased key: all that were looked up by it, under any name of the key's feature."""
 
 import threading
 from dataclasses import replace
@@ -23,7 +23,7 @@ TOPIC = "caraway.Pots.1"
 
 
 def graph() -> Graph:
-    """The garden, in which pots may be erased."""
+    """Return the garden, in which pots may be erased."""
     found = garden.graph()
     pots = next(spec for spec in found.datasets if spec.name == "Pots")
     fields = tuple(replace(field, erase_key=field.key) for field in pots.fields)

@@ -1,4 +1,4 @@
-"""One table from errors to statuses."""
+"""Tests of the table from errors to statuses."""
 
 import orjson
 import pytest
@@ -21,7 +21,7 @@ def leaves(kind: type[CarawayError]) -> list[type[CarawayError]]:
 
 def test_every_error_that_a_request_can_cause_has_a_status_below_500() -> None:
     ours = {kind for kind in leaves(CarawayError) if kind.__module__ == errors.__name__}
-    # Clients alone raise what they say of a server's answers and of waiting for it; the root is raised by nobody.
+    # Only clients raise these, about a server's answers and about waiting for it; nobody raises the root.
     for kind in ours - {CarawayError, RemoteError, UnavailableError, NotServedError}:
         assert 400 <= status_of(kind("x")) < 500, kind
 

@@ -1,4 +1,4 @@
-"""What expires is what no commit keeps; offline indexes and windows keep all."""
+"""Tests of expiry: versions that no commit keeps expire; offline indexes and windows keep all."""
 
 import threading
 from dataclasses import replace

@@ -87,7 +87,7 @@ def test_full_names_tell_views_apart() -> None:
 def test_a_join_key_that_no_view_has_is_found_elsewhere() -> None:
     assert resolve(CATALOG, ["State:species"], ["raw"], full=False).inputs == {"raw": ("Tap.raw",)}
     assert resolve(CATALOG, ["State:species"], ["Tap.pot"], full=False).inputs == {"Tap.pot": ("Tap.pot",)}
-    # Several features have this name; what the view is computed from is meant.
+    # Several features have this name; the one from which the view is computed counts.
     assert resolve(CATALOG, ["Faulty:small"], ["pot"], full=False).inputs == {"pot": ("Tap.pot",)}
     with pytest.raises(InvalidInputError, match="may be"):
         resolve(CATALOG, ["Faulty:small"], ["species"], full=False)
@@ -114,7 +114,7 @@ def test_the_answer_has_a_status_for_each_value() -> None:
 
 
 def test_what_a_request_brings_is_an_entity_wherever_the_view_needs_it(shop: QueryEngine) -> None:
-    """A service may read a featureset that callers supply beside its own feature of the same name."""
+    """Let a service read a featureset that callers supply beside its own feature of the same name."""
     asked = resolve(shop.catalog, references_of({"feature_service": "Service"}), ["user", "amount"], full=False)
     assert asked.inputs == {"user": ("Service.user", "Request.user"), "amount": ("Request.amount",)}
     plan = shop.plan([name for names in asked.inputs.values() for name in names], asked.outputs, event_times=True)

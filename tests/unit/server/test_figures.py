@@ -1,4 +1,4 @@
-"""The figures of several processes on one page."""
+"""Tests of the metrics of several processes on one page."""
 
 from pathlib import Path
 

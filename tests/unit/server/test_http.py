@@ -1,4 +1,4 @@
-"""HTTP as granian speaks it, around handlers of our own: connections, bodies that don't come, deadlines, shares."""
+"""Tests of HTTP through granian, with handlers of the tests: connections, missing bodies, deadlines, shares."""
 
 import asyncio
 import socket
@@ -50,7 +50,7 @@ ROUTES = (
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """Serve the routes on a port; the gate lets everybody in and writes nothing down, so no database is asked."""
+    """Serve the routes on a port; the gate admits everybody and records nothing, so it needs no database."""
     gate = Gate(AuditLog(connect("postgresql://nobody@127.0.0.1:1/none")), None)
     bounds = RequestBounds(seconds=3.0, shares=Shares(concurrency=3))
     chosen = ports.choose()
@@ -117,7 +117,7 @@ def test_malformed_requests_are_no_failure_of_the_server(port: int, request_byte
 def test_a_caller_is_answered_beside_idle_connections(port: int) -> None:
     idle = [socket.create_connection(("127.0.0.1", port), timeout=30) for _ in range(IDLE)]
     try:
-        # The client waits no longer than anybody should.
+        # The health check is answered quickly although another request hangs.
         assert httpx.get(f"http://127.0.0.1:{port}/health", timeout=0.25).status_code == 200
     finally:
         for connection in idle:

@@ -1,4 +1,4 @@
-"""Counting extractions, and telling how jobs are."""
+"""Tests of the counts of extractions, and of the metrics of jobs."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

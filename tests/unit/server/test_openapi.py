@@ -1,4 +1,4 @@
-"""The document names all that the server serves, and nothing else."""
+"""Tests that the document names all that the server serves, and nothing else."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +16,7 @@ from caraway.server.http.routes import Route
 
 @pytest.fixture
 def routes(monkeypatch: pytest.MonkeyPatch) -> dict[tuple[str, str], Route]:
-    """The routes of a server, by method and path."""
+    """Return the routes of a server, by method and path."""
     made: Any = SimpleNamespace
     monkeypatch.setattr(surface, "Api", lambda *_: made(log=0, commit=0, ingest=0))
     names = "secrets eraser erasures keyring needed index_positions bootstrap_servers erased replays"
@@ -51,7 +51,7 @@ def test_a_token_is_asked_for_where_the_gate_asks_for_one(routes: dict[tuple[str
 
 def test_each_operation_lists_the_statuses_that_it_can_answer() -> None:
     listed = {name: set(operation.statuses) for name, operation in OPERATIONS.items()}
-    # Of another method than the path's, which is no operation.
+    # Status 405 is for other methods than the path's, which are no operations.
     without = {405}
     assert set().union(*listed.values()) | without == {*Statuses.BY_CLASS.values(), 500}
     assert listed["health"] == {500, 503}

@@ -1,4 +1,4 @@
-"""What a reader answers itself, what it passes on, and whom it lets in."""
+"""Tests of a reader: the requests that it answers, those that it forwards, and its gate."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -49,7 +49,7 @@ def test_bodies_are_taken_from_owners_of_tokens_only() -> None:
         assert gate.admit(target, OWNER) is caller
         with pytest.raises(UnauthenticatedError):
             gate.admit(target, NOBODY)
-    # Without a body; the writer looks at what it wants.
+    # The body isn't read; the writer checks the mode of the request.
     assert gate.admit(Forwarding.READ, NOBODY) is ANYBODY
 
 

@@ -29,7 +29,7 @@ def plan(record_keys: Sequence[str]) -> IndexPlan:
 
 
 class EchoIndex:
-    """Answers with the keys that it was asked for."""
+    """An index that returns the keys of each read as its rows."""
 
     def __init__(self) -> None:
         self.asked: list[list[object]] = []

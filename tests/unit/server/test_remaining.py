@@ -1,4 +1,4 @@
-"""The places that keep clear text of erased rows are named, those upstream and downstream of the dataset included."""
+"""Tests of the places that keep clear text of erased rows, including those upstream and downstream of the dataset."""
 
 # mypy: disable-error-code="no-untyped-def, attr-defined"
 # ruff: noqa: ANN001, ANN201, N805

@@ -1,4 +1,4 @@
-"""Finding the route of a request, and what is said when there is none."""
+"""Tests of finding the route of a request, and of the error when there is none."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What is kept of queries: the rows chosen, as they were answered, in records that Kafka takes; else it is counted."""
+"""Tests of kept queries: the chosen rows, as they were answered, in records that fit Kafka; lost rows are counted."""
 
 import random
 import threading
@@ -31,7 +31,7 @@ def origin(workflow: str = "w", rate: float = 1.0) -> Origin:
 
 
 class Held:
-    """A writer that keeps what it gets until the test says what became of it."""
+    """A writer that holds records until the test sets their outcome."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[list[TopicItem], Future[None]]] = []
@@ -100,7 +100,7 @@ def test_what_waits_is_bounded(writer: Held, monkeypatch: pytest.MonkeyPatch) ->
     assert counted("three", "lost") == 12
     log.start()
     writer.wait()
-    # Either the rows of the first two wait still, or their bytes are on the way: there is no room for so many more.
+    # The rows of the first two wait, or their bytes are on the way: either way there is no room for so many more.
     log.keep(PLAN, computed(40), origin("four"))
     log.close()
     assert sum(len(items) for items, _ in writer.sent) == 2

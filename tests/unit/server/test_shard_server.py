@@ -12,7 +12,7 @@ from caraway.server.partitions.shard_server import ShardServer
 
 PASS, OTHER = b"pass", b"other"
 ASK = Ask(1, 2, b"asset--1", [b"key", b"\xff\x00"], [3, -4], ["a", "b"])
-# All that a value can be in stored form.
+# All kinds of values in stored form.
 VALUES = [None, True, -(2**63), 2**63 - 1, 0.1, float("inf"), "ü", b"\xff", [1, [None]], {"k": {"v": 1.0}}]
 
 
@@ -60,7 +60,7 @@ def test_a_server_that_is_gone_is_told_and_found_again() -> None:
         clients.call(address, [ASK]).result(20)
     again = ShardServer(lambda: [PASS], "127.0.0.1", first.port)
     again.start(answer)
-    # gRPC tries an address again after a while only, whatever channel asks for it.
+    # gRPC tries a failed address again only after a while, even on a new channel.
     deadline = time.monotonic() + 60
     while (error := clients.call(address, [ASK]).exception(20)) is not None:
         assert isinstance(error, UnavailableError)

@@ -1,4 +1,4 @@
-"""Which server is to own which shard."""
+"""Tests of the assignment of shards to servers."""
 
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +22,7 @@ def test_every_shard_has_one_owner_and_none_has_more_than_its_share(shards: int,
     assert owners.keys() == set(range(shards))
     assert set(owners.values()) <= servers
     assert max(Counter(owners.values()).values()) <= -(-shards // len(servers))
-    # Whoever knows the same servers, in whatever order, comes to the same.
+    # The assignment doesn't depend on the order of the servers.
     assert owners == assigned(shards, sorted(servers))
 
 
@@ -35,7 +35,7 @@ def test_a_server_that_comes_moves_little() -> None:
         servers = [f"host-{n}:/data" for n in range(count)]
         before, after = assigned(64, servers), assigned(64, [*servers, "new:/data"])
         moved = sum(before[shard] != after[shard] for shard in range(64))
-        # Its own part, and what the others' shares make move beyond.
+        # The bound is the new server's part, and the moves that the others' shares cause.
         assert 64 // (count + 1) <= moved + 1
         assert moved <= 2 * 64 / (count + 1)
 
@@ -49,9 +49,9 @@ EMITTED = TopicPlan(dataset="D", name="d.rows", kind=TopicKind.VERSIONS, schema=
     [
         (index_plan(IndexKind.VERSIONS, revised=True), True),
         (EVENTS, True),
-        # Their rows may go from one group to another.
+        # A revision may move a row from one group to another, so the rows can't be divided.
         (index_plan(IndexKind.AGGREGATE, revised=True), True),
-        # One server writes its rows.
+        # One server writes the rows of this index for jobs, so it isn't divided.
         (replace(EVENTS, emits=EMITTED), False),
     ],
 )

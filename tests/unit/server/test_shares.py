@@ -1,4 +1,4 @@
-"""Shares: what one caller may take of the server, of its time and of its memory."""
+"""Tests of the shares of one caller: of the server, of its time and of its memory."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_memory_is_bounded_over_all_requests() -> None:
     first.grow(50 * SMALL_BYTES)
     with pytest.raises(BusyError, match="try again"):
         second.grow(30 * SMALL_BYTES)
-    # What is refused takes nothing, and small requests find room that large ones must leave.
+    # A refused request takes nothing, and small requests may use room that large ones must leave.
     second.grow(20 * SMALL_BYTES)
     with pytest.raises(BusyError):
         second.grow(10 * SMALL_BYTES)

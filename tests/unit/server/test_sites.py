@@ -1,4 +1,4 @@
-"""What web pages of other sites make browsers send is refused, each sign of it by itself."""
+"""Tests that requests from web pages of other sites are refused, for each sign of such a page alone."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ from tests.unit.server.test_access import Headers
 
 NO_AUDIT: Any = SimpleNamespace()
 HERE = "127.0.0.1:8100"
-# What a program sends.
+# The headers of a program's request.
 PLAIN = {"host": HERE, "content-type": "application/octet-stream"}
 
 
@@ -29,7 +29,7 @@ async def done(request: Request) -> HttpResponse:
 
 
 class Exchange:
-    """The way to body and answer; keeps the answer."""
+    """The connection of a request, which keeps the answer."""
 
     status = 0
     body = b""
@@ -47,7 +47,7 @@ class Exchange:
 
 
 def ask(headers: dict[str, str], method: str = "POST", path: str = "/commit", **settings: Any) -> tuple[int, str]:
-    """Ask a server without tokens; return the status and the code of the refusal."""
+    """Send a request to a server without tokens; return the status and the code of the refusal."""
     routes = (
         Route("POST", "/commit", done, "lookup", PROTOBUF),
         Route("GET", "/commit", done, "lookup"),

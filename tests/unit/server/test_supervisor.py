@@ -1,4 +1,4 @@
-"""The parent of a server's processes: what ends is started again, what must end does."""
+"""Tests of the parent of a server's processes: it starts ended processes again, and ends them when it is asked to."""
 
 import signal
 import subprocess
@@ -11,7 +11,7 @@ import pytest
 from caraway.server.workers.supervisor import WorkerProcess, end
 
 TIMEOUT_S = 30.0
-# Ends well when its parent asks it to, or is gone.
+# A process that ends well when its parent asks it to, or is gone.
 SLEEPER = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(0)); print('up', flush=True); input()"
 
 
@@ -70,7 +70,7 @@ def test_processes_that_do_not_end_are_killed() -> None:
 
 @pytest.mark.slow
 def test_a_process_that_was_just_started_ends_well() -> None:
-    """It has no handler for the signal yet."""
+    """Stop a process that has no handler for the signal yet."""
     tested = child("print('up', flush=True); input()")
     tested.process = subprocess.Popen(tested.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     with tested.process:
@@ -81,7 +81,7 @@ def test_a_process_that_was_just_started_ends_well() -> None:
 
 
 def test_it_imports_the_standard_library_only() -> None:
-    """So it stays small: a process for nothing but looking after others."""
+    """Check that the parent stays small: a process for nothing but looking after others."""
     file = Path(sys.modules[WorkerProcess.__module__].__file__ or "")
     imported = {
         line.split()[1].partition(".")[0] for line in file.read_text().splitlines() if line[:5] in {"impor", "from "}

@@ -1,6 +1,6 @@
-"""Goals along a plan: nothing counts as served before all that stands between it and its sources has done its part."""
+"""Tests of goals along a plan: nothing counts as served before all parts between it and its sources have caught up."""
 
-# Checkers see classes where decorators make datasets and featuresets.
+# Type checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="arg-type, list-item, type-arg, attr-defined"
 import asyncio
 from collections.abc import Iterable
@@ -123,7 +123,7 @@ def test_goals_go_from_topic_to_topic_along_jobs_and_indexes(plan: GraphPlan) ->
 
     goals.advance(ends, [], [], never)
     assert [(lag.kind, lag.name) for lag in goals.lagging([], [])] == [("job", first.job_id)]
-    # One record too few in one partition.
+    # One partition is one record short.
     told = [record(first, positions={visits: {"0": 10, "1": 19}})]
     goals.advance(ends, [], told, never)
     assert first.output.name not in goals.known
@@ -139,7 +139,7 @@ def test_goals_go_from_topic_to_topic_along_jobs_and_indexes(plan: GraphPlan) ->
     arrived: dict[str, Goal] = {}
     goals.advance(ends, level, told, lambda job: arrived.get(job.job_id))
     assert [lag.name for lag in goals.lagging(level, told)] == [last.job_id]
-    # What markers show is where the arrivals stand, not the end of the topic.
+    # Markers show the positions of the arrivals, not the end of the topic.
     arrived[last.job_id] = {0: 7, 1: 8}
     goals.advance(ends, level, told, lambda job: arrived.get(job.job_id))
     assert goals.known[last.output.name] == {0: 7, 1: 8}
@@ -179,7 +179,7 @@ def test_a_marker_has_arrived_when_all_copies_of_all_partitions_are_in_all_parti
     for offset, (partition, arrival) in enumerate(arrivals):
         assert seen.goal(sources=3, partitions=2) is None
         seen.add(arrival, partition, offset)
-        # Delivered again, as after a restart of the job.
+        # Arrivals may be delivered again after a restart of the job.
         seen.add(arrival, partition, offset)
     assert seen.goal(sources=3, partitions=2) == {0: 6, 1: 12}
 

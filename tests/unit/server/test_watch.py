@@ -1,4 +1,4 @@
-"""Watching a part that fails and recovers."""
+"""Tests of the watch over a part that fails and recovers."""
 
 import threading
 

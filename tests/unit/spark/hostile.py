@@ -1,4 +1,4 @@
-"""What a process of users' functions may send once a function has got hold of its channel."""
+"""Messages that a process of users' functions may send once a function controls its channel."""
 
 import os
 import pickle as pickles
@@ -17,17 +17,17 @@ class _Runs:
 
 
 def pickle(channel: Channel) -> None:
-    """Send a pickle that would kill who reads it."""
+    """Send a pickle that would kill the process that unpickles it."""
     _answer(channel, pickles.dumps(_Runs()), raw=True)
 
 
 def arrow(channel: Channel) -> None:
-    """Send something else than Arrow."""
+    """Send bytes that aren't Arrow."""
     _answer(channel, b"x" * 1000)
 
 
 def length(channel: Channel) -> None:
-    """Send two rows for one."""
+    """Send two rows as the answer for one."""
     _answer(channel, _stream(pa.array([None, None], TYPE)))
 
 
@@ -37,7 +37,7 @@ def type(channel: Channel) -> None:  # noqa: A001 (the name of the case)
 
 
 def offsets(channel: Channel) -> None:
-    """Send text whose end lies far behind its buffer."""
+    """Send text whose end is far outside of its buffer."""
     content = pa.py_buffer((0).to_bytes(4, "little") + (1 << 30).to_bytes(4, "little"))
     text = pa.Array.from_buffers(pa.string(), 1, [None, content, pa.py_buffer(b"short")])
     parts = [pa.array([None], pa.int64()), text, pa.array([None], pa.string())]

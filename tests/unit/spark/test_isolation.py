@@ -1,4 +1,4 @@
-"""Users' functions in a process of their own: whatever they do to it, all other rows have their answers."""
+"""Tests that all other rows get their answers, whatever a user's function does to its process."""
 
 import os
 import signal
@@ -65,7 +65,7 @@ def test_a_child_answers_again_and_again() -> None:
     with child() as ask:
         assert ask.child.fresh  # type: ignore[attr-defined]
         first = ask(_pid)
-        # The same process.
+        # The process of the first call is used again.
         assert ask(_pid, 2) == first
         assert first != os.getpid()
         assert ask(lambda frame: frame["number"] + 1, 6) == 7
@@ -173,7 +173,7 @@ def test_a_function_that_always_fails_is_given_up() -> None:
 def _of_numbers(
     function: Callable[[pd.DataFrame], object], numbers: list[int], limits: Limits
 ) -> list[dict[str, object]]:
-    """Run a function over a column of numbers as Spark's worker does."""
+    """Run a function over a column of numbers, as Spark's worker does."""
     schema = Schema(keys={}, values={"number": INT}, timestamp="at")
     step = AssignFunction(of=Input(dataset=""), column="made", dtype=INT, function=python_function("test", function))
     call = UserCall(step, schema, (("made", INT),))

@@ -1,4 +1,4 @@
-"""Which joins must say again, after a restart, what a failed attempt may have said."""
+"""Tests of the joins that must retract, after a restart, the records that a failed attempt may have sent."""
 
 import pytest
 
@@ -95,29 +95,29 @@ def _narrow(of: Operator) -> Operator:
 @pytest.mark.parametrize(
     ("operator", "expected"),
     [
-        # Other jobs read it.
+        # Other jobs read the output, and may group it by any column.
         (_join(EVENTS, "A"), {"A"}),
         (Latest(of=_join(EVENTS, "A"), keys=("town",)), {"A"}),
-        # A divided index hears of some groups only.
+        # A shard of a divided index reads some groups only.
         (_counted(_join(EVENTS, "A")), {"A"}),
         (_counted(_narrow(Union(left=_join(EVENTS, "A"), right=EVENTS))), {"A"}),
         (_counted(Rename(of=_join(EVENTS, "A", "place"), pairs=(("place", "home"), ("home", "town")))), {"A"}),
         (_counted(_assigned(_join(EVENTS, "A", "place"), "town")), {"A"}),
         (_counted(_computed(_join(EVENTS, "A", "place"), "town")), {"A"}),
         (_counted(Transform(of=_join(EVENTS, "A", "place"), function=FUNCTION)), {"A"}),
-        # The group doesn't hang on what the join brings.
+        # The group doesn't depend on the joined columns.
         (_counted(_join(EVENTS, "A"), "user"), set()),
         (_counted(_assigned(_join(EVENTS, "A"), "price"), "user"), set()),
         (_counted(_computed(_join(EVENTS, "A"), "price"), "user"), set()),
         (_counted(Rename(of=_join(EVENTS, "A"), pairs=(("town", "home"), ("user", "town")))), set()),
-        # The second join looks for what the first one has brought, or doesn't.
+        # The join key of the second join is a column of the first one, or isn't.
         (_counted(_join(_join(EVENTS, "A", "place"), "B", on="place")), {"A", "B"}),
         (_counted(_join(_join(EVENTS, "A", "place"), "B")), {"B"}),
         (_counted(_join(_join(EVENTS, "A"), "B", "place")), {"A"}),
-        # Of a table it may be another row of the same key.
+        # The left row of a join of tables may be another one of the same key.
         (_counted(_join(TABLE, "A"), "user"), {"A"}),
         (_counted(_join(Latest(of=EVENTS, keys=("user",)), "A", "place")), {"A"}),
-        # Rows are looked at together.
+        # These steps group rows before the aggregate does.
         (_counted(Dedup(of=_narrow(_join(EVENTS, "A")), by=("town",))), {"A"}),
         (_counted(_join(First(of=_join(EVENTS, "A"), keys=("town",)), "B"), "user"), {"A", "B"}),
         (_counted(_join(Dedup(of=_join(EVENTS, "A"), by=("user",)), "B")), {"A", "B"}),

@@ -1,4 +1,4 @@
-"""Functions get secrets through a port of the engine, and nobody gets any without its password."""
+"""Tests that functions get secrets through a port of the engine, and that no process gets any without its password."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -58,7 +58,7 @@ def test_functions_ask_through_the_address_that_travels_with_them(port: SecretPo
         secrets.get("none")
     with pytest.raises(UnavailableError, match="Postgres is away"):
         secrets.get("away")
-    # An error doesn't end the conversation.
+    # An error doesn't close the connection.
     assert secrets.get("key") == VALUE
     assert redacted(f"it is {VALUE}") == "it is ***"
     assert port.address.password.hex() not in repr(port.address)
@@ -73,7 +73,7 @@ def test_nobody_gets_any_without_the_password(port: SecretPort) -> None:
     secret_provider.set(provider_of(replace(port.address, password=b"guessed")))
     with pytest.raises(UnavailableError, match="doesn't answer when asked for secret 'key'"):
         secrets.get("key")
-    # The port is still there for others.
+    # The port still serves other callers.
     secret_provider.set(provider_of(port.address))
     assert secrets.get("key") == VALUE
 

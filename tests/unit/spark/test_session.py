@@ -1,4 +1,4 @@
-"""The settings of a session: nobody else on this machine reaches it."""
+"""Tests that a session's settings close it to other users of the machine."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from caraway.spark.session import SessionSettings, spark_conf
 def test_ports_ask_for_a_secret_and_there_is_no_web_page(master: str, *, local: bool) -> None:
     conf = spark_conf(SessionSettings(master=master, driver_memory="1g", jars=[], scratch=Path("/scratch")))
     assert conf["spark.ui.enabled"] == "false"
-    # In local mode Spark makes the secret itself; that of a cluster is a setting of the cluster.
+    # In local mode Spark makes the secret itself; on a cluster the cluster's settings have it.
     assert (conf.get("spark.authenticate") == "true") is local
     assert not any("secret" in key for key in conf)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from caraway.stack.part import Launch, PartState, PartStatus
 from caraway.stack.runner import Runner
 
-# Writes a file when it is ready, and ends when it is asked to.
+# Writes a file when it is ready, and ends on request.
 FAITHFUL = """
 import pathlib, signal, sys
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -19,10 +19,10 @@ while True:
     signal.pause()
 """
 
-# Can't be asked to end.
+# Ignores the request to end.
 STUBBORN = FAITHFUL.replace("lambda *_: sys.exit(0)", "signal.SIG_IGN")
 
-# Leaves a process of its own behind when it is killed.
+# Leaves a child process behind when it is killed.
 PARENT = FAITHFUL.replace("print(", "import subprocess; print(subprocess.Popen(['sleep', '600']).pid,")
 
 DYING = "import sys; print('no luck today', flush=True); sys.exit(3)"
@@ -66,7 +66,7 @@ class FakePart:
 
 @dataclass
 class Watched:
-    """A runner and all that it told."""
+    """A runner and all the reports that it made."""
 
     runner: Runner
     history: list[PartStatus]

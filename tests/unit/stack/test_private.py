@@ -1,4 +1,4 @@
-"""What lies in the data folder is its user's alone."""
+"""Only its owner can read the data folder."""
 
 import signal
 from pathlib import Path
@@ -26,7 +26,7 @@ def test_a_folder_of_an_older_version_is_mended(tmp_path: Path) -> None:
     folder.release()
     assert [path for path in data.rglob("*") if not path.is_symlink() and path.stat().st_mode & 0o077] == [theirs]
     assert data.stat().st_mode & 0o777 == 0o700
-    # What may be run stays so for its owner, and links lead where they led.
+    # The owner can still execute an executable file, and the target of a link keeps its mode.
     assert segment.stat().st_mode & 0o777 == 0o700
     assert outside.stat().st_mode & 0o777 == 0o755
     assert make_private(data) == 0

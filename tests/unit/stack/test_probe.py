@@ -13,7 +13,7 @@ from caraway.stack.probe import check_engine, check_http, check_kafka, check_pos
 
 @contextmanager
 def answering(reply: bytes, *, echo: slice | None = None) -> Iterator[int]:
-    """Listen on a port and answer one request; with `echo`, these bytes of the request stand in front."""
+    """Listen on a port and answer one request; with `echo`, the answer begins with these bytes of the request."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:

@@ -31,7 +31,7 @@ CONNECTOR = Path("/connector.jar")
 
 
 class FakeStack(Stack):
-    """A stack whose own programs are tiny processes, beside an external Kafka and Postgres."""
+    """A stack whose own programs are tiny processes, with an external Kafka and Postgres."""
 
     programs: tuple[str, ...] = ("server", "engine")
 
@@ -127,7 +127,7 @@ def test_ports_are_remembered_until_they_are_taken(settings: Settings) -> None:
 def test_the_port_is_the_first_free_one_from_8100_on(settings: Settings, tmp_path: Path) -> None:
     told: list[str] = []
     with ExitStack() as stack:
-        # Other programs, and other tests, may have some of these ports.
+        # Other programs and other tests may use some of these ports.
         lowest, held = ports.reserve_from(8100)
         held.close()
         one = FakeStack(settings)

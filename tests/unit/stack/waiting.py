@@ -1,4 +1,4 @@
-"""Wait for what other processes do."""
+"""Waiting for effects of other processes."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The laws of the asset store: what is allocated fits together, what is settled stays settled."""
+"""The laws of allocation and settlement: allocated assets have all that they require, and settling twice is stable."""
 
 from dataclasses import replace
 
@@ -21,7 +21,7 @@ states = st.sampled_from(list(AssetState))
 
 @st.composite
 def asset_stores(draw: st.DrawFn) -> tuple[Asset, ...]:
-    """An asset store that knew all of the graph, each asset in any state."""
+    """Return an asset store that has known all datasets of the graph, with each asset in any state."""
     first = allocate(WANTED, ()).assets
     return tuple(replace(asset, state=draw(states)) for asset in first)
 
@@ -65,7 +65,7 @@ def test_what_is_allocated_fits_together(existing: tuple[Asset, ...]) -> None:
     assert {asset.id for asset in allocation.created} == set(by_id) - reused
     for asset in allocation.created:
         assert not {asset.id for asset in existing} & {asset.id}
-    # A live asset either serves on or is condemned: no content is there twice.
+    # A living asset is either reused or condemned, so no content has two of them.
     for asset in existing:
         assert asset.state in ENDING or (asset.id in reused) is not (asset in allocation.condemned)
 
@@ -88,7 +88,7 @@ def test_what_a_job_filled_that_is_destroyed_is_made_anew_and_what_it_read_is_no
     allocation = allocate(WANTED, existing)
     anew = {(asset.dataset, asset.kind) for asset in allocation.created}
     assert anew == {("Spend", kind) for kind in (AssetKind.TOPIC, AssetKind.JOB, AssetKind.INDEX)}
-    # The job goes already; what it filled goes with it.
+    # The job is already being destroyed, so the topic that it filled is condemned.
     assert {(asset.dataset, asset.kind) for asset in allocation.condemned} == anew - {("Spend", AssetKind.JOB)}
 
 

@@ -1,4 +1,4 @@
-"""The laws of what a caller may do."""
+"""The laws of permissions."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -24,7 +24,7 @@ def caller(*granted: Grant) -> Caller:
 
 
 def oracle(granted: list[Grant], mode: Mode, branch: str, of: frozenset[str]) -> bool:
-    """Tell from the definition whether one entity may be touched."""
+    """Return from the definition of grants alone whether a caller may use a mode on one entity."""
     for grant in granted:
         right_mode = mode in grant.modes
         right_branch = grant.branches is None or branch in grant.branches

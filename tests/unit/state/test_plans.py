@@ -1,4 +1,4 @@
-"""Plans are made once for each commit, and anew when a generation has other names."""
+"""A commit is planned once, and again only when a generation has other names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ GRAPHS = {"a": Graph(datasets=(clicks(), spend())), "b": Graph(datasets=(clicks(
 
 @dataclass
 class Source:
-    """Branches that move, and how often a graph was read."""
+    """A source whose branches move, and which counts how often each graph was read."""
 
     heads: dict[str, str | None]
     generations: Mapping[str, int] = field(default_factory=dict)
@@ -42,7 +42,7 @@ def test_what_several_branches_need_is_planned_once_and_kept() -> None:
     second = plans.refresh()
     assert second.commits["a"] is first.commits["a"]
     assert source.reads == ["a", "b"]
-    # The job of both is there once.
+    # Both commits share the job, so it appears once.
     assert [job.dataset for job in second.jobs] == ["Spend"]
     assert {index.dataset for index in second.indexes} == {"Spend", "Users"}
     source.heads = {"main": None}

@@ -1,4 +1,4 @@
-"""Definitions that the tests of the mock client share: users, their orders, and what is known about both."""
+"""Definitions that the tests of the mock client share: users, their orders, and datasets computed from both."""
 
 # ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, call-arg, arg-type"

@@ -1,4 +1,4 @@
-"""What the testing package has beside the mock."""
+"""The functions of the testing package beside the mock."""
 
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, list-item"
 

@@ -9,7 +9,7 @@ from tests.markdown import DOCS, run_page
 
 
 def test_the_tests_of_the_guide_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Its fixture as a plain function.
+    # The guide's fixture is called as a plain function.
     monkeypatch.setattr(pytest, "fixture", lambda function: function)
     module = run_page(DOCS / "testing.md", tmp_path, monkeypatch)
     tests = {name: test for name, test in vars(module).items() if name.startswith("test_")}

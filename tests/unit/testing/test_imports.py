@@ -1,9 +1,9 @@
-"""A unit test with the mock client loads what it needs, and nothing that takes long and isn't used."""
+"""A unit test with the mock client imports no module that takes long and isn't used."""
 
 import subprocess
 import sys
 
-# What a test of some rows doesn't need; `multiprocessing` stands for the processes of users' functions.
+# Modules that a test of some rows doesn't need; `multiprocessing` stands for the processes of users' functions.
 UNUSED = (
     "confluent_kafka",
     "granian",

@@ -1,4 +1,4 @@
-"""What goes wrong at commit, log, query and lookup: the class of the exception, and the facts in its message."""
+"""Mistakes at commit, log, query and lookup: the class of the exception, and the facts in its message."""
 
 # ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
 # Checkers see classes where decorators make datasets and featuresets; wrong arguments are what is tested.

@@ -347,7 +347,7 @@ def test_a_null_in_a_list_is_na_for_pandas_users() -> None:
     client.log("programs", "notes", pd.DataFrame(notes))
     given = pd.DataFrame({"Lists.key": [1], "Lists.note": pd.array([None], dtype="Int64")})
     found = client.query([Lists.key, Lists.note], [Lists], given)
-    # Lists are compared by identity first, and pd.NA is one of a kind: None would not do.
+    # Lists are compared by identity first, and pd.NA is a single object, so the comparison holds for pd.NA only.
     assert found["Lists.last"].tolist() == [[pd.NA, 1]]
     assert found["Lists.first"].tolist() == [[1, pd.NA]]
     assert found["Lists.mapped"].tolist() == [[pd.NA, 2]]
@@ -370,7 +370,7 @@ def test_the_remedy_for_an_optional_feature_with_a_default_is_named() -> None:
     [
         b"\x00\x01\x02",
         b'{"datasets": []}',
-        # Messages that can be read as ours: a text as field 1, others that we don't know.
+        # Bytes that can be decoded as Caraway's message: a text as field 1, and unknown fields.
         b"\x0a\x03abc",
         b"\x4a\x03abc\x52\x01a",
     ],

@@ -1,4 +1,4 @@
-"""What a user waits for: the import, and a typical unit test."""
+"""The time for which a user waits: the import, and a typical unit test."""
 
 # Checkers see classes where decorators make featuresets.
 # mypy: disable-error-code="list-item"
@@ -47,7 +47,7 @@ def _timed() -> float:
 @pytest.mark.slow
 def test_importing_caraway_is_quick_and_pulls_in_nothing_of_the_server(capsys: pytest.CaptureFixture[str]) -> None:
     code = (
-        # Of the processor's time: others on the machine don't count.
+        # Processor time is measured, so that other processes on the machine don't count.
         "import pandas, sys, time; started = time.process_time(); import caraway; "
         "print((time.process_time() - started) * 1_000); import caraway.testing; "
         f"print([m for m in {HEAVY!r} if m in sys.modules])"

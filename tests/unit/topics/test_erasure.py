@@ -55,7 +55,7 @@ def test_it_hides_rows_that_have_all_its_values(
     assert (hides is not None and hides(kafka_key((USER, SHOP), (user, shop)))) == expected
 
 
-def test_topics_and_columns_are_told_apart() -> None:
+def test_an_erasure_is_of_one_topic_and_its_columns() -> None:
     known = erased(((USER,), (7,), "first"))
     assert known.hides("caraway.Orders.4567", (USER,)) is None
     hides = known.hides(TOPIC, (USER,))
@@ -80,7 +80,7 @@ def test_an_int_in_a_float_column_is_the_same_key() -> None:
     assert hides(kafka_key((RATE,), (3.0,)))
 
 
-def test_without_the_key_of_a_hash_nothing_is_told() -> None:
+def test_without_the_secret_of_a_hash_a_key_is_not_checked() -> None:
     held = {"first": MAC_KEYS["first"]}
     known = ErasedKeys(lambda: held)
     known.add(TOPIC, [erasure_of(TOPIC, (USER,), (u,), n, MAC_KEYS[n]) for u, n in ((1, "first"), (2, "second"))])

@@ -1,7 +1,7 @@
 """Formats of date and time, spelled in the directives of Rust's chrono.
 
-Reading (`strptime`) and writing (`strftime`) share them; `parse_format` takes a format apart, once, when an expression
-is checked. What a directive reads and writes is told by `caraway.expr.functions.chrono_reading` and `chrono_writing`.
+Reading (`strptime`) and writing (`strftime`) share them; `parse_format` parses a format once, when an expression is
+checked. `caraway.expr.functions.chrono_reading` and `chrono_writing` define the directives.
 """
 
 import re
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from caraway.errors import DefinitionError
 
-# What stands for several others; expanded before a format is read.
+# Directives that stand for several others; they are expanded before a format is read.
 COMPOSITES = {
     "D": "%m/%d/%y",
     "x": "%m/%d/%y",
@@ -24,18 +24,18 @@ COMPOSITES = {
     "+": "%Y-%m-%dT%H:%M:%S%.f%:z",
     "h": "%b",
 }
-# Signs that can't stand for themselves or are hard to see.
+# Directives for characters that can't stand for themselves or are hard to see.
 SIGNS = {"%": "%", "t": "\t", "n": "\n"}
 # Numbers that take the padding modifiers `-` (none), `_` (blanks) and `0`.
 NUMBERS = frozenset("YCymdejHkIlMSuwUWGgV")
-# Fractions of a second: %f counts nanoseconds, a dot asks for the dot, a digit for so many digits.
+# Fractions of a second: %f counts nanoseconds, a dot in the directive asks for the dot, a digit for that many digits.
 FRACTIONS = frozenset({"f", ".f", ".3f", ".6f", ".9f", "3f", "6f", "9f"})
 NAMES = frozenset("bBaApPZs")
 OFFSETS = frozenset({"z", ":z"})
 DIRECTIVES = NUMBERS | FRACTIONS | NAMES | OFFSETS
 
-# Reading ignores or can't settle these: an abbreviation such as IST names several zones, and the numbers of weeks
-# and centuries don't tell the day.
+# Directives that reading refuses, because they don't determine an instant: an abbreviation such as IST names several
+# zones, and the numbers of weeks and centuries don't determine the day.
 WRITTEN_ONLY = frozenset("ZCuwUWGgV")
 
 _DIRECTIVE = re.compile(r"%(?P<pad>[-_0](?=[A-Za-z]))?(?P<name>\.[369]?f|[369]f|:z|.)?", re.DOTALL)
@@ -43,7 +43,7 @@ _DIRECTIVE = re.compile(r"%(?P<pad>[-_0](?=[A-Za-z]))?(?P<name>\.[369]?f|[369]f|
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text that stands for itself. Blanks in it stand, in reading, for any number of blanks, none included."""
+    """Literal text. When a text is read, a blank in it stands for any number of blanks, or none."""
 
     text: str
 
@@ -61,7 +61,7 @@ Item = Text | Field
 
 @lru_cache(maxsize=1024)
 def parse_format(text: str) -> tuple[Item, ...]:
-    """Take a format apart into text and directives; composites such as `%F` are expanded.
+    """Parse a format into text and directives; composites such as `%F` are expanded.
 
     Raises:
         DefinitionError: A directive is unknown; the message names it and its position.
@@ -84,7 +84,7 @@ def parse_format(text: str) -> tuple[Item, ...]:
 
 @lru_cache(maxsize=1024)
 def parse_reading_format(text: str) -> tuple[Item, ...]:
-    """Take a format for reading apart, and see that it settles an instant.
+    """Parse a format for reading, and check that it determines an instant.
 
     Raises:
         DefinitionError: A directive is unknown or can't be read, the year is missing, or the hour of a half day comes

@@ -1,9 +1,9 @@
-"""Instants out of text (`strptime`).
+"""Reading of instants from text (`strptime`).
 
-A format becomes a regular expression of the common kind (with possessive quantifiers, as Java and Python have them):
-each number takes as many digits as it can, up to its width, after any number of blanks; names are read in any case.
-Fields that repeat others must agree with them. Month and day are 1 if they are missing, the time is midnight. The
-second 60 is no time. What lies beyond microseconds is dropped.
+A format becomes a regular expression with possessive quantifiers, in the syntax that Java and Python share: each number
+takes as many digits as it can, up to its width, after any number of blanks; names are read in any case. Fields that
+repeat others must agree with them. Month and day are 1 if they are missing, the time is midnight. The second 60 is no
+time. Digits beyond microseconds are dropped.
 """
 
 import re
@@ -32,7 +32,7 @@ MONTHS = (
 )
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
-# Two digits of a year below this one are of this century, as POSIX has it.
+# Two-digit years below this one are of this century, others of the last, as in POSIX.
 CENTURY_BREAK = 70
 
 Reader = Callable[[str], int]
@@ -43,7 +43,7 @@ def _short(names: tuple[str, ...]) -> str:
 
 
 def _any(names: tuple[str, ...]) -> str:
-    # The long names first: a short one is the beginning of its long one.
+    # The long names come first, because a short one is the beginning of its long one.
     return "(?i:" + "|".join([*names, *(name[:3] for name in names)]) + ")"
 
 
@@ -95,7 +95,7 @@ def reading_pattern(format: str) -> tuple[str, tuple[str, ...]]:  # noqa: A002 (
 
 @lru_cache(maxsize=1024)
 def reader(format: str, timezone: str) -> Reader:  # noqa: A002
-    """Make the function from text in a format to microseconds since the epoch; a text without offset is in `timezone`.
+    """Return the function from text in a format to microseconds since the epoch; text without offset is in `timezone`.
 
     The function raises `InvalidInputError`, naming the text, for what isn't in the format or is no single instant.
 
@@ -123,7 +123,7 @@ def _unparsable(text: str, format: str, reason: str) -> InvalidInputError:  # no
 
 
 def _fields(names: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str, int] | None:
-    """Return the numbers that were found; None if two of the same field differ."""
+    """Return the numbers in a text by field; None if two of the same field differ."""
     fields: dict[str, int] = {}
     for name, value in zip(names, values, strict=True):
         if value is not None:
@@ -134,7 +134,7 @@ def _fields(names: tuple[str, ...], values: tuple[str | None, ...]) -> dict[str,
 
 
 def _number(name: str, value: str) -> tuple[str, int]:
-    """Return the field that a group tells of, and its number."""
+    """Return the field that a group holds, and its number."""
     match name:
         case "b":
             return "m", next(month for month, word in enumerate(MONTHS, 1) if word[:3].lower() == value[:3].lower())

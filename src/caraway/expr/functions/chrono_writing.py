@@ -1,4 +1,4 @@
-"""Text out of instants (`strftime`).
+"""Writing of instants as text (`strftime`).
 
 Numbers are padded with zeros (`%e %k %l` with blanks) unless a modifier says otherwise, names are English. `%f` has
 nine digits, `%.f` none, three or six after its dot, as many as are needed. An offset is shown in whole minutes: half a
@@ -18,7 +18,7 @@ from caraway.expr.functions.local_time import time_zone
 Writer = Callable[[int], str]
 _Number = Callable[[datetime], int]
 
-# Each number's width, its padding, and the number.
+# For each directive of a number the width, the padding, and the function that computes the number.
 _NUMBERS: dict[str, tuple[int, str, _Number]] = {
     "Y": (4, "0", lambda t: t.year),
     "C": (2, "0", lambda t: t.year // 100),
@@ -35,7 +35,7 @@ _NUMBERS: dict[str, tuple[int, str, _Number]] = {
     "S": (2, "0", lambda t: t.second),
     "u": (1, "0", lambda t: t.isoweekday()),
     "w": (1, "0", lambda t: t.isoweekday() % 7),
-    # Weeks of the year that begin on Sunday and on Monday, and ISO's.
+    # The numbers of weeks that begin on Sunday and on Monday, and of ISO's weeks.
     "U": (2, "0", lambda t: (t.timetuple().tm_yday + 6 - t.isoweekday() % 7) // 7),
     "W": (2, "0", lambda t: (t.timetuple().tm_yday + 6 - t.weekday()) // 7),
     "V": (2, "0", lambda t: t.isocalendar().week),
@@ -47,7 +47,7 @@ _PADDING = {"-": "", "_": " ", "0": "0"}
 
 @lru_cache(maxsize=1024)
 def writer(format: str, timezone: str) -> Writer:  # noqa: A002 (the name that users know)
-    """Make the function from microseconds since the epoch to text in a format and a time zone.
+    """Return the function from microseconds since the epoch to text in a format and a time zone.
 
     The function raises `InvalidInputError` for an instant outside of the years 1 to 9999.
 

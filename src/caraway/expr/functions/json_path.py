@@ -1,4 +1,4 @@
-"""JSONPath, by Goessner's notation and with RFC 9535's meaning: which values of a document a path selects.
+"""JSONPath, in Goessner's notation with RFC 9535's meaning: the selection of values in a document.
 
 `$` is the document, `.key` and `['key']` a member, `[i]` an element (from 0; no negative indices), `[a:b]` and
 `[a:b:step]` a slice, `[*]` and `.*` all members or elements in the document's order, `..key` (also `..[0]`, `..*`)
@@ -6,8 +6,8 @@ the same at any depth, a value before what is inside it, `['a', 0]` several of t
 `[?(@.k > 1)]` the members or elements that pass a test. A test compares (`== != < <= > >=`) constants and single
 values `@…` or `$…`, asks for the existence of a value (`@.k`), and is combined with `&& || !` and parentheses.
 
-Numbers are ordered among themselves and so are texts, by code points; all other values are equal or not. What doesn't
-exist equals only what doesn't exist either. The parsed path is plain data, so that other engines can read it.
+Numbers are ordered among themselves and so are texts, by code points; all other values are equal or not. A missing
+value equals only a missing value. The parsed path is plain data, so that other engines can read it.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class JsonPath:
 
 
 class Missing:
-    """What a path in a test gives when it selects nothing."""
+    """The value of a path in a test when it selects nothing."""
 
 
 MISSING = Missing()
@@ -54,7 +54,7 @@ def parse_path(text: str) -> JsonPath:
     """Parse a path.
 
     Raises:
-        DefinitionError: The path is malformed; the message tells where.
+        DefinitionError: The path is malformed; the message has the position.
     """
     return JsonPath(text, parse_segments(text))
 
@@ -62,7 +62,7 @@ def parse_path(text: str) -> JsonPath:
 def first_match(path: JsonPath, document: Any) -> Any:  # noqa: ANN401 (any JSON value)
     """Return the first value that a path selects in a document (as Python's JSON libraries load it).
 
-    Null if there is none.
+    The result is null if there is none.
     """
     return next(_select(path.segments, document, document), None)
 
@@ -79,7 +79,7 @@ def _select(segments: tuple[Segment, ...], value: Any, root: Any) -> Iterator[An
 
 
 def _places(value: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Give a value and all that is inside it, the outer before the inner."""
+    """Yield a value and all that is inside it, the outer before the inner."""
     waiting = [value]
     while waiting:
         place = waiting.pop()
@@ -128,7 +128,7 @@ def _holds(test: Test, value: Any, root: Any) -> bool:  # noqa: ANN401
 
 
 def compare(operator: str, left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Compare two JSON values, or what doesn't exist (`MISSING`), as RFC 9535 does."""
+    """Compare two JSON values, or a missing one (`MISSING`), as RFC 9535 does."""
     match operator:
         case "==":
             return _equal(left, right)
@@ -161,7 +161,7 @@ def _less(left: Any, right: Any) -> bool:  # noqa: ANN401
 
 
 def _both(left: float, right: float) -> tuple[float, float]:
-    """Give two numbers as ints if both are, else as doubles, as expressions compare them."""
+    """Return two numbers as ints if both are, else as doubles, as expressions compare them."""
     return (left, right) if isinstance(left, int) and isinstance(right, int) else (float(left), float(right))
 
 

@@ -49,7 +49,7 @@ Selector = Member | Element | Slice | All | Where
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """What the selectors find in a value, one after the other; if `deep`, also in all that is inside it."""
+    """A step of a path: the union of what its selectors find in a value and, if `deep`, in all that is inside it."""
 
     selectors: tuple[Selector, ...]
     deep: bool = False
@@ -81,28 +81,28 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The path selects something."""
+    """A test that the path selects something."""
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of them hold."""
+    """A test that all of its parts hold."""
 
     parts: tuple["Test", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """One of them holds."""
+    """A test that one of its parts holds."""
 
     parts: tuple["Test", ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """It doesn't hold."""
+    """A test that its part doesn't hold."""
 
     part: "Test"
 
@@ -122,7 +122,7 @@ def parse_segments(text: str) -> tuple[Segment, ...]:
     """Parse a path that begins with `$`.
 
     Raises:
-        DefinitionError: The path is malformed; the message tells where.
+        DefinitionError: The path is malformed; the message has the position.
     """
     parser = _Parser(text)
     if not parser.take("$"):

@@ -1,8 +1,8 @@
-"""JSON documents: reading them, and spelling what is in them.
+"""JSON documents: parsing them, and writing parts of them as text.
 
-Of two members of an object with one name the last one holds. Numbers without fraction and exponent that fit 64 bits
-are ints, all others doubles; one beyond the doubles makes a document invalid, and so do NaN, a text with half of a
-surrogate pair, and more than 200 levels.
+If an object has two members of one name, the last one counts. Numbers without fraction and exponent that fit 64 bits
+are ints, all others doubles. A document is invalid if it has a number beyond the doubles, NaN, a text with half of a
+surrogate pair, or more than 200 levels.
 """
 
 from typing import Any
@@ -12,15 +12,15 @@ import orjson
 from caraway.dtypes.values import INT_MAX
 from caraway.expr.functions.json_path import JsonPath, first_match
 
-# Well below what Python's stack and any other engine's bears.
+# Bound on the levels of a document, well below what the stacks of Python and of other engines can hold.
 DEEPEST = 200
 
 
 def load_json(text: str) -> Any:  # noqa: ANN401 (any JSON value)
-    """Read a document.
+    """Parse a document.
 
     Raises:
-        ValueError: It is no valid JSON.
+        ValueError: The text is no valid JSON.
     """
     document = orjson.loads(text)
     if text.count("[") + text.count("{") > DEEPEST and _depth(document) > DEEPEST:
@@ -31,7 +31,7 @@ def load_json(text: str) -> Any:  # noqa: ANN401 (any JSON value)
 def extract(path: JsonPath, text: str) -> str | None:
     """Return the first match of a path in a document as text: a text as it is, anything else as JSON.
 
-    Null if the document is invalid, nothing matches, or null does.
+    The result is null if the document is invalid, or if nothing or null matches.
     """
     try:
         document = load_json(text)
@@ -42,7 +42,7 @@ def extract(path: JsonPath, text: str) -> str | None:
 
 
 def json_text(value: Any) -> str:  # noqa: ANN401
-    """Spell a value as JSON without blanks; doubles as `num.to_string` does, in texts only what must be is escaped."""
+    """Write a value as JSON without blanks, doubles as `num.to_string` does, and with as few escapes as JSON allows."""
     match value:
         case bool() | None:
             return "true" if value else "false" if value is False else "null"

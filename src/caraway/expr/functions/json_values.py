@@ -1,9 +1,9 @@
-"""Typed values out of JSON documents (`str.parse`), in the stored form.
+"""Parsing of JSON documents to typed values (`str.parse`) in stored form.
 
-It is stricter than what ingestion does: an int is a number without fraction (`1.0` and `1e3` are ints), a bool is
-`true` or `false`. A datetime is RFC 3339 text with an offset or a number of microseconds since the epoch, a date is ISO
-text or a number of days, a str may be a number (spelled as JSON), a Decimal a number or text. Structs and dicts are
-objects, lists and embeddings arrays; a member that is missing is null, one that isn't a field is ignored.
+The rules are stricter than those of ingestion: an int is a number without fraction (`1.0` and `1e3` are ints), a bool
+is `true` or `false`. A datetime is RFC 3339 text with an offset or a number of microseconds since the epoch, a date is
+ISO text or a number of days, a str may be a number (spelled as JSON), a Decimal a number or text. Structs and dicts are
+objects, lists and embeddings arrays; a missing member is null, and a member that isn't a field is ignored.
 """
 
 import re
@@ -45,7 +45,7 @@ _RFC_3339 = re.compile(
 
 @lru_cache(maxsize=1024)
 def parse_as(dtype: DataType) -> Callable[[str], Any]:
-    """Make the function from a document to a stored value of a type.
+    """Return the function from a document to a stored value of a type.
 
     The function raises `InvalidInputError`, naming the document, for what is no JSON or not of the type.
     """
@@ -136,7 +136,7 @@ def _datetime(value: Any) -> int:  # noqa: ANN401
     if found is None:
         raise _mismatch("an RFC 3339 datetime with an offset", value)
     day, time, fraction, offset = found.groups()
-    # What lies beyond microseconds is dropped.
+    # Digits beyond microseconds are dropped.
     return instant_us(f"{day}T{time}.{(fraction or '0')[:6]}{offset.upper()}")
 
 
@@ -152,7 +152,7 @@ def _decimal(dtype: DecimalType) -> Convert:
     stored = cast(dtype)
 
     def to_decimal(value: Any) -> Any:  # noqa: ANN401
-        # By its shortest digits, so that 0.1 is a tenth.
+        # A float is converted by its shortest digits, so that 0.1 is a tenth.
         return stored(value if isinstance(value, str) else repr(_number(value, type_name(dtype))))
 
     return to_decimal

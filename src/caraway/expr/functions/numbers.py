@@ -1,11 +1,11 @@
-"""What compilers share of the `num` namespace; nothing here needs polars."""
+"""Definitions that the compilers share for the `num` namespace; nothing here needs polars."""
 
 from caraway.dtypes.values import INT_MAX
 from caraway.errors import InvalidInputError
 
-# From here on a double is an integer, so that rounding leaves it as it is.
+# From this value on every double is an integer, so rounding doesn't change it.
 ALL_INTEGERS = 2.0**52
-# More decimals than a double can have; and ten to so many is a double.
+# Bound on decimals, which is more than a double can have, while ten to this power still is a double.
 MOST_DECIMALS = 300
 
 

@@ -1,4 +1,4 @@
-"""What the rules of inference share: tests of operands, optional results, messages."""
+"""Functions that the rules of inference share: tests of operands, optional results, messages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ from caraway.expr.nodes import (
 )
 from caraway.expr.printer import print_node
 
-# Of the classes whose own name isn't what users write.
+# The names of node classes that users know by another name.
 _NAMES: dict[type, str] = {
     DatetimeLiteral: "datetime",
     DictContains: "dict.contains",
@@ -99,13 +99,13 @@ def infer(node: Node, schema: Schema) -> DataType:
 
 
 def operand_type(dtype: DataType) -> DataType:
-    """Return the type as which a value takes part in an operation: restrictions off, an embedding as a list."""
+    """Return the type with which a value takes part in an operation: without restrictions, an embedding as a list."""
     base = base_type(dtype)
     return ListType(FLOAT) if isinstance(base, EmbeddingType) else base
 
 
 def require(node: Node, found: DataType | None, wanted: tuple[DataType, ...]) -> DataType:
-    """Return the base type of an operand, which must be one of `wanted`; null fits all."""
+    """Return the base type of an operand, which must be one of `wanted`; null fits all of them."""
     if found is None:
         return wanted[0]
     base = operand_type(found)
@@ -125,7 +125,7 @@ def either_optional(result: DataType, *operands: DataType | None) -> DataType:
 
 
 def operation_name(node: Node) -> str:
-    """Name what a node does, for messages."""
+    """Return the name of a node's operation, for messages."""
     match node:
         case Unary(op=op) | Binary(op=op):
             return f"operator {op}"
@@ -142,23 +142,23 @@ def operation_name(node: Node) -> str:
 
 
 def spell(dtype: DataType | None) -> str:
-    """Spell the type of an operand."""
+    """Return the spelling of an operand's type."""
     return "null" if dtype is None else type_name(dtype)
 
 
 def takes(node: Node, wanted: str, found: DataType | None) -> DefinitionError:
-    """Make the error for an operand of a wrong type."""
+    """Return the error for an operand of a wrong type."""
     return wrong(node, f"{operation_name(node)} takes {wanted}, found {spell(found)}")
 
 
 def wrong(node: Node, text: str) -> DefinitionError:
-    """Make the error for an expression, which it prints."""
+    """Return the error for an expression, with the expression in it."""
     return DefinitionError(f"{text}, in {print_node(node)}")
 
 
 @contextmanager
 def wrong_argument(node: Node) -> Iterator[None]:
-    """Add to an error of a format or path the operation and the expression that it stands in."""
+    """Add the operation and its expression to an error of a format or path."""
     try:
         yield
     except DefinitionError as error:

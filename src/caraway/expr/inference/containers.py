@@ -51,7 +51,7 @@ def element_type(node: Node, operand: DataType | None) -> DataType:
     """Return the type of the elements of a list, which the operand must be.
 
     Raises:
-        DefinitionError: It is no list.
+        DefinitionError: The operand is no list.
     """
     base = None if operand is None else operand_type(operand)
     if not isinstance(base, ListType):
@@ -106,7 +106,7 @@ def _(node: ListFilter, schema: Schema) -> DataType | None:
     if found != BOOL:
         hint = "; fill its nulls with fillnull()" if found == optional(BOOL) else ""
         raise wrong(node, f"the predicate of list.filter() is {spell(found)}, not bool{hint}")
-    # An embedding that lost elements is a list.
+    # A filtered embedding may have fewer elements, so it is a list.
     return operand if operand is not None and not _is_embedding(operand) else like(operand, ListType(FLOAT))
 
 

@@ -1,4 +1,4 @@
-"""Types of the `dt` namespace and of what makes instants."""
+"""Types of the `dt` namespace and of other nodes whose values are instants."""
 
 import zoneinfo
 from datetime import UTC, datetime
@@ -20,7 +20,7 @@ from caraway.expr.nodes import DatePart, DatetimeLiteral, FromEpoch, Node, Since
 
 EPOCH_UNITS = (TimeUnit.SECOND, TimeUnit.MILLISECOND, TimeUnit.MICROSECOND)
 
-# Files beside the zones that are none of them.
+# Files in the folder of the zones that are no zones.
 _NO_ZONES = ("posix/", "right/", "posixrules", "localtime", "Factory")
 
 
@@ -78,7 +78,8 @@ def _(node: DatetimeLiteral, _schema: Schema) -> DataType | None:
         instants = {local.replace(fold=fold).astimezone(UTC) for fold in (0, 1)}
     except (ValueError, OverflowError) as error:
         raise wrong(node, f"datetime(): {error}") from None
-    # Before a gap and after it the clock shows other times than the one asked for; twice, when it is set back.
+    # A time that the clock skips changes when it is converted to UTC and back; one that it shows twice has two
+    # instants.
     if any(instant.astimezone(zone).replace(tzinfo=None) != local.replace(tzinfo=None) for instant in instants):
         raise wrong(node, f"datetime(): no clock in {node.timezone} showed {local:%Y-%m-%d %H:%M:%S}")
     if len(instants) > 1:
@@ -88,7 +89,7 @@ def _(node: DatetimeLiteral, _schema: Schema) -> DataType | None:
 
 @lru_cache(maxsize=256)
 def is_timezone(name: str) -> bool:
-    """Tell whether `name` is an IANA time zone."""
+    """Return whether `name` is an IANA time zone."""
     if name.startswith(_NO_ZONES):
         return False
     try:
@@ -99,7 +100,7 @@ def is_timezone(name: str) -> bool:
 
 
 def require_timezone(node: Node, name: str) -> None:
-    """Refuse what is no time zone.
+    """Check that a name is a time zone.
 
     Raises:
         DefinitionError: There is no IANA zone of this name.

@@ -1,4 +1,4 @@
-"""What an expression may refer to: columns, and in the body of a lambda the element of the list."""
+"""The names that an expression may refer to: columns and, in the body of a lambda, the element of the list."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ Schema = Mapping[str, DataType]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LambdaSchema(Mapping[str, DataType]):
-    """The columns, and beside them one variable, which may bear the name of a column."""
+    """The columns and, beside them, one variable, which may have the name of a column."""
 
     columns: Schema
     variable: str

@@ -1,4 +1,4 @@
-"""The part of a compiler's scope that knows types; what a compiler needs beside it, its own scope adds."""
+"""The part of a compiler's scope that knows types; each compiler extends it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -12,10 +12,11 @@ from caraway.expr.nodes import Node
 
 @dataclass(frozen=True, slots=True)
 class TypedScope:
-    """What an expression may refer to: columns by type, in a lambda the element."""
+    """The names that an expression may refer to, with types: columns and, in a lambda, the element."""
 
     schema: Mapping[str, DataType]
-    # By identity of the node, which the expression keeps alive; a deep expression would be typed over and over.
+    # The cache of types by `id` of the node, which the expression keeps alive; without it the nodes of a deep
+    # expression would be typed over and over.
     types: dict[int, DataType | None] = field(default_factory=dict, kw_only=True)
 
     def type_of(self, node: Node) -> DataType | None:
@@ -26,7 +27,7 @@ class TypedScope:
         return self.types[key]
 
     def base_of(self, node: Node, of_null: DataType) -> DataType:
-        """Return the type as which a node takes part in an operation; `of_null` for the null literal."""
+        """Return the type with which a node takes part in an operation; `of_null` for the null literal."""
         found = self.type_of(node)
         return of_null if found is None else operand_type(found)
 

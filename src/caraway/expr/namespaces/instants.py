@@ -10,7 +10,7 @@ from caraway.expr.nodes import DatePart, Node, Since, SinceEpoch, Strftime, Time
 if TYPE_CHECKING:
     from caraway.expr.namespaces.text import StringExpr
 
-# In the class `str` is a namespace.
+# In the class the name `str` is a namespace.
 Text: TypeAlias = str
 
 
@@ -25,11 +25,11 @@ class DatetimeExpr(Expr):
 
     @property
     def dt(self) -> "DatetimeExpr":
-        """The same, in the same time zone."""
+        """The expression itself, with its time zone."""
         return self
 
     def with_tz(self, timezone: Text | None) -> "DatetimeExpr":
-        """Read the parts in an IANA time zone, such as "Asia/Tokyo"; None is UTC."""
+        """Set the IANA time zone of the parts, such as "Asia/Tokyo"; None is UTC."""
         return DatetimeExpr(self.node, zone("with_tz", timezone))
 
     @property
@@ -78,7 +78,7 @@ class DatetimeExpr(Expr):
         return self.parts(TimeUnit.MICROSECOND, self._timezone)
 
     def parts(self, unit: TimeUnit | Text, timezone: Text | None = "UTC") -> NumberExpr:
-        """Read one part of the calendar date and time in a time zone.
+        """Return one part of the calendar date and time in a time zone.
 
         Raises:
             DefinitionError: There is no such unit.
@@ -102,7 +102,7 @@ class DatetimeExpr(Expr):
         return NumberExpr(SinceEpoch(operand=self.node, unit=time_unit(unit)))
 
     def strftime(self, format: Text) -> "StringExpr":  # noqa: A002 (the API's name)
-        """Spell the instant in the directives of chrono, in the time zone of `with_tz`.
+        """Return the instant as text by the directives of chrono, in the time zone of `with_tz`.
 
         Raises:
             DefinitionTypeError: `format` is no plain str.

@@ -7,7 +7,7 @@ from caraway.expr.expressions import Expr, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import ListAt, ListCall, ListContains, ListFilter, ListFunction, ListMap, Node
 
-# In the class `str` is a namespace.
+# In the class the name `str` is a namespace.
 Text: TypeAlias = str
 
 
@@ -21,15 +21,15 @@ class ListExpr(Expr):
         return NumberExpr(self._call(ListFunction.LEN))
 
     def at(self, index: object) -> Expr:
-        """Give the element at `index` (from 0; -1 is the last), null if there is none."""
+        """Return the element at `index` (from 0; -1 is the last), null if there is none."""
         return Expr(ListAt(operand=self.node, index=make_expr(index).node))
 
     def contains(self, item: object) -> Expr:
-        """Tell whether `item` is an element; null if it isn't known for nulls."""
+        """Return whether `item` is an element; null if nulls leave that open."""
         return Expr(ListContains(operand=self.node, item=make_expr(item).node))
 
     def hasnull(self) -> Expr:
-        """Tell whether an element is null."""
+        """Return whether an element is null."""
         return Expr(self._call(ListFunction.HAS_NULL))
 
     def sum(self) -> NumberExpr:
@@ -37,23 +37,23 @@ class ListExpr(Expr):
         return NumberExpr(self._call(ListFunction.SUM))
 
     def min(self) -> NumberExpr:
-        """Give the least element; null for an empty list or if one is null."""
+        """Return the least element; null for an empty list or if one is null."""
         return NumberExpr(self._call(ListFunction.MIN))
 
     def max(self) -> NumberExpr:
-        """Give the greatest element; null for an empty list or if one is null."""
+        """Return the greatest element; null for an empty list or if one is null."""
         return NumberExpr(self._call(ListFunction.MAX))
 
     def mean(self) -> NumberExpr:
-        """Give the mean; null for an empty list or if an element is null."""
+        """Return the mean; null for an empty list or if an element is null."""
         return NumberExpr(self._call(ListFunction.MEAN))
 
     def all(self) -> Expr:
-        """Tell whether all elements are true; null if one is null."""
+        """Return whether all elements are true; null if one is null."""
         return Expr(self._call(ListFunction.ALL))
 
     def any(self) -> Expr:
-        """Tell whether an element is true; if none is, null if one is null."""
+        """Return whether an element is true; if none is, null if one is null."""
         return Expr(self._call(ListFunction.ANY))
 
     def filter(self, var: Text, predicate: object) -> "ListExpr":

@@ -17,7 +17,7 @@ class NumberExpr(Expr):
     __slots__ = ()
 
     def sqrt(self) -> "NumberExpr":
-        """Give the square root; NaN for a negative number."""
+        """Return the square root; NaN for a negative number."""
         return self._call(NumberFunction.SQRT)
 
     def pow(self, exponent: object) -> "NumberExpr":
@@ -25,7 +25,7 @@ class NumberExpr(Expr):
         return NumberExpr(Power(operand=self.node, exponent=make_expr(exponent).node))
 
     def log(self, base: float = math.e) -> "NumberExpr":
-        """Give the logarithm; -inf for 0, NaN for a negative number.
+        """Return the logarithm; -inf for 0, NaN for a negative number.
 
         Raises:
             DefinitionTypeError: `base` is no number; it can't be an expression.
@@ -35,39 +35,39 @@ class NumberExpr(Expr):
         return NumberExpr(Log(operand=self.node, base=None if base == math.e else float(base)))
 
     def sin(self) -> "NumberExpr":
-        """Give the sine of an angle in radians."""
+        """Return the sine of an angle in radians."""
         return self._call(NumberFunction.SIN)
 
     def cos(self) -> "NumberExpr":
-        """Give the cosine of an angle in radians."""
+        """Return the cosine of an angle in radians."""
         return self._call(NumberFunction.COS)
 
     def tan(self) -> "NumberExpr":
-        """Give the tangent of an angle in radians."""
+        """Return the tangent of an angle in radians."""
         return self._call(NumberFunction.TAN)
 
     def arcsin(self) -> "NumberExpr":
-        """Give the angle in radians with this sine; NaN outside [-1, 1]."""
+        """Return the angle in radians with this sine; NaN outside [-1, 1]."""
         return self._call(NumberFunction.ARCSIN)
 
     def arccos(self) -> "NumberExpr":
-        """Give the angle in radians with this cosine; NaN outside [-1, 1]."""
+        """Return the angle in radians with this cosine; NaN outside [-1, 1]."""
         return self._call(NumberFunction.ARCCOS)
 
     def arctan(self) -> "NumberExpr":
-        """Give the angle in radians with this tangent."""
+        """Return the angle in radians with this tangent."""
         return self._call(NumberFunction.ARCTAN)
 
     def is_nan(self) -> Expr:
-        """Tell where the number is NaN."""
+        """Return true where the number is NaN."""
         return Expr(self._call(NumberFunction.IS_NAN).node)
 
     def is_infinite(self) -> Expr:
-        """Tell where the number is infinite."""
+        """Return true where the number is infinite."""
         return Expr(self._call(NumberFunction.IS_INFINITE).node)
 
     def to_string(self) -> "StringExpr":
-        """Spell the number: an int plainly, a float in its shortest form that reads back the same."""
+        """Return the number as text: an int plainly, a float in its shortest form that reads back the same."""
         return self._call(NumberFunction.TO_STRING).str
 
     def _call(self, function: NumberFunction) -> "NumberExpr":

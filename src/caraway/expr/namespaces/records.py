@@ -7,7 +7,7 @@ from caraway.expr.expressions import Expr, make_expr
 from caraway.expr.namespaces.numeric import NumberExpr
 from caraway.expr.nodes import DictContains, DictGet, DictLen, StructGet
 
-# In the classes `str` is a namespace.
+# In the classes the name `str` is a namespace.
 Text: TypeAlias = str
 
 
@@ -17,7 +17,7 @@ class DictExpr(Expr):
     __slots__ = ()
 
     def get(self, key: object, default: object = None) -> Expr:
-        """Give the value at `key`, or `default` if the key isn't there."""
+        """Return the value at `key`, or `default` if the key isn't there."""
         fallback = None if default is None else make_expr(default).node
         return Expr(DictGet(operand=self.node, key=make_expr(key).node, default=fallback))
 
@@ -26,7 +26,7 @@ class DictExpr(Expr):
         return NumberExpr(DictLen(operand=self.node))
 
     def contains(self, key: object) -> Expr:
-        """Tell whether the key is there."""
+        """Return whether the key is there."""
         return Expr(DictContains(operand=self.node, key=make_expr(key).node))
 
 
@@ -36,7 +36,7 @@ class StructExpr(Expr):
     __slots__ = ()
 
     def get(self, field: Text) -> Expr:
-        """Give a field; null of a null struct.
+        """Return a field; null of a null struct.
 
         Raises:
             InvalidExprException: `field` is no plain str.

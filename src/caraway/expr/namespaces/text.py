@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from caraway.expr.namespaces.instants import DatetimeExpr
     from caraway.expr.namespaces.lists import ListExpr
 
-# In the class `str` is a namespace.
+# In the class the name `str` is a namespace.
 Text: TypeAlias = str
 
 
@@ -38,19 +38,19 @@ class StringExpr(Expr):
         return StringExpr(self._call(StringFunction.CONCAT, other))
 
     def contains(self, item: object) -> Expr:
-        """Tell where `item` occurs, as it is and not as a pattern."""
+        """Return true where `item` occurs, taken literally and not as a pattern."""
         return Expr(self._call(StringFunction.CONTAINS, item))
 
     def startswith(self, item: object) -> Expr:
-        """Tell where the text begins with `item`."""
+        """Return true where the text begins with `item`."""
         return Expr(self._call(StringFunction.STARTSWITH, item))
 
     def endswith(self, item: object) -> Expr:
-        """Tell where the text ends with `item`."""
+        """Return true where the text ends with `item`."""
         return Expr(self._call(StringFunction.ENDSWITH, item))
 
     def split(self, sep: Text) -> "ListExpr":
-        """Give the pieces between the occurrences of `sep`, empty ones included; its characters if `sep` is empty.
+        """Return the pieces between the occurrences of `sep`, empty ones included; its characters if `sep` is empty.
 
         Raises:
             DefinitionTypeError: `sep` is no plain str.
@@ -61,7 +61,7 @@ class StringExpr(Expr):
         """Read an instant, in the directives of chrono (`%Y-%m-%d %H:%M:%S%.f %z`).
 
         Args:
-            format: What the whole text looks like.
+            format: The format of the whole text.
             timezone: IANA zone of a time without an offset; None is UTC.
 
         Raises:
@@ -79,7 +79,7 @@ class StringExpr(Expr):
         return Expr(ParseJson(operand=self.node, dtype=dtype_of(dtype)))
 
     def json_extract(self, path: Text) -> "StringExpr":
-        """Give the first match of a JSONPath as text; null if there is none, or no valid document.
+        """Return the first match of a JSONPath as text; null if there is none, or no valid document.
 
         Raises:
             DefinitionTypeError: `path` is no plain str.

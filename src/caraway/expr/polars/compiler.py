@@ -1,9 +1,9 @@
 """Expressions as polars expressions: the read path, and the oracle for other compilers.
 
-What polars leaves open is settled in the modules of the namespaces, so that it can be built elsewhere. For all of them:
-the division of floats by `//` is `floor(l / r)` and their remainder `l - floor(l / r) * r`; ints wrap around; NaN
-equals NaN and is greater than all else, also inside lists, dicts and structs, where null equals null too; a float is
-spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
+The modules of the namespaces define all results that polars leaves open, so that another engine can reproduce them.
+Some rules hold for all of them: the division of floats by `//` is `floor(l / r)` and their remainder `l - floor(l / r)
+* r`; ints wrap around; NaN equals NaN and is greater than all else, also inside lists, dicts and structs, where null
+equals null too; a float is spelled in its shortest form, with an exponent below 1e-5 and from 1e16 on.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from caraway.dtypes.types import DataType
 from caraway.expr.inference import infer
 from caraway.expr.nodes import Literal, Node
 
-# Their handlers register.
+# The import registers the handlers of these modules.
 from caraway.expr.polars import lists, numbers, operators, strings, structs, time  # noqa: F401
 from caraway.expr.polars.scope import PolarsScope, compile_node, widened
 from caraway.expr.polars.values import INSTANT, polars_type
@@ -23,14 +23,14 @@ from caraway.expr.polars.values import INSTANT, polars_type
 def compile_expr(node: Node, schema: Mapping[str, DataType], *, now: pl.Expr | int | None = None) -> pl.Expr:
     """Compile an expression over columns of the given types (`caraway.expr.polars.values.polars_type`).
 
-    A result that isn't optional by type may still be null where a value can't be had, such as an int divided by zero;
-    whoever needs a value checks for it. Evaluating raises `InvalidInputError` for a value that an operation refuses,
-    such as a text that isn't in its format.
+    A result whose type isn't optional may still be null where there is no value, such as for an int divided by zero;
+    callers that need a value check for it. The evaluation raises `InvalidInputError` for a value that an operation
+    refuses, such as a text that isn't in its format.
 
     Args:
         node: The expression.
         schema: Types of the columns.
-        now: What `now()` gives: instants, or microseconds since the epoch.
+        now: The value of `now()`: instants, or microseconds since the epoch.
 
     Raises:
         DefinitionError: The expression is ill-typed.
@@ -54,7 +54,7 @@ def compile_as(
 
 
 def reason_of(error: Exception) -> str:
-    """Tell why an evaluation failed, without the form of the expression that polars adds: users know it in ours."""
+    """Return the reason why an evaluation failed, without polars's form of the expression, which users don't know."""
     return str(error).partition("\n\nThis error occurred in the following expression")[0]
 
 

@@ -1,4 +1,4 @@
-"""The `list` namespace in polars, lambdas, and what makes lists.
+"""The `list` namespace in polars, lambdas, and the nodes that make lists.
 
 Sums and means of floats add up from the left, beginning with 0.0; the mean of ints is that of their doubles. Minimum
 and maximum: NaN is greater than all numbers, a zero has no sign.
@@ -28,7 +28,7 @@ from caraway.expr.polars.scope import ELEMENT, PolarsScope, as_column, compile_n
 from caraway.expr.polars.series import Elements, lists_of, null_where, of_array, of_columns, true_where
 from caraway.expr.references import columns_of
 
-# Beyond any length: polars can't take the least int for an index.
+# An index beyond any length; polars can't take the least int.
 FAR = 2**62
 BODY = "__caraway body"
 
@@ -63,13 +63,13 @@ def _(node: ListCall, scope: PolarsScope) -> pl.Expr:
 
 
 def _float_sum(floats: pl.Expr) -> pl.Expr:
-    """Add up from the left; polars' own sum adds stripes of 16 side by side."""
+    """Return sums from the left; polars' own sum adds in 16 parallel stripes, which rounds differently."""
     total = floats.list.eval(pl.element().cum_sum()).list.last()
     return pl.when(floats.list.len() == 0).then(pl.lit(0.0)).otherwise(total)
 
 
 def _unsigned(number: pl.Expr) -> pl.Expr:
-    # Not by adding 0.0, which polars leaves out.
+    # The condition makes 0.0 of -0.0; polars would optimise an addition of 0.0 away.
     return pl.when(number == 0.0).then(pl.lit(0.0)).otherwise(number)
 
 
@@ -88,7 +88,7 @@ def _(node: ListContains, scope: PolarsScope) -> pl.Expr:
         elements = Elements.of(columns[0])
         equal = elements.values == columns[1].gather(elements.rows())
         found = elements.rows_with(true_where(equal))
-        # A null element may be the item, and a null item may be any element.
+        # The answer is unknown if an element or the item is null, as a null may be any value.
         unknown = elements.rows_with(null_where(equal)) & ~found
         return of_array(pa.array(found, mask=~elements.valid | unknown))
 

@@ -39,7 +39,7 @@ def _(node: NumberCall, scope: PolarsScope) -> pl.Expr:
     operand, is_float = scope.operand(node.operand, base), base == FLOAT
     match node.function:
         case NumberFunction.ABS:
-            # The least int has no absolute value.
+            # The least int has no absolute value in 64 bits.
             return operand.abs() if is_float else pl.when(operand != INT_MIN).then(operand.abs())
         case NumberFunction.CEIL:
             return _to_int(operand.ceil()) if is_float else operand
@@ -71,7 +71,7 @@ def _(node: Round, scope: PolarsScope) -> pl.Expr:
 
 
 def _to_int(number: pl.Expr) -> pl.Expr:
-    # NaN, infinities and what is beyond 64 bits have no int.
+    # The cast is not strict because NaN, infinities and numbers beyond 64 bits have no int.
     return number.cast(pl.Int64, strict=False)
 
 

@@ -21,7 +21,7 @@ from caraway.expr.references import columns_of
 
 DIVISIONS = frozenset({BinaryOp.DIV, BinaryOp.FLOOR_DIV, BinaryOp.MOD})
 
-# Comparisons with their sides exchanged.
+# For each comparison the one with its sides exchanged.
 MIRRORED = {
     BinaryOp.EQ: BinaryOp.EQ,
     BinaryOp.NE: BinaryOp.NE,
@@ -66,7 +66,8 @@ def _(node: Literal, _scope: PolarsScope) -> pl.Expr:
     if base_type(node.dtype) in (INT, FLOAT, BOOL, STRING):
         return pl.lit(node.value, dtype=polars_type(node.dtype))
     if base_type(node.dtype) in (DATETIME, DATE):
-        # Through an int: the first item of a series isn't always taken for a constant by polars.
+        # The constant goes through an int, because polars doesn't always take the first item of a series for a
+        # constant.
         return pl.lit(node.value, dtype=pl.Int64).cast(polars_type(node.dtype))
     return pl.lit(to_polars("", [node.value], node.dtype)).first()
 
@@ -99,23 +100,23 @@ def _(node: Binary, scope: PolarsScope) -> pl.Expr:
 
 
 def _may_be_zero(node: Binary, constant: Node) -> bool:
-    """Tell whether a sum or difference has a constant that polars may leave out: -0.0 plus 0.0 is 0.0, not -0.0."""
+    """Return whether a constant of a sum may be 0.0, which polars would leave out: -0.0 plus 0.0 is 0.0."""
     return node.op in (BinaryOp.ADD, BinaryOp.SUB) and not (isinstance(constant, Literal) and constant.value)
 
 
 def _compared(node: Binary, scope: PolarsScope, left: pl.Expr, right: pl.Expr) -> pl.Expr:
     if scope.type_of(node.left) is None or scope.type_of(node.right) is None:
-        # polars can't compare a struct with null; the result is null, for each row of the other side.
+        # polars can't compare a struct with null. The result is null for each row of the other side.
         other = right if scope.type_of(node.left) is None else left
         return pl.when(other.is_null()).then(pl.lit(None, dtype=pl.Boolean))
     if not columns_of(node.left):
-        # polars gives one row for a constant text beside a column of nulls, but not the other way round.
+        # polars returns one row for a constant text beside a column of nulls, but not the other way round.
         return OPERATORS[MIRRORED[node.op]](right, left)
     return OPERATORS[node.op](left, right)
 
 
 def _operand_type(node: Binary, scope: PolarsScope) -> DataType:
-    """Return the type as which both operands take part."""
+    """Return the type to which both operands are converted."""
     if node.op in (BinaryOp.AND, BinaryOp.OR):
         return BOOL
     if node.op is BinaryOp.DIV:
@@ -137,7 +138,7 @@ def _(node: FillNull, scope: PolarsScope) -> pl.Expr:
     if result is None:
         return pl.lit(None)
     operand = scope.operand(node.operand, result)
-    # Not coalesce(): with a constant first it gives one row instead of the frame's.
+    # coalesce() isn't used, because with a constant first it returns one row instead of the frame's.
     return pl.when(operand.is_not_null()).then(operand).otherwise(scope.operand(node.fill, result))
 
 

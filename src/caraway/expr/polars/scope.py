@@ -1,7 +1,7 @@
-"""What the polars compiler's modules share: the scope of an expression, and the dispatch over nodes.
+"""The scope of an expression and the dispatch over nodes, which the modules of the polars compiler share.
 
-Each node has a handler, in the module of its namespace; it gives a polars expression over the columns of a frame, one
-value a row. Constants give one value, which polars repeats beside columns.
+Each node has a handler, in the module of its namespace, which returns a polars expression over the columns of a frame,
+one value a row. A constant returns one value, which polars repeats beside columns.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ ELEMENT = "__caraway element"
 
 @dataclass(frozen=True, slots=True)
 class PolarsScope(TypedScope):
-    """What an expression may refer to: columns by type, in a lambda the element, and the time of the query."""
+    """The names that an expression may refer to: typed columns, in a lambda the element, and the query's time."""
 
     now: pl.Expr | None
 
@@ -55,10 +55,10 @@ def widened(expr: pl.Expr, source: DataType | None, target: DataType) -> pl.Expr
 def as_column(constant: pl.Expr) -> pl.Expr:
     """Repeat a constant float for each row.
 
-    polars takes short cuts with single floats that give other bits: it divides by one by multiplying with its
+    polars has short cuts for single floats that compute other bits: it divides by one by multiplying with its
     reciprocal (14.0 / 10.0 would be 1.4000000000000001), and raises to the power 0.5 by a square root. It recognises a
-    repeated constant, but not one times a computed one, which has the same value. (Less a computed zero won't do: zero
-    less a column is the column's negative there, which makes 0.0 of it -0.0.)
+    repeated constant, but not a constant times a computed one, which has the same value. (Subtracting a computed zero
+    doesn't work: polars makes the negative of a column from zero less the column, and so 0.0 from -0.0.)
     """
     ones = pl.int_range(pl.len(), dtype=pl.Int64).cast(pl.Float64) * 0.0 + 1.0
     return constant * ones

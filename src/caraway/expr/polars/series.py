@@ -1,4 +1,4 @@
-"""Functions over whole columns that polars has no expression for: values by Python, and lists by their elements."""
+"""Functions over whole columns that polars lacks: values by Python functions, and lists by their elements."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,22 +17,22 @@ Truths = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequence[pl.Expr], dtype: DataType) -> pl.Expr:
-    """Make the expression that `function` computes from columns of one length.
+    """Return the expression that `function` computes from columns of one length.
 
     Args:
-        function: Gives as many values as each of its columns has.
-        inputs: What the columns hold; constants are repeated.
+        function: Returns as many values as each of its columns has.
+        inputs: The expressions of the columns; constants are repeated.
         dtype: Type of the result.
     """
     given = list(inputs)
     if not any(expr.meta.root_names() for expr in given):
-        # polars calls a function of constants once and doesn't repeat what it gives; this column sets the length.
+        # polars calls a function of constants once and doesn't repeat the result; this column sets the length.
         given.append(pl.int_range(pl.len(), dtype=pl.Int64))
     count = len(inputs)
 
     def compute(columns: Sequence[pl.Series]) -> pl.Series:
         length = next((len(column) for column in columns if len(column) != 1), 1)
-        # A constant comes as a single value.
+        # A constant arrives as a single value.
         aligned = [column if len(column) == length else column.new_from_index(0, length) for column in columns]
         return function(aligned[:count])
 
@@ -42,7 +42,7 @@ def of_columns(function: Callable[[list[pl.Series]], pl.Series], inputs: Sequenc
 def by_row(
     function: Callable[..., Any], inputs: Sequence[pl.Expr], types: Sequence[DataType], dtype: DataType
 ) -> pl.Expr:
-    """Make the expression that a Python function of stored values gives for each row; null if one of them is null."""
+    """Return the expression of a Python function of stored values, applied to each row; null if an input is null."""
 
     def compute(columns: list[pl.Series]) -> pl.Series:
         stored = [from_polars(column, of) for column, of in zip(columns, types, strict=True)]
@@ -57,9 +57,9 @@ def by_row(
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The elements of a column of lists one after the other, and how many each row has; null rows have none.
+    """The elements of a column of lists one after the other, and the number of each row's; null rows have none.
 
-    They are taken apart by Arrow: for few rows each call of polars takes longer than all the rest.
+    Arrow does the work: for few rows each call of polars takes longer than everything else.
     """
 
     values: pl.Series
@@ -68,7 +68,7 @@ class Elements:
 
     @classmethod
     def of(cls, lists: pl.Series) -> "Elements":
-        """Take a column of lists apart."""
+        """Split a column of lists into its elements."""
         array = lists.to_arrow()
         valid = array.is_valid().to_numpy(zero_copy_only=False)
         lengths = np.where(valid, np.diff(array.offsets.to_numpy()), 0)
@@ -83,17 +83,17 @@ class Elements:
         return lists_of(values, self.lengths, self.valid)
 
     def first(self, lengths: Integers) -> pl.Series:
-        """Return the first so many elements of each row, one row after the other."""
+        """Return the first elements of each row, as many as `lengths` says, one row after the other."""
         starts = np.cumsum(self.lengths) - self.lengths
         places = np.arange(len(self.values)) - np.repeat(starts, self.lengths)
         return self.values.filter(pl.Series(places < np.repeat(lengths, self.lengths)))
 
     def rows_with(self, kept: Truths) -> Truths:
-        """Tell for each row whether `kept` is true for one of its elements."""
+        """Return for each row whether `kept` is true for one of its elements."""
         return np.asarray(self._counts(kept) > 0)
 
     def filtered(self, kept: pl.Series) -> pl.Series:
-        """Return the column of lists with those elements only for which `kept` is true."""
+        """Return the column of lists with only those elements for which `kept` is true."""
         counts = self._counts(true_where(kept))
         return lists_of(self.values.filter(kept), counts, self.valid)
 
@@ -102,7 +102,7 @@ class Elements:
 
 
 def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) -> pl.Series:
-    """Put elements together to a column of lists of the given lengths, null where not valid."""
+    """Return elements joined to a column of lists of the given lengths, null where not valid."""
     offsets = np.concatenate(([0], np.cumsum(lengths)))
     mask = None if valid is None else np.append(~valid, [False])
     lists = pa.LargeListArray.from_arrays(pa.array(offsets, type=pa.int64(), mask=mask), values.to_arrow())
@@ -110,7 +110,7 @@ def lists_of(values: pl.Series, lengths: Integers, valid: Truths | None = None) 
 
 
 def of_array(array: pa.Array) -> pl.Series:
-    """Turn what Arrow holds into a column; our types are the same on both sides."""
+    """Return an Arrow array as a column; Caraway's types are the same on both sides."""
     made = pl.from_arrow(array)
     assert isinstance(made, pl.Series)  # noqa: S101 (an array gives a series)
     return made

@@ -1,7 +1,7 @@
-"""The `dt` namespace in polars, and what makes instants.
+"""The `dt` namespace in polars, and the nodes whose values are instants.
 
-The parts of an instant follow the time zone tables of polars, which end with the year 2099; text in formats follows
-those of Python. An instant so many units after the epoch is null if it is beyond 64 bits.
+The parts of an instant follow the time zone tables of polars, which end with the year 2099; formatted text follows
+those of Python. An instant that is counted from the epoch is null if it is beyond 64 bits.
 """
 
 from datetime import datetime
@@ -25,7 +25,7 @@ def _(node: DatePart, scope: PolarsScope) -> pl.Expr:
 
 
 def date_part(instant: pl.Expr, part: TimeUnit, timezone: str) -> pl.Expr:
-    """Give a calendar part of instants in a time zone."""
+    """Return a calendar part of instants in a time zone."""
     local = instant.dt.convert_time_zone(timezone).dt
     match part:
         case TimeUnit.YEAR:
@@ -61,7 +61,7 @@ def _(node: SinceEpoch, scope: PolarsScope) -> pl.Expr:
 
 
 def _whole_units(us: pl.Expr, unit: TimeUnit) -> pl.Expr:
-    """Divide, truncating toward zero."""
+    """Return the quotient, truncated toward zero."""
     length = US_OF_UNIT[unit]
     return pl.when(us >= 0).then(us // length).otherwise(-((-us) // length))
 

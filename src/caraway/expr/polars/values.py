@@ -1,4 +1,4 @@
-"""Columns of stored values in polars and back."""
+"""Conversion of stored values to polars columns and back."""
 
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -42,7 +42,7 @@ def polars_type(dtype: DataType) -> pl.DataType:
 
 @lru_cache(maxsize=4096)
 def _physical_type(dtype: DataType) -> pl.DataType:
-    """Return the type with which a column is made: instants and days are ints, whatever their years."""
+    """Return the type with which a column is created: instants and days are ints, so that any year fits."""
     return _column_type(dtype, pl.Int64(), pl.Int32())
 
 
@@ -77,7 +77,7 @@ def _column_type(dtype: DataType, instant: pl.DataType, day: pl.DataType) -> pl.
 
 
 def to_polars(name: str, values: Sequence[Any], dtype: DataType) -> pl.Series:
-    """Make a column of stored values."""
+    """Return stored values as a column."""
     convert, physical, wanted = _shown(dtype), _physical_type(dtype), polars_type(dtype)
     given = values if convert is None else [None if value is None else convert(value) for value in values]
     series = pl.Series(name, given, dtype=physical)
@@ -92,7 +92,7 @@ def from_polars(series: pl.Series, dtype: DataType) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _shown(dtype: DataType) -> Convert | None:
-    """Make the function from a stored value to what polars takes; None if that is the same."""
+    """Return the function from a stored value to polars's value; None if they are the same."""
     match base_type(dtype):
         case DecimalType():
             return Decimal
@@ -110,7 +110,7 @@ def _shown(dtype: DataType) -> Convert | None:
 
 @lru_cache(maxsize=4096)
 def _stored(dtype: DataType) -> Convert | None:
-    """Make the function from what polars gives, in its physical form, to a stored value; None if that is the same."""
+    """Return the function from polars's physical value to a stored value; None if they are the same."""
     match base_type(dtype):
         case DecimalType(scale):
             return lambda value: _decimal_text(value, scale)
@@ -127,7 +127,7 @@ def _stored(dtype: DataType) -> Convert | None:
 
 
 def _decimal_text(unscaled: int, scale: int) -> str:
-    # In the smallest unit, and no arithmetic that could round.
+    # The digits are those of the smallest unit, so that no arithmetic can round.
     digits = str(abs(unscaled)).rjust(scale + 1, "0")
     return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
 

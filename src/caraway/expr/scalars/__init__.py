@@ -1,1 +1,1 @@
-"""Expressions as plain Python functions of one row: what polars gives, without its price for a single row."""
+"""Expressions as plain Python functions of one row, with polars's results but without its cost for a single row."""

@@ -8,29 +8,29 @@ SIZE = 2**64
 
 
 def wrapped(value: int) -> int:
-    """Cut an int to 64 bits."""
+    """Return an int wrapped around to 64 bits."""
     if INT_MIN <= value <= INT_MAX:
         return value
     return (value - INT_MIN) % SIZE + INT_MIN
 
 
 def add_ints(left: int, right: int) -> int:
-    """Add."""
+    """Return the sum."""
     return wrapped(left + right)
 
 
 def subtract_ints(left: int, right: int) -> int:
-    """Subtract."""
+    """Return the difference."""
     return wrapped(left - right)
 
 
 def multiply_ints(left: int, right: int) -> int:
-    """Multiply."""
+    """Return the product."""
     return wrapped(left * right)
 
 
 def floor_divide_ints(left: int, right: int) -> int | None:
-    """Divide; null by zero."""
+    """Return the quotient, rounded down; null by zero."""
     return wrapped(left // right) if right else None
 
 
@@ -40,7 +40,7 @@ def remainder_of_ints(left: int, right: int) -> int | None:
 
 
 def divide(left: float, right: float) -> float:
-    """Divide floats."""
+    """Return the quotient of floats."""
     if right:
         return left / right
     if left == 0 or left != left:  # noqa: PLR0124 (NaN)
@@ -49,30 +49,30 @@ def divide(left: float, right: float) -> float:
 
 
 def floored(value: float) -> float:
-    """Return the greatest integer that isn't greater."""
+    """Return the greatest integer that isn't greater than a float."""
     if not math.isfinite(value) or value == 0:
         return value
     return float(math.floor(value))
 
 
 def floor_divide(left: float, right: float) -> float:
-    """Divide and round down."""
+    """Return the quotient of floats, rounded down."""
     return floored(divide(left, right))
 
 
 def remainder(left: float, right: float) -> float:
-    """Return the remainder."""
+    """Return the remainder of floats."""
     return left - floored(divide(left, right)) * right
 
 
 def power_of_floats(base: float, exponent: float) -> float:
-    """Raise to a power, as C does."""
+    """Return the power of floats, as C does."""
     try:
         return math.pow(base, exponent)
     except OverflowError:
         return -math.inf if base < 0 and exponent % 2 == 1 else math.inf
     except ValueError:
-        # A pole at zero, or a root of a negative number.
+        # C returns infinity for a pole at zero, and NaN for a root of a negative number.
         if base == 0:
             return math.copysign(math.inf, base) if exponent % 2 == 1 else math.inf
         return math.nan
@@ -86,7 +86,7 @@ def natural_log(value: float) -> float:
 
 
 def to_int(whole: float) -> int | None:
-    """Convert an integer; NaN, infinities and what is beyond 64 bits have no int."""
+    """Return an integral float as an int; NaN, infinities and floats beyond 64 bits have none."""
     if not math.isfinite(whole):
         return None
     value = int(whole)
@@ -94,17 +94,17 @@ def to_int(whole: float) -> int | None:
 
 
 def ceiling(value: float) -> int | None:
-    """Round up to an int."""
+    """Return a float rounded up to an int."""
     return to_int(-floored(-value))
 
 
 def floor(value: float) -> int | None:
-    """Round down to an int."""
+    """Return a float rounded down to an int."""
     return to_int(floored(value))
 
 
 def half_away(value: float) -> float:
-    """Round to an integer, halves away from zero."""
+    """Return a float rounded to an integer, halves away from zero."""
     if not math.isfinite(value):
         return value
     whole = float(math.trunc(value))
@@ -112,7 +112,7 @@ def half_away(value: float) -> float:
 
 
 def spelled(value: float) -> str:
-    """Spell a float in its shortest form, with an exponent below 1e-5 and from 1e16 on."""
+    """Return a float's shortest text, with an exponent below 1e-5 and from 1e16 on."""
     if not math.isfinite(value):
         return "NaN" if math.isnan(value) else "inf" if value > 0 else "-inf"
     mantissa, _, exponent = repr(value).partition("e")
@@ -120,7 +120,7 @@ def spelled(value: float) -> str:
         return mantissa
     power = int(exponent)
     if power == -5:
-        # Python begins with exponents one place earlier.
+        # Python already writes these numbers with an exponent.
         sign, digits = ("-", mantissa[1:]) if mantissa.startswith("-") else ("", mantissa)
         return f"{sign}0.0000{digits.replace('.', '')}"
     return f"{mantissa}e{power}"

@@ -1,7 +1,7 @@
 """Expressions as functions of a single row, for queries of few rows.
 
-Bit for bit what `caraway.expr.polars.compiler` gives, which is the reference: a node with another result there, be it
-for one value in a thousand, has no form here.
+Results are bit for bit those of `caraway.expr.polars.compiler`, which is the reference. A node that would differ there,
+even for one value in a thousand, has no form here.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from caraway.dtypes.types import DataType
 from caraway.expr.inference import infer
 from caraway.expr.nodes import Literal, Node
 
-# Their handlers register.
+# The import registers the handlers of these modules.
 from caraway.expr.scalars import lists, numbers, operators, strings, structs, time  # noqa: F401
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node, widened
 
@@ -18,8 +18,8 @@ from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, c
 def compile_scalar(node: Node, dtype: DataType, schema: Mapping[str, DataType]) -> Scalar | None:
     """Compile an expression into a function of a row; None if only polars can evaluate it.
 
-    The function takes a dict of stored values by name of column, and under `NOW` the instant of the query. It may put
-    entries of its own into it.
+    The function takes a dict of stored values by name of column, with the instant of the query under `NOW`, and may add
+    entries of its own to it.
 
     Args:
         node: The expression.

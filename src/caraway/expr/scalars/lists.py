@@ -1,4 +1,4 @@
-"""The `list` namespace of single values, lambdas, and what makes lists."""
+"""The `list` namespace of single values, lambdas, and the nodes that make lists."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -53,7 +53,7 @@ def _function(function: ListFunction, element: DataType) -> Callable[[Values], A
 
 
 def added(values: Sequence[float]) -> float:
-    """Add up from the left; Python's own sum compensates from 3.12 on."""
+    """Return the sum from the left; Python's own sum compensates rounding from 3.12 on."""
     total = 0.0
     for value in values:
         total += float(value)
@@ -98,7 +98,7 @@ def _(node: ListContains, scope: ScalarScope) -> Scalar:
             return None
         if any(value is not None and equal(value, item) for value in values):
             return True
-        # A null element may be the item.
+        # The answer is unknown if an element is null, as a null may be any value.
         return None if None in values else False
 
     return contains

@@ -17,7 +17,8 @@ def _or_nan(function: Callable[[float], float]) -> Callable[[float], float]:
         try:
             return function(value)
         except ValueError:
-            # A root of a negative number, a sine of infinity, an arcsine beyond 1.
+            # The function has no value here, such as a root of a negative number, a sine of infinity, an arcsine beyond
+            # 1.
             return math.nan
 
     return evaluate
@@ -44,7 +45,7 @@ def _(node: NumberCall, scope: ScalarScope) -> Scalar:
     operand, is_float = scope.operand(node.operand, base), base == FLOAT
     match node.function:
         case NumberFunction.ABS:
-            # The least int has no absolute value.
+            # The least int has no absolute value in 64 bits.
             return strict(abs if is_float else lambda value: None if value == INT_MIN else abs(value), operand)
         case NumberFunction.CEIL:
             return strict(arithmetic.ceiling, operand) if is_float else operand

@@ -31,7 +31,7 @@ from caraway.expr.references import walk
 from caraway.expr.scalars import arithmetic, values
 from caraway.expr.scalars.scope import ELEMENT, NOW, Row, Scalar, ScalarScope, compile_node
 
-# Operations that refuse values. Choices evaluate them whatever they choose, as polars does.
+# Operations that refuse values. A choice evaluates them for all of its branches, as in polars.
 REFUSING = (JsonExtract, ParseJson, Power, Repeat, Strftime, Strptime, Zip)
 
 Function = Callable[[Any, Any], Any]
@@ -98,7 +98,7 @@ def _(node: Unary, scope: ScalarScope) -> Scalar:
 
 
 def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
-    """Make the function of a value that is null for null."""
+    """Return the function of a value that is null for null."""
 
     def evaluate(row: Row) -> Any:  # noqa: ANN401 (a stored value)
         value = operand(row)
@@ -108,7 +108,7 @@ def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
 
 
 def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
-    """Make the function of two values that is null if one is."""
+    """Return the function of two values that is null if one is."""
 
     def evaluate(row: Row) -> Any:  # noqa: ANN401
         a, b = left(row), right(row)
@@ -151,7 +151,7 @@ def _kleene(left: Scalar, right: Scalar, *, decides: bool) -> Scalar:
 
 
 def _operand_type(node: Binary, scope: ScalarScope) -> DataType:
-    """Return the type as which both operands take part."""
+    """Return the type to which both operands are converted."""
     if node.op in (BinaryOp.AND, BinaryOp.OR):
         return BOOL
     if node.op is BinaryOp.DIV:
@@ -210,5 +210,5 @@ def _(node: When, scope: ScalarScope) -> Scalar:
 
 
 def refusing(node: Node) -> bool:
-    """Tell whether an expression may refuse a value."""
+    """Return whether an expression may refuse a value."""
     return any(isinstance(inner, REFUSING) for inner in walk(node))

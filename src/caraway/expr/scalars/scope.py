@@ -1,8 +1,8 @@
-"""What the modules of the scalar compiler share: the scope of an expression, and the dispatch over nodes.
+"""The scope of an expression and the dispatch over nodes, which the modules of the scalar compiler share.
 
-Each node has a handler, in the module of its namespace; it gives a function from a row (a dict of stored values by name
-of column) to a stored value. All operands are evaluated, also those that can't matter: polars does so too, and where an
-operation refuses a value both fail.
+Each node has a handler, in the module of its namespace, which returns a function from a row (a dict of stored values by
+name of column) to a stored value. All operands are evaluated, even if they can't affect the result: polars does so too,
+and so both fail where an operation refuses a value.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from caraway.expr.inference import TypedScope
 from caraway.expr.nodes import Node
 from caraway.expr.promotion import representation
 
-# A row may be changed by lambdas, whose element stands in it while their body is evaluated.
+# A row is mutable, because a lambda puts its element there while its body is evaluated.
 Row = dict[str, Any]
 Scalar = Callable[[Row], Any]
 
-# Entries of a row beside the columns, whose names are identifiers.
+# The key of the query's instant in a row; names of columns are identifiers, so none is equal to it.
 NOW = "__caraway now"
 ELEMENT = "__caraway element"
 
@@ -30,7 +30,7 @@ class NoScalarFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ScalarScope(TypedScope):
-    """What an expression may refer to: columns by type, in a lambda the element."""
+    """The names that an expression may refer to: columns by type, in a lambda the element."""
 
     def operand(self, node: Node, base: DataType) -> Scalar:
         """Compile a node as an operand of type `base`: null takes any type, an int becomes a float."""
@@ -42,7 +42,7 @@ def compile_node(node: Node, scope: ScalarScope) -> Scalar:  # noqa: ARG001 (han
     """Compile an expression that is well-typed in its scope.
 
     Raises:
-        NoScalarFormError: Only polars can evaluate it.
+        NoScalarFormError: Only polars can evaluate the expression.
     """
     raise NoScalarFormError(type(node).__name__)
 
@@ -51,7 +51,7 @@ Convert = Callable[[Any], Any]
 
 
 def widened(scalar: Scalar, source: DataType | None, target: DataType) -> Scalar:
-    """Convert what gives values of type `source` (None: the null literal) to `target`, to which it promotes."""
+    """Convert a function whose values have type `source` (None: the null literal) to `target`, to which it promotes."""
     convert = promotion(source, target)
     if convert is None:
         return scalar
@@ -71,7 +71,7 @@ def widened(scalar: Scalar, source: DataType | None, target: DataType) -> Scalar
 
 
 def promotion(source: DataType | None, target: DataType) -> Convert | None:
-    """Return what makes a value of type `target` of one of type `source`; None where they are alike.
+    """Return the function that converts a value of type `source` to `target`; None if their values are alike.
 
     An int becomes a float, and a struct has the fields of the target in its order.
     """

@@ -16,20 +16,20 @@ from caraway.expr.scalars.scope import Scalar, ScalarScope, compile_node
 
 
 def lower(text: str) -> str:
-    """Make a text lower case; the Unicode tables are those of polars."""
+    """Return a text in lower case; the Unicode tables are those of polars."""
     if text.isascii():
         return text.lower()
-    # As in `caraway.expr.scalars.time`: most texts need no polars, and it takes long to import.
+    # The import is late because most texts need no polars, which takes long to import.
     from caraway.expr.polars.strings import lower_text  # noqa: PLC0415
 
     return lower_text(text)
 
 
 def upper(text: str) -> str:
-    """Make a text upper case; the Unicode tables are those of polars."""
+    """Return a text in upper case; the Unicode tables are those of polars."""
     if text.isascii():
         return text.upper()
-    # As above.
+    # The import is late for the same reason as in `lower`.
     from caraway.expr.polars.strings import upper_text  # noqa: PLC0415
 
     return upper_text(text)

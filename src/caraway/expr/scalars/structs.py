@@ -1,4 +1,4 @@
-"""The `dict` and `struct` namespaces of single values, and what makes structs."""
+"""The `dict` and `struct` namespaces of single values, and the nodes that make structs."""
 
 import operator
 from typing import Any

@@ -1,6 +1,6 @@
-"""The `dt` namespace of single values, and what makes instants.
+"""The `dt` namespace of single values, and the nodes whose values are instants.
 
-Parts of an instant are those of UTC only: for other zones the tables of polars and Python's may differ.
+Only parts in UTC have a form here: for other zones the tables of polars and of Python may differ.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ from caraway.expr.scalars.arithmetic import wrapped
 from caraway.expr.scalars.operators import strict, strict2
 from caraway.expr.scalars.scope import NoScalarFormError, Scalar, ScalarScope, compile_node
 
-# Years that Python's calendar has, in microseconds.
+# The range of instants in the years of Python's calendar, in microseconds.
 FIRST = (datetime(1, 1, 2, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 LAST = (datetime(9999, 12, 31, tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(microseconds=1)
 
@@ -43,7 +43,8 @@ def _(node: DatePart, scope: ScalarScope) -> Scalar:
     def part(us: int) -> object:
         if FIRST <= us <= LAST:
             return part_of(EPOCH + timedelta(microseconds=us))
-        # Polars takes longer to import than all else that a query of some rows needs, and such years are rare.
+        # The import is late because polars takes longer to import than all else that a query of some rows needs, and
+        # such years are rare.
         from caraway.expr.polars.time import part_of_instant  # noqa: PLC0415
 
         return part_of_instant(us, unit)
@@ -67,7 +68,7 @@ def _(node: SinceEpoch, scope: ScalarScope) -> Scalar:
 
 
 def _whole_units(unit: TimeUnit) -> Callable[[int], int]:
-    """Divide, truncating toward zero."""
+    """Return the function that divides by the unit, truncating toward zero."""
     length = US_OF_UNIT[unit]
     return lambda us: us // length if us >= 0 else wrapped(-(wrapped(-us) // length))
 

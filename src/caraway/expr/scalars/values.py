@@ -1,4 +1,4 @@
-"""How stored values are compared: NaN equals itself and is greater than all else, and null equals null inside."""
+"""Comparison of stored values: NaN equals itself and is greater than all else, and null equals null inside others."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ Equal = Callable[[Any, Any], bool]
 
 
 def equality(dtype: DataType) -> Equal:
-    """Return what compares two values of a type, neither of them null."""
+    """Return the function that compares two values of a type, neither of them null."""
     match base_type(dtype):
         case FloatType():
             return same_floats
@@ -17,7 +17,7 @@ def equality(dtype: DataType) -> Equal:
             return _all_equal(_nullable(equality(of)))
         case MapType(of):
             inner = _all_equal(_nullable(equality(of)))
-            # Entries have an order, in polars too.
+            # The order of entries counts, as in polars.
             return lambda left, right: list(left) == list(right) and inner(list(left.values()), list(right.values()))
         case StructType(_, fields):
             equals = [_nullable(equality(of)) for _, of in fields]
@@ -27,17 +27,17 @@ def equality(dtype: DataType) -> Equal:
 
 
 def same_floats(left: float, right: float) -> bool:
-    """Compare two floats."""
+    """Return whether two floats are equal."""
     return left == right or (left != left and right != right)  # noqa: PLR0124 (NaN)
 
 
 def less(left: float, right: float) -> bool:
-    """Tell whether a float is less than another."""
+    """Return whether a float is less than another."""
     return left < right or (right != right and left == left)  # noqa: PLR0124
 
 
 def at_most(left: float, right: float) -> bool:
-    """Tell whether a float is less than another or the same."""
+    """Return whether a float is less than another or equal."""
     return left <= right or right != right  # noqa: PLR0124
 
 

@@ -1,5 +1,6 @@
-"""Simple functions of users as expressions, which need no Python where they run.
+"""Tracing of simple functions of users to expressions, which need no Python where they run.
 
-A function is called once with stand-ins that record what is done to its columns: `frames` for those of pipelines, which
-then run in Spark's real-time mode, `extractors` for those of featuresets, which then need no process of their own.
+A function is called once with stand-ins that record the operations on its columns: `frames` traces functions of
+pipelines, which then run in Spark's real-time mode, and `extractors` those of featuresets, which then need no process
+of their own.
 """

@@ -1,4 +1,4 @@
-"""Functions of series, as featuresets have them: extractors."""
+"""Tracing of extractors, which are functions of series."""
 
 import types
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +24,12 @@ Typed = tuple[str, DataType]
 def trace_extractor(
     function: Callable[..., Any], inputs: Sequence[Typed], outputs: Sequence[Typed]
 ) -> Mapping[str, Node] | None:
-    """Return the expressions of the series that an extractor gives, None if they can't be told.
+    """Return the expressions of the series that an extractor returns, None if it can't be traced.
 
     Args:
-        function: It takes its featureset, the times, and a series for each of `inputs`.
+        function: The extractor, a function of its featureset, the times, and a series for each of `inputs`.
         inputs: Names of the series, which the expressions refer to, and their types.
-        outputs: Names that the series it gives must have, and their types. An expression may be null where the type
+        outputs: Names that the returned series must have, and their types. An expression may be null where the type
             isn't optional: at such a row the function would fail.
     """
     used = names_used(function)
@@ -69,7 +69,7 @@ def _named(result: object) -> Mapping[object, TracedColumn]:
 
 
 class _Unknown(Silent):
-    """Stands for what expressions have no part of: the featureset, the times."""
+    """A stand-in for values that no expression can hold: the featureset, the times."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ class _Unknown(Silent):
 
 
 class _Frame(_Unknown):
-    """Stands for a frame that a function makes."""
+    """A stand-in for a frame that a function makes."""
 
     __slots__ = ("columns",)
 
@@ -91,18 +91,18 @@ class _Frame(_Unknown):
 
 
 class _Pandas(_Unknown):
-    """Stands for pandas, of which a function makes what it returns."""
+    """A stand-in for pandas, by which a function makes its result."""
 
     __slots__ = ()
 
     def Series(self, data: object = None, *, name: object = None) -> TracedColumn:  # noqa: N802 (as pandas has it)
-        """Name a column."""
+        """Return the column under a name."""
         if not isinstance(data, TracedColumn):
             self._give_up()
         return data if name is None else data.rename(name)
 
     def DataFrame(self, data: object = None) -> _Frame:  # noqa: N802 (as pandas has it)
-        """Take columns together."""
+        """Return a frame of columns."""
         if type(data) is not dict or not all(isinstance(column, TracedColumn) for column in data.values()):
             self._give_up()
         return _Frame(self._recording, dict(data))

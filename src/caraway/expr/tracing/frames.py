@@ -1,4 +1,4 @@
-"""Functions of a frame, as pipelines have them."""
+"""Tracing of functions of a frame, as pipelines have them."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -20,7 +20,7 @@ from caraway.expr.tracing.recording import (
 
 
 def trace_filter(function: Callable[..., Any], columns: Mapping[str, DataType]) -> Node | None:
-    """Return the predicate that a function of a frame with these columns computes, None if it can't be told.
+    """Return the predicate that a function of a frame with these columns computes, None if it can't be traced.
 
     Null counts as false, as in the result of the function.
     """
@@ -31,9 +31,10 @@ def trace_filter(function: Callable[..., Any], columns: Mapping[str, DataType]) 
 
 
 def trace_column(function: Callable[..., Any], columns: Mapping[str, DataType], dtype: DataType) -> Node | None:
-    """Return the expression of a column of type `dtype` that a function computes, None if it can't be told.
+    """Return the expression of a column of type `dtype` that a function computes, None if it can't be traced.
 
-    It may be null where `dtype` isn't optional: at such a row the function would fail, and so must the step.
+    The expression may be null where `dtype` isn't optional: at such a row the function would fail, and so must the
+    step.
     """
     recorded = _recorded(function, columns)
     return None if recorded is None else declared_node(recorded, dtype)
@@ -48,7 +49,7 @@ def _recorded(function: Callable[..., Any], columns: Mapping[str, DataType]) -> 
 
 
 class _Frame(Silent):
-    """Stands for the frame."""
+    """A stand-in for the frame."""
 
     __slots__ = ("_columns",)
 

@@ -1,8 +1,8 @@
-"""What stands for a column while a function is called once to record what it does.
+"""Stand-ins for columns, with which a function is called once to record its operations.
 
-At the first thing that can't be recorded, or of which pandas and expressions don't make the same, nothing comes of it
-and the function stays a function. What is recorded gives, for all rows, what the function gives: tests compare them
-over random functions and rows.
+At the first operation that can't be recorded, or that differs between pandas and expressions, tracing gives up and the
+function stays a function. A recorded expression has the function's value for all rows; tests compare them over random
+functions and rows.
 """
 
 import dis
@@ -46,13 +46,13 @@ from caraway.expr.nodes import (
 from caraway.expr.references import walk
 
 INT64_END = 2**63
-# Larger expressions are no simple functions any more.
+# Bound on the nodes of an expression; a larger one is no simple function any more.
 MAX_NODES = 300
-# Values that a function may take from around it; exactly these types.
+# Types of constants that a function may take from its surroundings, matched exactly.
 CONSTANTS: Mapping[type, DataType] = {bool: BOOL, int: INT, float: FLOAT, str: STRING}
 PLAIN = (IntType, FloatType, BoolType, StringType)
 _NUMBERS = (INT, FLOAT)
-# Within `TracedColumn`, `str` is what its property is called.
+# In `TracedColumn` the name `str` is a property.
 _TEXT = str
 _ORDERS = (BinaryOp.LT, BinaryOp.LE, BinaryOp.GT, BinaryOp.GE)
 _NULL, _FALSE, _TRUE = (
@@ -63,23 +63,23 @@ _NULL, _FALSE, _TRUE = (
 
 
 class GaveUpError(BaseException):
-    """Something that can't be recorded. A function hardly catches it; if it does, `Recording.gave_up` tells."""
+    """An operation that can't be recorded. If a function catches this error, `Recording.gave_up` still shows it."""
 
 
 @dataclass(slots=True)
 class Recording:
-    """One call of a function: whether anything couldn't be recorded."""
+    """One call of a function, which knows whether something couldn't be recorded."""
 
     gave_up: bool = False
 
     def give_up(self) -> NoReturn:
-        """End the call: nothing comes of it."""
+        """End the call without a result."""
         self.gave_up = True
         raise GaveUpError
 
 
 def record(call: Callable[[Recording], Any]) -> object:
-    """Return what a call of a function with stand-ins gives, None if something couldn't be recorded."""
+    """Return the result of calling a function with stand-ins, None if something couldn't be recorded."""
     recording = Recording()
     try:
         result = call(recording)
@@ -89,9 +89,9 @@ def record(call: Callable[[Recording], Any]) -> object:
 
 
 def names_used(function: Callable[..., Any]) -> Mapping[str, object] | None:
-    """Return what a function uses of its module, by name; None if there is more to it than values of the kinds below.
+    """Return the values that a function uses of its module, by name; None if it uses others than those below.
 
-    What it calls of elsewhere may be random, or act; what it has around it besides has to be constant.
+    A function that it calls may be random or have side effects, and any other value must be constant.
     """
     if not isinstance(function, types.FunctionType) or function.__code__.co_flags & inspect.CO_GENERATOR:
         return None
@@ -110,12 +110,12 @@ def names_used(function: Callable[..., Any]) -> Mapping[str, object] | None:
 
 
 def is_constant(value: object) -> bool:
-    """Tell whether an expression can have this value in it."""
+    """Return whether an expression can hold this value as a constant."""
     return type(value) in CONSTANTS
 
 
 def declared_node(recorded: "TracedColumn", dtype: DataType) -> Node | None:
-    """Return the expression of a column of type `dtype`, None if what was recorded is of another, or too large."""
+    """Return the expression of a column of type `dtype`, None if the recorded one is of another type or too large."""
     declared = strip_optional(dtype)
     if declared not in {recorded.kind, *((FLOAT,) if recorded.kind == INT else ())}:
         return None
@@ -123,20 +123,20 @@ def declared_node(recorded: "TracedColumn", dtype: DataType) -> Node | None:
         return None
     if recorded.kind != FLOAT:
         return recorded.node
-    # A column that a function returns has no NaN: they are read as nulls.
+    # pandas has no NaN in a column that a function returns: they are read as nulls.
     return When(branches=((is_nan(recorded.node), _NULL),), otherwise=recorded.node)
 
 
 def is_large(node: Node) -> bool:
-    """Tell of an expression that is too large; a column that is used twice stands in it twice."""
+    """Return whether an expression is too large; a column that is used twice counts twice."""
     return next(islice(walk(node), MAX_NODES, None), None) is not None
 
 
 class Silent:
-    """What neither a frame nor a column lets be recorded: whatever Python may ask of an object."""
+    """A stand-in on which no operation can be recorded: each gives up, whatever Python asks of the object."""
 
     __slots__ = ("_recording",)
-    # numpy then leaves its operators to ours, which don't know its numbers.
+    # With this, numpy leaves its operators to this class, which gives up on numpy's numbers.
     __array_ufunc__ = None
 
     def __init__(self, recording: Recording) -> None:
@@ -152,7 +152,7 @@ class Silent:
 
 
 class TracedColumn(Silent):
-    """Stands for a column: `Int64`, `Float64`, `boolean` or `string`, as a node whose type is `kind` or optional."""
+    """A stand-in for a column (`Int64`, `Float64`, `boolean`, `string`): a node of type `kind` or optional."""
 
     __slots__ = ("kind", "label", "node")
     __hash__ = None  # type: ignore[assignment]
@@ -165,7 +165,7 @@ class TracedColumn(Silent):
 
     @classmethod
     def of(cls, recording: Recording, name: str, dtype: DataType) -> "TracedColumn":
-        """Stand for a column that is there; gives up on types that aren't plain."""
+        """Return the stand-in for an existing column; gives up on types that aren't plain."""
         if not isinstance(base_type(dtype), PLAIN):
             recording.give_up()
         return cls(recording, Ref(name=name), base_type(dtype), name)
@@ -180,11 +180,11 @@ class TracedColumn(Silent):
         return TracedColumn(self._recording, node, kind, self.label)
 
     def _made_with(self, other: "TracedColumn", node: Node, kind: DataType) -> "TracedColumn":
-        # As pandas names what it makes of two series.
+        # The name is the one that pandas gives the result of two series.
         return TracedColumn(self._recording, node, kind, self.label if self.label == other.label else None)
 
     def _operand(self, value: object) -> "TracedColumn":
-        """Return what stands beside this column in an operator: another one, or a constant."""
+        """Return the other operand of an operator: another column, or a constant."""
         if isinstance(value, TracedColumn):
             return value
         kind = CONSTANTS.get(type(value))
@@ -236,7 +236,7 @@ class TracedColumn(Silent):
         compared: Node = Binary(op=op, left=self.node, right=other.node)
         floats = [side.node for side in (self, other) if side.kind == FLOAT and not isinstance(side.node, Literal)]
         if floats:
-            # To pandas a NaN is less than, greater than and equal to nothing; an expression has it above all numbers.
+            # In pandas NaN is less than, greater than and equal to nothing; in an expression it is above all numbers.
             null = _any([IsNull(operand=side.node) for side in (self, other)])
             unordered = _any([is_nan(node) for node in floats])
             differs = _TRUE if op is BinaryOp.NE else _FALSE
@@ -267,7 +267,7 @@ class TracedColumn(Silent):
             self._give_up()
         return self._made_with(other, Binary(op=op, left=self.node, right=other.node), BOOL)
 
-    # With both sides in the other order the value is the same.
+    # The value is the same with the sides in the other order.
     def __and__(self, other: object) -> "TracedColumn":
         return self._logical(BinaryOp.AND, other)
 
@@ -284,18 +284,18 @@ class TracedColumn(Silent):
         return self._made(Unary(op=UnaryOp.NOT, operand=self.node), BOOL)
 
     def isnull(self) -> "TracedColumn":
-        """As of a series."""
+        """Return the column of `Series.isnull`."""
         return self._made(IsNull(operand=self.node), BOOL)
 
     def notnull(self) -> "TracedColumn":
-        """As of a series."""
+        """Return the column of `Series.notnull`."""
         return self._made(Unary(op=UnaryOp.NOT, operand=IsNull(operand=self.node)), BOOL)
 
     isna = isnull
     notna = notnull
 
     def fillna(self, value: object) -> "TracedColumn":
-        """As of a series, of a constant of the column's type."""
+        """Return the column of `Series.fillna` for a constant of the column's type."""
         fill = self._operand(value)
         if not isinstance(fill.node, Literal) or (fill.kind != self.kind and (self.kind, fill.kind) != (FLOAT, INT)):
             self._give_up()
@@ -303,7 +303,7 @@ class TracedColumn(Silent):
         return self._made(FillNull(operand=self.node, fill=constant), self.kind)
 
     def rename(self, index: object) -> "TracedColumn":
-        """As of a series, which has a name: a text."""
+        """Return the column under another name, which must be a text."""
         if type(index) is not _TEXT:
             self._give_up()
         return TracedColumn(self._recording, self.node, self.kind, index)
@@ -317,7 +317,7 @@ class TracedColumn(Silent):
 
 
 class Text:
-    """Stands for `Series.str`."""
+    """A stand-in for `Series.str`."""
 
     __slots__ = ("_column",)
 
@@ -328,29 +328,29 @@ class Text:
         self._column._give_up()  # noqa: SLF001 (of one kind)
 
     def lower(self) -> TracedColumn:
-        """In lower case."""
+        """Return the column of `Series.str.lower`."""
         return self._called(StringFunction.LOWER, STRING)
 
     def upper(self) -> TracedColumn:
-        """In upper case."""
+        """Return the column of `Series.str.upper`."""
         return self._called(StringFunction.UPPER, STRING)
 
     def len(self) -> TracedColumn:
-        """How many characters."""
+        """Return the column of `Series.str.len`."""
         return self._called(StringFunction.LEN, INT)
 
     def contains(self, pat: object, *, regex: object = True) -> TracedColumn:
-        """Whether a constant is in it; not a regular expression, which pandas takes it for by default."""
+        """Return the column of `Series.str.contains` for a literal text; pandas's default is a pattern."""
         if regex is not False:
             self._column._give_up()  # noqa: SLF001 (of one kind)
         return self._called(StringFunction.CONTAINS, BOOL, pat)
 
     def startswith(self, pat: object) -> TracedColumn:
-        """Whether it begins with a constant."""
+        """Return the column of `Series.str.startswith` for a constant."""
         return self._called(StringFunction.STARTSWITH, BOOL, pat)
 
     def endswith(self, pat: object) -> TracedColumn:
-        """Whether it ends with a constant."""
+        """Return the column of `Series.str.endswith` for a constant."""
         return self._called(StringFunction.ENDSWITH, BOOL, pat)
 
     def _called(self, function: StringFunction, kind: DataType, *args: object) -> TracedColumn:
@@ -363,7 +363,7 @@ class Text:
 
 
 def is_storable(value: Any) -> bool:  # noqa: ANN401 (a constant)
-    """Tell whether an expression has such a constant: no int beyond 64 bits, no NaN, which pandas takes for null."""
+    """Return whether an expression can hold such a constant: no int beyond 64 bits, no NaN, which is null in pandas."""
     match value:
         case bool() | str():
             return True

@@ -14,7 +14,7 @@ from caraway.index.aggregates.values import Values
 
 # ruff: noqa: PLR1730 - these comparisons take most of the time, and a call would take three times as long
 
-# The bounds of a tile without aggregate inputs: every event time is less than `low` and greater than `high`.
+# The bounds of a tile without aggregate inputs: no event time is greater than `low` or less than `high`.
 NO_LOW, NO_HIGH = (1 << 63) - 1, -(1 << 63)
 
 _ENCODE = msgspec.msgpack.Encoder().encode

@@ -123,7 +123,7 @@ def _sum(name: str, position: int, spec: AggregateSpec, layout: Layout) -> Finis
     column = layout.columns[position]
     if column.family is Family.FLOAT:
         return lambda partial, _: partial.columns[position].sum()
-    told: list[bool] = []
+    logged: list[bool] = []
     if isinstance(base_type(layout.types[spec.of or ""]), DecimalType):
         least, most, limit = 1 - 10**DECIMAL_DIGITS, 10**DECIMAL_DIGITS - 1, f"{DECIMAL_DIGITS} digits"
     else:
@@ -133,9 +133,9 @@ def _sum(name: str, position: int, spec: AggregateSpec, layout: Layout) -> Finis
         total = partial.columns[position].total
         if least <= total <= most:
             return decimal_text(total, column.unit) if column.family is Family.DECIMAL else total
-        if not told:
-            told.append(True)
-            LOGGER.warning("%s: a sum is beyond %s and reads as null (said once)", name, limit)
+        if not logged:
+            logged.append(True)
+            LOGGER.warning("%s: a sum is beyond %s and reads as null (logged once)", name, limit)
         return None
 
     return finish

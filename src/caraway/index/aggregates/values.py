@@ -152,7 +152,7 @@ class Values:
         return self.stale
 
     def merge_packed(self, data: bytes) -> None:
-        """Add packed values."""
+        """Add the values of a packed partial aggregate."""
         exact, values, counts, firsts, lasts = _DECODE(data)
         if not exact:
             self._condensed().merge(values, zip(counts, firsts, strict=True), lasts)

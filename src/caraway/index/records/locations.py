@@ -172,7 +172,7 @@ def is_end(record_id: bytes) -> bool:
 
 
 def _supersedes(location: Location, known: Location | None) -> bool:
-    """Return whether a record replaces the known one. At equal revisions a put replaces a retraction only."""
+    """Return whether a record replaces the known one; at equal revisions only a put over a retraction does."""
     if known is None or location.rev > known.rev:
         return True
     return location.rev == known.rev and known.op == RETRACT and location.op != RETRACT

@@ -112,7 +112,7 @@ class IndexStore:
         self.due = _due(path)
         self._notifying = threading.Lock()
         self._counters = counters_of(path) if shared else None
-        self._tell_generation()
+        self._publish_generation()
 
     def __enter__(self) -> Self:
         return self
@@ -155,7 +155,7 @@ class IndexStore:
         """Write a batch as a whole or not at all. It survives the end of the process, not a loss of power."""
         self.db.write(batch)
         if self._counters is not None:
-            self._tell(self._counters)
+            self._publish_sequence(self._counters)
 
     def sync(self) -> None:
         """Make all writes so far survive a loss of power too."""
@@ -247,7 +247,7 @@ class IndexStore:
         except OSError as error:
             raise UnavailableError(f"no new index database can be made at {self.path}: {error}") from error
         self._found_damaged = False
-        self._tell_generation()
+        self._publish_generation()
 
     def end_refusing(self) -> None:
         """Allow reads of the database again."""
@@ -260,16 +260,16 @@ class IndexStore:
         """Write what is in memory to disk and release the folder."""
         self.db.close()
 
-    def _tell_generation(self) -> None:
+    def _publish_generation(self) -> None:
         if self._counters is not None:
             self._counters[REFUSING] = int(self.refusing)
             # The generation is written after the sequence is reset: a process that sees the new generation opens the
             # database anew, and then has all of it.
             self._counters[SEQUENCE] = 0
             self._counters[GENERATION] = time.time_ns()
-            self._tell(self._counters)
+            self._publish_sequence(self._counters)
 
-    def _tell(self, counters: SharedCounters) -> None:
+    def _publish_sequence(self, counters: SharedCounters) -> None:
         # Two threads write. Without the lock the older sequence number might be stored last.
         with self._notifying:
             counters[SEQUENCE] = self.db.latest_sequence_number()

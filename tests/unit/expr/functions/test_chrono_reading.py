@@ -126,7 +126,7 @@ def test_what_does_not_parse_is_named(format: str, text: str, reason: str) -> No
 
 
 def test_a_number_takes_all_digits_that_it_can() -> None:
-    # The month is 11, and nothing is left for the day; a pattern that gave a digit back would read 1 and 1.
+    # The month is 11, and no digit is left for the day; a pattern that gave a digit back would read 1 and 1.
     assert reading_pattern("%m%d%Y")[1] == ("m", "d", "Y")
     with pytest.raises(InvalidInputError, match="does not match"):
         read("%Y%m%d", "202111")
@@ -159,7 +159,7 @@ def test_reading_takes_back_what_writing_gives(moment: datetime, format: str, zo
     layout=st.sampled_from(["{0:04}-{1:02}-{2:02} {3:02}:{4:02}", "{0}-{1}-{2} {3}:{4}", " {0}- {1}-{2}  {3}: {4}"]),
 )
 def test_what_chrono_reads_is_read_alike(parts: tuple[int, ...], month: str, layout: str) -> None:
-    """polars reads with chrono itself."""
+    """Compare with polars, which reads with chrono itself."""
     text = layout.format(*parts)
     native = pl.Series([text]).str.to_datetime("%Y-%m-%d %H:%M", time_unit="us", strict=False).to_physical()[0]
     try:

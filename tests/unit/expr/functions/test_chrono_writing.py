@@ -7,7 +7,7 @@ from caraway.errors import InvalidInputError
 from caraway.expr.functions.chrono_format import COMPOSITES, DIRECTIVES, NUMBERS, SIGNS
 from caraway.expr.functions.chrono_writing import writer
 
-# Where the tables of time zones agree.
+# Instants for which the tables of time zones agree.
 INSTANTS = st.integers(0, 4_102_444_800_000_000 - 1)
 ZONES = ["UTC", "America/New_York", "Asia/Kathmandu", "US/Eastern", "Africa/Monrovia", "Australia/Lord_Howe"]
 ALL = sorted(
@@ -23,7 +23,7 @@ ALL = sorted(
 )
 @example(us=[0, 1, 1_000, 1_000_000, 1_609_466_584_567_891], zone="Africa/Monrovia", directives=ALL)
 def test_we_write_what_chrono_writes(us: list[int], zone: str, directives: list[str]) -> None:
-    """polars writes with chrono itself."""
+    """Compare with polars, which writes with chrono itself."""
     text = "|".join(directives)
     instants = pl.Series(us, dtype=pl.Int64).cast(pl.Datetime("us", "UTC")).dt.convert_time_zone(zone)
     assert [writer(text, zone)(value) for value in us] == instants.dt.strftime(text).to_list()

@@ -29,7 +29,7 @@ DOCUMENT: dict[str, Any] = {
         ("$['z z'].b[0:3:2]", 1),
         ("$['z z'].b[2:2]", None),
         ("$['z z'].b[3, 1]", 2),
-        # What is outside comes before what is inside, and both in the document's order.
+        # An outer match comes before those inside it, and both in the document's order.
         ("$..b", "x"),
         ("$..[1]", {"k": 5, "b": "y"}),
         ("$..*", DOCUMENT["a"]),
@@ -43,7 +43,7 @@ DOCUMENT: dict[str, Any] = {
         ("$.a[?(@.k < 'a')].k", "5"),
         ("$.a[?@.b].b", "x"),
         ("$.a[?(@.k == 5.0)].b", "y"),
-        # What isn't there is neither less nor more.
+        # A missing value is neither less nor more.
         ("$.a[?(@.q < 1)]", None),
         ("$.a[?(@.q == 1)]", None),
         ("$.a[?(@.q == @.r)].k", 1),

@@ -55,7 +55,7 @@ def test_documents_have_a_greatest_depth() -> None:
     assert extract(parse_path("$..[?(@ == 1)]"), deepest) is None
     with pytest.raises(ValueError, match="more than 200 levels"):
         load_json(f"[{deepest}]")
-    # Many, but not deep.
+    # The document has many lists, but isn't deep.
     assert len(load_json("[" + "[]," * 300 + "[]]")) == 301
 
 

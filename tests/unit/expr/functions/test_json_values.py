@@ -131,7 +131,7 @@ def test_long_documents_are_cut_in_messages() -> None:
     assert len(str(caught.value)) < 400
 
 
-# Nothing closes the list.
+# The list is never closed.
 @given(text=st.text(st.characters(exclude_characters="]"), max_size=20))
 def test_a_text_that_is_no_json_fails_as_an_invalid_value(text: str) -> None:
     with pytest.raises(InvalidInputError, match=re.escape("holds no List[float]")):

@@ -9,7 +9,7 @@ from caraway.expr.functions.local_time import local_instant, time_zone
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 ZONES = st.sampled_from(["America/New_York", "Australia/Lord_Howe", "Europe/Dublin", "Asia/Tehran", "EST", "UTC"])
-# Quarters of an hour, so that changes of clocks are met.
+# Quarters of an hour, so that some are at changes of clocks.
 WALLS = st.integers(0, 80 * 365 * 96).map(
     lambda quarters: datetime.fromtimestamp(quarters * 900, UTC).replace(tzinfo=None)
 )
@@ -17,7 +17,7 @@ WALLS = st.integers(0, 80 * 365 * 96).map(
 
 @given(wall=WALLS, zone=ZONES)
 def test_an_instant_is_the_only_one_at_which_clocks_show_the_time(wall: datetime, zone: str) -> None:
-    """The plain way: all instants near by, looked at in the zone."""
+    """Compare with a plain search through all instants near by."""
     offsets = range(-15 * 4, 15 * 4)
     around = [int((wall.replace(tzinfo=UTC) - EPOCH).total_seconds()) + 900 * offset for offset in offsets]
     shown = [at for at in around if datetime.fromtimestamp(at, time_zone(zone)).replace(tzinfo=None) == wall]

@@ -26,13 +26,13 @@ COLUMNS: Mapping[str, DataType] = {
 NAMES: dict[DataType, str] = {INT: "ijr", FLOAT: "fg", BOOL: "bc", STRING: "st"}
 INTS = [0, 1, -1, 2, 3, 7, 2**53, 2**53 + 1, 2**63 - 1, -(2**63), -(2**62)]
 FLOATS = [0.0, -0.0, 1.0, -1.5, 0.1, math.inf, -math.inf, math.nan, 1e308, 5e-324, float(2**53), 9.3e18]
-# As far as the Unicode of Python goes: polars and Java know newer letters.
+# The texts keep to letters of Python's version of Unicode: polars and Java know newer ones.
 TEXTS = ["", "a", "A", "ß", "ΑΣ", "aΣ b", "İ", "ﬁ", "é", "e\u0301", "😀", "a.c", "ABC"]
 
 
 @cache
 def of(dtype: DataType, depth: int) -> st.SearchStrategy[str]:
-    """The texts of functions of `df` that give a column of a type."""
+    """Return the texts of functions of `df` that return a column of a type."""
     leaf = st.sampled_from([f'df["{name}"]' for name in NAMES[dtype]])
     if depth == 0:
         return leaf

@@ -1,4 +1,4 @@
-"""A traced extractor gives what the extractor gives, and what can't be traced isn't."""
+"""Tests that a traced extractor has the extractor's results, and that functions that can't be traced aren't."""
 
 from collections.abc import Callable, Mapping
 from types import FunctionType
@@ -39,7 +39,7 @@ def step(function: Callable[..., Any], outputs: Mapping[str, DataType], inputs: 
 
 
 def made(body: str) -> Callable[..., Any]:
-    """A function that returns what `body` says of the columns."""
+    """Return a function whose result is the text `body` over the columns."""
     names: dict[str, Any] = {"pd": pd}
     exec(f"def function(cls, ts, {', '.join(INPUTS)}):\n    return {body}", names)  # noqa: S102 (our own text)
     function = names["function"]

@@ -1,4 +1,4 @@
-"""A traced function gives what the function gives, and what can't be traced isn't."""
+"""Tests that a traced function has the function's results, and that functions that can't be traced aren't."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
