@@ -25,10 +25,10 @@ class ProcessorTimes:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Charge what was used since the last phase of a test to this phase."""
+        """Charge the time used since the last phase of a test to this phase."""
         report = yield
         used = seconds_of_tree()
-        # What a child used is lost when its own parent ends first.
+        # The time of a child is lost when its own parent ends first.
         report.user_properties.append((f"{_PROPERTY}_{report.when}", max(0.0, used - self.used)))
         self.used = used
         return report

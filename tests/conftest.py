@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Settings and fixtures that all tests share."""
 
 import os
 

@@ -70,7 +70,7 @@ def _trimmed(output: str) -> list[str]:
 
 
 def linked_files(page: Path) -> Iterator[Path]:
-    """Give the files to which a page links."""
+    """Yield the files to which a page links."""
     for link in _relative_links(page):
         yield (page.parent / link.partition("#")[0]).resolve() if not link.startswith("#") else page
 

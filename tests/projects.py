@@ -1,6 +1,6 @@
 """The example projects in `examples/projects/`: definitions, rows to log, questions and the answers they must have.
 
-What a module has besides its definitions is told in `examples/projects/README.md`.
+`examples/projects/README.md` describes the further contents of a module.
 """
 
 import sys
@@ -60,7 +60,7 @@ class Project:
         client.commit(self.name, list(self.datasets), list(self.featuresets), env=self.env)
 
     def rows_last_first(self) -> Iterator[Logged]:
-        """Give all rows, one by one, against the order of the logs; in it if the project's rows must be."""
+        """Yield all rows, one by one, in reverse order of the logs; in their order if the project's rows need it."""
         rows = [(webhook, endpoint, row) for webhook, endpoint, rows in self.logs for row in rows]
         return iter(rows) if self.ordered else reversed(rows)
 
@@ -118,7 +118,7 @@ def _defined(module: ModuleType, kind: type[T]) -> tuple[T, ...]:
 
 
 def differences(answer: pd.DataFrame, ask: Ask, tolerance: float = 0.0) -> list[str]:
-    """Tell where an answer differs from what must come back: columns, rows, types and values; null is None."""
+    """Return the differences between an answer and the wanted values: columns, rows, types, values; null is None."""
     columns = {name: [plain(value) for value in answer[name].tolist()] for name in answer.columns}
     if list(columns) != list(ask.expected):
         return [f"columns {list(columns)}, expected {list(ask.expected)}"]
@@ -145,7 +145,7 @@ def _same(got: object, want: object, tolerance: float) -> bool:
 
 
 def plain(value: Any) -> Any:
-    """Give a value as Python's own: null is None, a struct a dict, a vector a list."""
+    """Return a value as Python's own: null is None, a struct a dict, a vector a list."""
     if hasattr(value, "as_json"):
         return plain(value.as_json())
     if isinstance(value, np.ndarray | list | tuple):

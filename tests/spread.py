@@ -1,8 +1,9 @@
-"""How the tests that take long are dealt out to processes: what stays together, and what begins first (docs/ci.md).
+"""The distribution of long tests to processes: the groups that stay together, and their order (docs/ci.md).
 
-Each process has a broker, a Postgres and a Spark session of its own, made when the first test needs one. What shares
-more than these is a group; so is each file. Groups are begun in the order of `LONGEST_FIRST`, so that no process has
-much left to do when the others have ended; those that don't stand there come last.
+Each process has a broker, a Postgres and a Spark session of its own, made when the first test needs one. Files
+that share more than these form a group; any other file is a group by itself. Groups are begun in the order of
+`LONGEST_FIRST`, so that no process has much left to do when the others have ended; groups that aren't listed there come
+last.
 """
 
 from collections import Counter
@@ -40,7 +41,7 @@ LONGEST_FIRST = (
     "integration/engine/test_backfill",
     "integration/engine/test_cluster",
     "integration/index/test_many_traces",
-    # In the order of what they took in `just test`.
+    # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",
     "integration/spark/test_steps",
@@ -89,7 +90,7 @@ def in_order(items: list[pytest.Item]) -> None:
 
 
 def name_apart(items: list[pytest.Item]) -> None:
-    """Give each test an id of its own: xdist runs one of several that have the same.
+    """Make the id of each test unique: xdist runs only one of several tests with the same id.
 
     Schemathesis makes an item for each operation of a document, with the operation in its name, but not in its id.
     """
@@ -103,12 +104,12 @@ def name_apart(items: list[pytest.Item]) -> None:
 
 
 def scope_of(nodeid: str) -> str:
-    """Name what is dealt out as a whole with a test: its group, or else the test alone."""
+    """Return the group with which a test is dealt out, or the test's own id if it has none."""
     return group_of(TESTS.parent / nodeid.partition("::")[0]) or nodeid
 
 
 def group_of(path: Path) -> str | None:
-    """Name the group of a file; None if its tests are dealt out one by one."""
+    """Return the group of a file; None if its tests are dealt out one by one."""
     if not path.is_relative_to(TESTS) or path.is_relative_to(TESTS / SHORT):
         return None
     place = path.relative_to(TESTS).with_suffix("")

@@ -1,6 +1,6 @@
-"""How long tests wait for what must happen: a limit says how long it may take on a quiet machine, times one factor.
+"""How long tests wait for a condition: a limit is the time that it may take on a quiet machine, times one factor.
 
-The factor is the environment variable `CARAWAY_TEST_PATIENCE`. Where it isn't set, the first process of a run measures
+The factor is the environment variable `CARAWAY_TEST_PATIENCE`. If it isn't set, the first process of a run measures
 how long a fixed piece of work takes, and hands the factor on to its own processes. A limit only costs time when a test
 fails, so the factor is at least 1, and errs on the long side.
 """

@@ -58,7 +58,7 @@ class World:
         return next(part for part in self.stack.status() if part.name == name)
 
     def piece(self, number: int) -> dict[str, pd.DataFrame]:
-        """Give the events of a piece: between two cuts."""
+        """Return the events of a piece: those between two cuts."""
         times = {name: table[self.flights.data.EVENT_TIME[name]] for name, table in self.tables.items()}
         low = CUTS[number - 1] if number else pd.Timestamp.min.tz_localize("UTC")
         high = CUTS[number] if number < len(CUTS) else pd.Timestamp.max.tz_localize("UTC")
@@ -119,4 +119,4 @@ def client(world: World) -> Iterator[Client]:
 
 
 def _silent(events: int, reached: pd.Timestamp) -> None:
-    """Tell nobody."""
+    """Drop the progress of a replay."""

@@ -76,7 +76,7 @@ def test_a_job_goes_on_after_keys_of_its_input_were_erased(world: World) -> None
         world.wait_for(lambda: nights() == [7, 13])
         client.erase(HotelNights, pd.DataFrame({"guest": ["ann"]}))
         assert nights() == [None, 13]
-        # What the job says of it later isn't shown either.
+        # Later rows that the job writes for the erased key aren't shown either.
         log(("bob", 1, 6))
         world.wait_for(lambda: nights() == [None, 14])
         (job,) = [job for job in http.get("/status").json()["jobs"] if job["id"].startswith("HotelNights.")]

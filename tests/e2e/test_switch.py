@@ -151,7 +151,7 @@ def test_a_changed_pipeline_switches_as_a_whole(world: World, other: ServerProce
             assert seconds < VISIBLE_SECONDS
         # The one that works off the ledger has nothing of half of the new one, either.
         assert any([value for _, value in watch.answers][-2:] == [old, new] for watch in watches)
-        # Whoever asks the server is told of all jobs and of the engine of each, here the one that was started again.
+        # The server reports all jobs and the engine of each, here the one that was started again.
         told = CliRunner().invoke(app, ["jobs", "--url", world.url, "--json"])
         engines = {job["id"]: job["engine"] for job in json.loads(told.stdout)}
         assert {job.removeprefix("job:") for job in made if job.startswith("job:")} <= engines.keys()

@@ -152,7 +152,7 @@ class Engines:
     version: int = 0
 
     def serves(self) -> bool:
-        """Tell whether the newest version is served; a mixture or nothing at all is never."""
+        """Return whether the newest version is served, not the one before; a mixture of both, or nothing, fails."""
         answer = self.server.query(["MortalPipe.flow"], {"MortalPipe.pipe": [1]}, inputs=("MortalPipe.pipe",))
         assert answer.status_code == 200, answer.text
         (flow,) = answer.json()["MortalPipe.flow"]

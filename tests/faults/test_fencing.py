@@ -93,7 +93,7 @@ def test_an_engine_that_comes_back_stops_and_has_harmed_nothing(
     assert second.process.poll() is None
     traffic.agree(second, 3)
 
-    # What the second one has left is whole: the third goes on from there.
+    # The second engine has left a complete checkpoint, from which the third one continues.
     os.kill(second.process.pid, signal.SIGKILL)
     second.process.wait()
     first.start()

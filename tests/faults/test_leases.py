@@ -36,7 +36,7 @@ def test_a_lease_has_one_owner_and_each_has_a_greater_token(database: sa.Engine,
     assert one.renew(2, OVER)
     assert other.claim(LONG, succeeds=False) == 3
     assert not one.renew(2, LONG)
-    # Who has lost it can't release it.
+    # An owner that has lost the lease can't release it.
     one.release(2)
     assert one.claim(LONG, succeeds=False) is None
     other.release(3)

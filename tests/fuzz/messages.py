@@ -12,13 +12,13 @@ MB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What goes over one connection.
+    """The bytes that go over one connection.
 
     Attributes:
-        kind: Which mutation made it.
+        kind: The mutation that made it.
         pieces: Sent one after the other.
         pause_s: Time between two pieces.
-        answered: Whether HTTP demands an answer: the request is well formed and complete.
+        answered: True if HTTP demands an answer, since the request is well formed and complete.
     """
 
     kind: str
@@ -29,7 +29,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks: the address that the server has, and a token that is let in."""
+    """The address of the server, and a token that it accepts."""
 
     host: str
     token: str
@@ -314,9 +314,9 @@ KINDS: Sequence[tuple[int, Callable[[Random, Valid, Caller], Message]]] = (
 
 
 def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> Iterator[Message]:
-    """Give as many malformed messages, the same for the same seed; over all endpoints in turn.
+    """Yield as many malformed messages, the same for the same seed; over all endpoints in turn.
 
-    One is made when it is asked for: some have tens of megabytes.
+    Each is made only when the caller takes it, since some have tens of megabytes.
     """
     random = Random(seed)  # noqa: S311 (no secret)
     weights = [weight for weight, _ in KINDS]

@@ -17,7 +17,7 @@ from tests.fuzz.messages import Message
 from tests.fuzz.sending import Reply, send
 
 MB = 1024 * 1024
-# What the server may take more than at the start, and how long another caller may wait.
+# How much more memory than at the start the server may take, and how long another caller may wait.
 MEMORY_MB = 300
 WAIT_S = 0.25
 SENDERS = 4
@@ -28,7 +28,7 @@ Times = Sequence[tuple[float, float]]
 
 @dataclass(slots=True)
 class Findings:
-    """What a run found out.
+    """The results of a run.
 
     Attributes:
         replies: One for each message.
@@ -186,11 +186,11 @@ def fuzz(host: str, port: int, pid: int, messages: Iterable[Message], token: str
     """Send messages to a server while another caller asks, and return what was found.
 
     Args:
-        host: Where the server is.
-        port: Where the server is.
-        pid: Its process.
-        messages: What to send, four at a time.
-        token: That of the other caller.
+        host: The host of the server.
+        port: The port of the server.
+        pid: The process of the server.
+        messages: The messages to send, four at a time.
+        token: The token of the other caller.
     """
     process = psutil.Process(pid)
     waiting = _Waiting(messages)

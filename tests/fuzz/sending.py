@@ -11,17 +11,17 @@ from tests.fuzz.messages import Message
 STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 # A complete request is answered by then: the deadlines of the server are shorter.
 ANSWER_S = 90.0
-# Nothing may come back to a request that isn't complete; so long is listened for it.
+# No answer is due to a request that isn't complete; the fuzzer listens for one for so long.
 SILENCE_S = 0.2
-# What is kept of a message, enough to know the request by.
+# How many bytes of a message are kept, enough to recognise the request.
 BEGINNING = 300
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back to a message: statuses in order, when it began, how long it took, how the first answer begins.
+    """The reply to a message: statuses in order, when it began, how long it took, how the first answer begins.
 
-    Of the message itself it keeps what tells it apart: ten thousand of them would fill the memory.
+    It keeps only the beginning of the message itself: ten thousand whole ones would fill the memory.
     """
 
     kind: str

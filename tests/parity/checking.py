@@ -1,4 +1,4 @@
-"""Some cases, run together and compared; what differs is made small."""
+"""Some cases, run together and compared; those that differ are made small."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ _LABELS = count()
 
 @dataclass(frozen=True)
 class Outcome:
-    """What some cases gave.
+    """The results of some cases.
 
     Attributes:
-        differing: Where the engines differ: the first difference of each case that has any.
+        differing: The first difference between the engines of each case that has any.
         undefined: How many answers are right only in another order of ties, which nobody defines, by seed.
-        empty: Seeds of cases of which nothing else is left.
+        empty: Seeds of cases without any other answer.
     """
 
     differing: Sequence[Difference]
@@ -73,7 +73,7 @@ class Checked:
 
 
 def check_seeds(machinery: Machinery, seeds: Sequence[int], tell: Callable[[str], None]) -> Checked:
-    """Run the cases of seeds, and make what differs small."""
+    """Run the cases of seeds, and make those that differ small."""
     found = run_together(machinery, [case_of(seed) for seed in seeds])
     for seed, answers in found.undefined.items():
         tell(f"seed {seed}: {answers} answers are right in another order of ties of a join of tables")

@@ -33,11 +33,11 @@ Answers = list[dict[str, object]]
 
 @dataclass(frozen=True)
 class Difference:
-    """Where the engines differ: `local` and `streaming` are what they say to `question`.
+    """A difference between the engines: `local` and `streaming` are their answers to `question`.
 
     Attributes:
         asked: Key and time, if it is a lookup.
-        row: Of a dataset without keys, the row that one of the engines has more often.
+        row: For a dataset without keys, the row that one of the engines has more often.
     """
 
     part: Part
@@ -51,7 +51,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Expected:
-    """What the in-process engine says: answers to questions, or, without keys, how often each row is there."""
+    """The result of the in-process engine: answers to questions, or, without keys, how often each row is there."""
 
     part: Part
     spec: DatasetSpec
@@ -61,7 +61,7 @@ class Expected:
 
     @property
     def size(self) -> int:
-        """How much is compared."""
+        """Return how many answers or rows are compared."""
         return len(self.asked) + len(self.rows)
 
 
@@ -125,7 +125,7 @@ def _differing_answers(traffic: Traffic, expected: Expected) -> list[Difference]
 
 
 def columns_apart(spec: DatasetSpec, one: Mapping[str, object], other: Mapping[str, object]) -> set[str]:
-    """Name the columns in which two answers to one question differ."""
+    """Return the columns in which two answers to one question differ."""
     tolerant = _tolerant(spec)
     return {name for name in one if not equal(one[name], other[name], tolerant=name in tolerant)}
 
@@ -194,7 +194,7 @@ def _aggregates(spec: DatasetSpec) -> tuple[Any, ...]:
 
 
 def _tolerant(spec: DatasetSpec) -> frozenset[str]:
-    """Name the columns that agree to 1e-12 relative only."""
+    """Return the columns that agree to 1e-12 relative only."""
     return frozenset(a.into for a in _aggregates(spec) if a.function is AggregateFunction.EXP_DECAY_SUM)
 
 
@@ -212,7 +212,7 @@ def rows_of(part: Part, spec: DatasetSpec, engine: LocalEngine) -> Counter[Any]:
 
 
 def _differing_rows(traffic: Traffic, expected: Expected) -> list[Difference]:
-    """Compare with what holds on the topic."""
+    """Compare with the rows that hold on the topic."""
     part, spec, local = expected.part, expected.spec, expected.rows
     held = Counter(_hashable([time_us, *row]) for time_us, row in _consolidated(traffic, part, spec.name))
     counts = {row: (local.get(row, 0), held[row]) for row in [*local, *held]}
@@ -224,7 +224,7 @@ def _differing_rows(traffic: Traffic, expected: Expected) -> list[Difference]:
 
 
 def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int, list[object]]]:
-    """Read what holds of a topic: of each id the greatest revision, of one revision a put before a retraction."""
+    """Read the rows that hold on a topic: of each id the greatest revision, at one revision the put."""
     topic = part.topic(dataset)
     codec = RecordCodec(topic.schema)
     held: dict[bytes, tuple[tuple[bytes, bool], Any]] = {}
@@ -245,7 +245,7 @@ def _consolidated(traffic: Traffic, part: Part, dataset: str) -> list[tuple[int,
 
 
 def equal(left: object, right: object, *, tolerant: bool = False) -> bool:
-    """Tell whether two stored values are one, bit for bit; all NaN are one."""
+    """Return whether two stored values are equal, bit for bit; all NaN are equal."""
     if tolerant and isinstance(left, float) and isinstance(right, float) and math.isfinite(left):
         return math.isclose(left, right, rel_tol=RELATIVE, abs_tol=1e-300)
     same: bool = _hashable(left) == _hashable(right)

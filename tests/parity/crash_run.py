@@ -14,7 +14,7 @@ from tests.parity.traffic import Traffic
 
 @dataclass(frozen=True)
 class Report:
-    """What came out: values that differ in the end, counts that went back, and how often these were read."""
+    """The result: values that differ in the end, counts that went back, and how often these were read."""
 
     differences: list[str]
     regressed: list[str]

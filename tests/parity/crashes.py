@@ -59,7 +59,7 @@ LATE = BASE + 10**15
 
 
 class Victim(StrEnum):
-    """What is killed."""
+    """The processes that are killed."""
 
     JVM = "JVM"
     ENGINE = "engine"

@@ -65,7 +65,7 @@ _RARE: list[DataType] = [
 VALUES = [*_FREQUENT * 3, *_RARE]
 RETENTION_US = 14 * 86_400 * 1_000_000
 TRIES = 40
-#: What doesn't fit: `random.choice` of nothing, a wrong type, an operator that isn't streamed, a row that fails.
+#: Errors of cases that don't fit: a choice of nothing, a wrong type, an operator that isn't streamed, a row that fails.
 REFUSALS = (CarawayError, ValueError, TypeError, IndexError)
 
 
@@ -82,7 +82,7 @@ class Case:
         return Graph(datasets=self.datasets)
 
     def repeats(self, dataset: str) -> bool:
-        """Tell whether records of a source arrive more than once."""
+        """Return whether records of a source arrive more than once."""
         arrived = self.traces[dataset]
         return len({arrival.number for arrival in arrived}) < len(arrived)
 
@@ -107,7 +107,7 @@ def case_of(seed: int) -> Case:
 
 
 def oracle(case: Case, arrivals: Mapping[str, Sequence[Arrival]] | None = None) -> LocalEngine:
-    """Give the in-process engine what arrives, each record once.
+    """Write the arriving records to the in-process engine, each once.
 
     Raises:
         InvalidInputError: A pipeline fails.
@@ -124,7 +124,7 @@ def oracle(case: Case, arrivals: Mapping[str, Sequence[Arrival]] | None = None) 
 def _source(rng: Random, name: str, *, keyed: bool, like: Sequence[DatasetSpec] = ()) -> DatasetSpec:
     fields = []
     if keyed:
-        # Of a type that the events have, so that a join is possible.
+        # The keys have a type that the events have, so that a join is possible.
         possible = [f.dtype for f in like[0].fields if f.dtype in KEYS]
         keys = [rng.choice(possible) for _ in range(rng.choice([1, 1, 1, 2]))]
         fields = [FieldSpec(name=f"k{i}", dtype=dtype, key=True) for i, dtype in enumerate(keys)]

@@ -18,14 +18,14 @@ from caraway.index.windows.windows import Elsewhere
 from caraway.plan import IndexPlan
 from caraway.server.partitions.sharding import is_divided, kafka_key, shard_of
 
-#: What a call to a process raises that was killed or isn't there yet.
+#: Errors of a call to a process that was killed or isn't there yet.
 AWAY = (EOFError, ConnectionError, BrokenPipeError, RemoteError)
 
 T = TypeVar("T")
 
 
 class Index(Protocol):
-    """What a test needs of an index."""
+    """The parts of an index that a test needs."""
 
     def set_plans(self, plans: Sequence[IndexPlan]) -> None: ...
 

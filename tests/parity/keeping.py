@@ -1,4 +1,4 @@
-"""What failed once, kept beside the tests: seeds, and the small cases that they came down to.
+"""Failures of the past, kept beside the tests: seeds, and the small cases to which they were reduced.
 
 A seed makes another case as soon as the generator changes, or an operator more is streamed; a case in a file stays.
 """
@@ -27,7 +27,7 @@ LAST = 2
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A case in a file: the lines that tell it, for people; the graph and all that arrives, for machines."""
+    """A case in a file: the lines that describe it, for people; the graph and all that arrives, for machines."""
 
     seed: int
     told: list[str]
@@ -36,7 +36,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def keep(seed: int, smallest: Difference) -> None:
-    """Write down a seed, and the smallest case that it came down to."""
+    """Write a seed, and the smallest case to which it was reduced."""
     if seed not in seeds():
         with SEEDS.open("a") as file:
             file.write(f"{seed}\n")

@@ -13,7 +13,7 @@ from tests.parity.traces import Arrival
 TOGETHER = 8
 ROUNDS = 12
 
-# Which of some cases differ.
+# A function that runs cases and returns the differences of those that differ.
 Try = Callable[[Sequence[Case]], Sequence[Difference]]
 
 
@@ -21,9 +21,9 @@ def shrink(difference: Difference, attempt: Try, tell: Callable[[str], None]) ->
     """Make a difference small.
 
     Args:
-        difference: What was found.
-        attempt: Runs some cases and returns where they differ.
-        tell: Takes the progress.
+        difference: The difference that was found.
+        attempt: A function that runs some cases and returns their differences.
+        tell: A function that takes lines about the progress.
     """
     smallest = difference
     for number in range(ROUNDS):
@@ -44,7 +44,7 @@ def shrink(difference: Difference, attempt: Try, tell: Callable[[str], None]) ->
 
 
 def size(case: Case) -> int:
-    """Count what makes a case hard to read."""
+    """Count the parts that make a case hard to read."""
     steps = sum(_weight(spec.pipelines[0].operator) for spec in case.derived)
     return sum(map(len, case.traces.values())) + 10 * steps + 20 * len(case.datasets)
 

@@ -1,4 +1,4 @@
-"""`just soak [minutes] [kills]`: fresh seeds for as long as asked, then kills. What fails is kept in seeds.txt."""
+"""`just soak [minutes] [kills]`: fresh seeds for as long as asked, then kills. Failing seeds are kept in seeds.txt."""
 
 import logging
 import sys

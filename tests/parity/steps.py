@@ -1,4 +1,4 @@
-"""Random steps of a pipeline: all operators that there are. What doesn't fit or isn't streamed yet is refused later."""
+"""Random steps of a pipeline: all operators. Steps that don't fit or aren't streamed yet are refused later."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -53,7 +53,7 @@ STRIDES = [SECOND, 5 * SECOND, 60 * SECOND, 3600 * SECOND]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a step is to be added: what is there, and what else the graph has."""
+    """The place where a step is to be added: the steps before it, and the rest of the graph."""
 
     rng: Random
     operator: Operator
@@ -275,7 +275,7 @@ def _hopping(rng: Random) -> HoppingWindow:
 
 
 def _is_key(dtype: DataType) -> bool:
-    """Tell whether a column may group rows; floats and what holds them are no keys."""
+    """Return whether a column may group rows; floats and types that contain them are no keys."""
     return not isinstance(base_type(dtype), (FloatType, ListType, DecimalType))
 
 
@@ -306,7 +306,7 @@ KEYED: list[Maker] = [
     make_transform,
     *[make_join] * 6,
 ]
-#: What makes a keyed dataset of a keyless one, or the other way round.
+#: Steps that make a keyed dataset of a keyless one, or the other way round.
 TURNS_KEYLESS: list[Maker] = [
     *[make_first, make_latest] * 2,
     *[make_join_of_corrected] * 3,

@@ -33,7 +33,7 @@ POLL_S = 0.1
 
 @dataclass(frozen=True)
 class Machinery:
-    """What all runs share."""
+    """The services that all runs share."""
 
     broker: Broker
     spark: SparkSession
@@ -108,7 +108,7 @@ class Run(Traffic):
             self.failures[job.job_id] = brief(error)
 
     def _unread(self) -> list[str]:
-        """Name the jobs and indexes that aren't at the end of their topics."""
+        """Return the jobs and indexes that aren't at the end of their topics."""
         # First the reports, then the ends: what was written in between shows as unread.
         reached = {job_id: _reached(query) for job_id, query in self._queries.items()}
         indexed = self.indexed()

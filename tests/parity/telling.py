@@ -36,13 +36,13 @@ from tests.parity.graphs import Case
 
 
 def told(difference: Difference) -> str:
-    """Tell all that is needed to see the difference again."""
+    """Return all that is needed to see the difference again, as text."""
     case = difference.part.case
     return "\n".join([f"seed {case.seed}:", told_difference(difference), *told_case(case)])
 
 
 def told_difference(difference: Difference) -> str:
-    """Tell both answers."""
+    """Return both answers as text."""
     return "\n".join(
         [
             f"  {difference.dataset} differs, {difference.question}",
@@ -53,7 +53,7 @@ def told_difference(difference: Difference) -> str:
 
 
 def told_case(case: Case) -> Iterable[str]:
-    """Tell a graph and what arrives at its sources."""
+    """Yield lines that describe a graph and the records that arrive at its sources."""
     for spec in case.datasets:
         columns = ", ".join(
             f"{'*' if f.key else ''}{f.name}: {'time' if f.timestamp else type_name(f.dtype)}" for f in spec.fields

@@ -1,4 +1,4 @@
-"""What depends on an order that nobody defines: that of rows of a join of tables which begin at one time.
+"""Differences by an order that nobody defines: that of rows of a join of tables which begin at one time.
 
 The in-process engine has them in the order of left versions, a stream has those that the left side begins first, then
 the others by right records and left keys (docs/parity.md). Both are right. So where the engines differ, the in-process
@@ -28,7 +28,7 @@ from tests.parity.traffic import Part
 
 #: The first one is a stream's nearly always; what it leaves open are the deletes of right rows at one time.
 ORDERS = 100
-#: A case is told by its first difference.
+#: A case is reported with its first difference, so few are enough.
 ENOUGH = 10
 
 _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
@@ -36,18 +36,18 @@ _ENCODE = msgspec.msgpack.Encoder(order="deterministic").encode
 
 @dataclass(frozen=True)
 class Judged:
-    """What differs in any order of ties, and what doesn't in one of them."""
+    """Differences in any order of ties, and those that disappear in one of them."""
 
     differences: Sequence[Difference]
     undefined: Sequence[Difference]
 
 
 def apart_from_ties(part: Part, found: Sequence[Difference]) -> Judged:
-    """Tell apart what differs, and what the in-process engine answers, too, in some order of ties.
+    """Divide differences into true ones and those that the in-process engine shows, too, in some order of ties.
 
     Args:
         part: A case.
-        found: What differs in it.
+        found: The differences in it.
 
     Returns:
         At most `ENOUGH` differences, and what is undefined of all that comes before the last of them.
@@ -79,7 +79,7 @@ class _Orders:
         return self._made(0)[1]
 
     def explain(self, difference: Difference) -> bool:
-        """Tell whether the in-process engine answers as the stream does, in one order."""
+        """Return whether the in-process engine answers as the stream does, in one order."""
         if difference.asked is None and difference.row is None:
             return False
         return any(
@@ -104,7 +104,7 @@ class _Orders:
         return {} if engine is None else rows_of(self._part, self._specs[dataset], engine)
 
     def _made(self, number: int) -> tuple[LocalEngine | None, bool]:
-        """Make an engine, and tell whether there are ties."""
+        """Make an engine, and return it with whether there are ties."""
         with _order(number) as ties:
             try:
                 return oracle(self._part.case, self._part.arrived()), bool(ties)
@@ -115,7 +115,7 @@ class _Orders:
 
 @contextmanager
 def _order(number: int) -> Iterator[list[int]]:
-    """Let engines put the ties of joins of tables into another order; yields how many rows tie, each time."""
+    """Make engines put the ties of joins of tables into another order; yield a list of how many rows tie, each time."""
     rng = Random(number)  # noqa: S311 (test data)
     sizes: list[int] = []
 
@@ -141,7 +141,7 @@ def _order(number: int) -> Iterator[list[int]]:
 
 @dataclass(frozen=True)
 class _Sides:
-    """Of both sides of a join: the columns of the left side's key, and where which key begins at which time."""
+    """Both sides of a join: the columns of the left side's key, and where which key begins at which time."""
 
     keys: Sequence[str]
     left: Mapping[tuple[Key, int], int]
@@ -156,7 +156,7 @@ def _places(table: Table, keys: Sequence[str]) -> Mapping[tuple[Key, int], int]:
 def _as_in_a_stream(rng: Random, tied: list[Version], sides: _Sides) -> list[Version]:
     """Put what the left side begins first, then what right records begin, of each by the bytes of left keys.
 
-    Where a right row ends, no version tells when that was known: it is put anywhere between the others.
+    The versions don't show when the end of a right row was known, so it is put anywhere between the others.
     """
     deletes: dict[Key, float] = {}
 

@@ -1,4 +1,4 @@
-"""What happens to a source: late, repeated, out of order, deleted, at one instant, long ago and far ahead."""
+"""Random arrivals at a source: late, repeated, out of order, deleted, at one instant, long ago and far ahead."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class Arrival:
 
 
 def trace(rng: Random, spec: DatasetSpec, rows: int) -> tuple[Arrival, ...]:
-    """Draw what arrives at a source, in order."""
+    """Draw the arrivals at a source, in order."""
     times = _instants(rng, rows)
     repeats, deletes = rng.random() < 0.4, bool(spec.keys) and rng.random() < 0.7
     arrivals: list[Arrival] = []

@@ -98,7 +98,7 @@ class Traffic:
         )
         for part, dataset, arrival in lot:
             topic, ids = part.topic(dataset), part.ids.setdefault(dataset, {})
-            # What is sent again must be known again: by an id of its own.
+            # A record that is sent again must be recognised: by an id of its own.
             named = part.case.repeats(dataset)
             if named:
                 ids[arrival.number] = position_id(arrival.number, 0)
@@ -163,7 +163,7 @@ def _noting(ids: dict[int, bytes], number: int) -> Callable[[KafkaError | None, 
 
 
 def _labelled(plan: GraphPlan, label: str) -> GraphPlan:
-    """Give topics, jobs and indexes names of their own, so that no run meets another."""
+    """Rename topics, jobs and indexes, so that no run meets another."""
 
     def topic(found: TopicPlan) -> TopicPlan:
         return replace(found, name=f"{found.name}.{label}")

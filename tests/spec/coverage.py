@@ -1,4 +1,4 @@
-"""Which rows of the specification's tables have a test.
+"""Report the rows of the specification's tables that have a test.
 
     python -m tests.spec.coverage [--all]
 
@@ -45,7 +45,7 @@ def known_rows(text: str) -> dict[str, str]:
 
 
 def aliases(rows: dict[str, str]) -> dict[str, str]:
-    """Give all names of rows: IDs, and table and first cell where that is the only one of its kind."""
+    """Return all names of rows: IDs, and table and first cell where no other row has the same."""
     named = [(f"{row.rpartition(':')[0]}:{cell}", row) for row, cell in rows.items() if cell]
     count = Counter(name for name, _ in named)
     return {**{name: row for name, row in named if count[name] == 1}, **{row: row for row in rows}}

@@ -35,7 +35,7 @@ def plain(cell: str) -> str:
 
 
 def rows_of(name: str, text: str) -> Iterator[tuple[str, str]]:
-    """Give the ID and the first cell of all rows of all tables below numbered headings."""
+    """Yield the ID and the first cell of all rows of all tables below numbered headings."""
     section, tables, lines = "", 0, text.splitlines()
     for number, line in enumerate(lines):
         if heading := _HEADING.match(line):

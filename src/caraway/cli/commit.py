@@ -14,7 +14,7 @@ from caraway.cli.output import DataOption, plain_errors
 from caraway.cli.remote import BranchOption, JsonOption, TokenOption, UrlOption, server_of, show_json
 
 ModuleArgument = Annotated[str, typer.Argument(help="Definitions, a file or a module.", metavar="MODULE")]
-EnvOption = Annotated[str, typer.Option(help="Take only what is for this environment.")]
+EnvOption = Annotated[str, typer.Option(help="Take only definitions for this environment.")]
 IncrementalOption = Annotated[
     bool,
     typer.Option("--incremental", help="Keep what isn't mentioned; else MODULE is all that the branch holds."),
@@ -48,7 +48,7 @@ class _Target:
 def commit(
     *,
     module: ModuleArgument,
-    message: Annotated[str, typer.Option("--message", "-m", help="What the commit is about.")],
+    message: Annotated[str, typer.Option("--message", "-m", help="A description of the commit.")],
     branch: BranchOption = "main",
     env: EnvOption = "",
     incremental: IncrementalOption = False,

@@ -1,4 +1,4 @@
-"""The shared part of commands that work on Postgres itself: a user who can open it is the operator, without a token."""
+"""The shared part of commands that work on Postgres itself; a user who can open it needs no token."""
 
 import getpass
 from collections.abc import Iterator

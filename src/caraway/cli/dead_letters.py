@@ -21,9 +21,9 @@ IdArgument = Annotated[str, typer.Argument(help="Its id, as `caraway dead-letter
 def list_letters(
     *,
     dataset: Annotated[str | None, typer.Option(help="Only those of this dataset.")] = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="How many are shown at most.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, max=500, help="The greatest number to show.")] = 50,
     before: Annotated[
-        str | None, typer.Option(help="Show older ones: the value that an earlier list names at its end.")
+        str | None, typer.Option(help="Show older ones: the value at the end of an earlier list.")
     ] = None,
     branch: BranchOption = "main",
     url: UrlOption = None,

@@ -29,7 +29,7 @@ def erase(
         Path | None, typer.Option(help="Keys, a row each: CSV with a line of names, or JSON, a list of objects.")
     ] = None,
     status: Annotated[
-        bool, typer.Option("--status", help="Show what was erased, where it is removed and where not.")
+        bool, typer.Option("--status", help="Show erased keys, and where they have been removed.")
     ] = False,
     branch: BranchOption = "main",
     url: UrlOption = None,

@@ -30,7 +30,7 @@ def explain(
         str, typer.Argument(help="Definitions, a file or a module; without it, what the branch holds.")
     ] = "",
     branch: Annotated[str, typer.Option(help="The branch of the running stack.")] = MAIN,
-    env: Annotated[str, typer.Option(help="Take only what is for this environment.")] = "",
+    env: Annotated[str, typer.Option(help="Take only definitions for this environment.")] = "",
     data: DataOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs: one JSON object.")] = False,
 ) -> None:

@@ -37,7 +37,7 @@ def explain_query(
     given: Annotated[
         str,
         typer.Option(
-            "--given", "-g", help="Rows to run it with: JSON as in a query's `data`, or @FILE. Without it, no times."
+            "--given", "-g", help="Rows for the query: JSON as in its `data`, or @FILE. Without rows, nothing is timed."
         ),
     ] = "",
     inputs: Annotated[

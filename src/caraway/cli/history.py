@@ -37,7 +37,7 @@ def history(
 def diff(
     *,
     before: Annotated[str, typer.Argument(help="A commit.", metavar="A")],
-    after: Annotated[str, typer.Argument(help="Another one.", metavar="B")],
+    after: Annotated[str, typer.Argument(help="The commit to compare it with.", metavar="B")],
     url: UrlOption = None,
     token: TokenOption = None,
     data: DataOption = None,

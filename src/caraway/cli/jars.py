@@ -14,7 +14,7 @@ def jars(
     paths: Annotated[bool, typer.Option("--paths", help="Print the files that Spark needs, one a line.")] = False,
     classes: Annotated[
         bool,
-        typer.Option("--classes", help="Also let Kafka and Spark work for a moment: from then on they start sooner."),
+        typer.Option("--classes", help="Also archive the classes of Kafka and Spark, by which they start sooner."),
     ] = False,
 ) -> None:
     """Fetch the Java libraries of Kafka and of Spark's connector, and check each against its SHA-256."""

@@ -25,7 +25,7 @@ def create(
     days: Annotated[
         int | None, typer.Option(help="Days for which the token is valid; without it until it is revoked.", min=1)
     ] = None,
-    note: Annotated[str, typer.Option(help="What the token is used for, as `caraway tokens list` shows it.")] = "",
+    note: Annotated[str, typer.Option(help="The purpose of the token, as `caraway tokens list` shows it.")] = "",
     database: DatabaseOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,

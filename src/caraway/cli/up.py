@@ -33,7 +33,7 @@ def up(
     detach: Annotated[bool, typer.Option("--detach", help="Return once all is ready; `caraway down` ends it.")] = False,
     no_tokens: Annotated[
         bool,
-        typer.Option("--no-tokens", help="Let everybody who reaches the server do everything, run code included."),
+        typer.Option("--no-tokens", help="Allow everybody who reaches the server to do everything, also to run code."),
     ] = False,
 ) -> None:
     """Start Postgres, Kafka, the engine and the server, and keep them running until Ctrl-C."""

@@ -51,7 +51,7 @@ class LedgerReconciler:
         self._working = threading.Lock()
         self._swept_at: float | None = None
         self.busy = True
-        """Whether the last look at the ledger found something that is due, or will soon be."""
+        """True if the last look at the ledger found an action that is due, or will be soon."""
 
     def converge(self) -> None:
         """Do all actions that can be done at once, until none is left or the time is up.

@@ -99,7 +99,7 @@ def cast_input(name: str, dtype: DataType | None, values: list[object], manner: 
     done: list[object] = []
     try:
         for value in values:
-            done.append(convert(value))  # noqa: PERF401 (its length tells the row of an error)
+            done.append(convert(value))  # noqa: PERF401 (its length is the row of an error)
     except InvalidInputError as error:
         raise InvalidInputError(f"input {name} ({type_name(dtype)}), row {len(done)}: {error}") from None
     return done

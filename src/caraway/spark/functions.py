@@ -30,7 +30,7 @@ _OUT = "$out"
 
 
 def verdict(step: FilterFunction, before: Stream, plan: JobPlan, column: str) -> Stream:
-    """Add a column that tells whether a filter keeps the row."""
+    """Add a column that is true if a filter keeps the row."""
     out = _called(step, before, {column: BOOL}, before.puts())
     return _taken(out, {column: column}, "filter", None, plan)
 

@@ -10,7 +10,7 @@ LIMIT_BYTES = 16 * 1024 * 1024
 def rotate(path: Path, limit: int = LIMIT_BYTES) -> bool:
     """Move the content of a log to `<name>.1` if it is larger than `limit`; return whether it was.
 
-    The content is copied and the file emptied, since the part has it open (for appending, so it goes on at the start).
+    The content is copied and the file emptied, since the part keeps it open and appends: it continues at the start.
     """
     if not path.is_file() or path.stat().st_size <= limit:
         return False

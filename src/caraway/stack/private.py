@@ -47,7 +47,7 @@ def kept_password(file: Path, random_bytes: int) -> str:
 
 
 def make_private(folder: Path) -> int:
-    """Take all rights of other users to a data folder and the stack's files in it; return how many files had some.
+    """Remove other users' rights to a data folder and the stack's files in it; return how many files had such rights.
 
     This repairs the data folder of a version that left files readable. Other files in the folder stay as they are,
     since the user may have chosen a folder with files of their own.

@@ -20,7 +20,7 @@ API_VERSIONS = 18
 
 
 def check_postgres(url: str) -> str | None:
-    """Ask a Postgres server for the number one."""
+    """Check that a Postgres server answers a query."""
     try:
         with psycopg.connect(url, connect_timeout=int(TIMEOUT_SECONDS), autocommit=True) as connection:
             connection.execute("SELECT 1")
@@ -30,7 +30,7 @@ def check_postgres(url: str) -> str | None:
 
 
 def check_kafka(bootstrap_servers: str) -> str | None:
-    """Ask a broker for the versions of its protocol; it answers once it takes part in its cluster."""
+    """Check that a broker answers a request for its protocol versions, as it does once it has joined its cluster."""
     reasons = []
     for server in bootstrap_servers.split(","):
         host, _, port = server.rpartition(":")
@@ -44,7 +44,7 @@ def check_kafka(bootstrap_servers: str) -> str | None:
 
 
 def check_http(url: str) -> str | None:
-    """Ask a Caraway server for its health."""
+    """Check that a Caraway server reports that it is healthy."""
     try:
         answer = httpx.get(f"{url}/api/v1/health", timeout=TIMEOUT_SECONDS, trust_env=False)
     except httpx.HTTPError as error:

@@ -9,7 +9,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_expone
 
 from caraway.errors import UnavailableError
 
-# An embedded Postgres is back some 2 s after it was killed, a local one after a restart within ten.
+# How long an operation is repeated during an outage. An embedded Postgres is back some 2 s after it was killed, a local
+# one within ten after a restart.
 TIMEOUT_SECONDS = 20.0
 CONNECT_TIMEOUT_SECONDS = 5
 # A server that vanished without closing its connections (a cable, a fail-over) is noticed within half a minute, also by

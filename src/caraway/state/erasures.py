@@ -1,4 +1,4 @@
-"""The record of erased keys: who asked for each and when, and where it has been removed."""
+"""The record of erased keys: the account and the time of each request, and the places that have removed the key."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass

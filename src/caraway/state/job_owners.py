@@ -1,8 +1,8 @@
 """The owners of jobs: each job runs on one engine at a time.
 
-An engine is a member as long as its lease (`engine/…`) lasts, and owns its jobs for as long: renewing one row every
-two seconds keeps any number of jobs. An owner's name contains the token of its membership, so an engine that was
-replaced while it was paused isn't taken for its replacement.
+An engine is a member as long as its lease (`engine/…`) lasts, and owns its jobs for as long: it renews one row, however
+many jobs it owns. An owner's name contains the token of its membership, so an engine that was replaced while it was
+paused isn't taken for its replacement.
 
 A job's own token decides who may write to its checkpoint. It grows if the previous owner may still be at work
 somewhere; after an owner that stopped in good order, the next one continues with the same token.

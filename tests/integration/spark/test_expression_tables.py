@@ -1,4 +1,4 @@
-"""Tests every node on Spark against polars, over the values at which engines tend to differ."""
+"""Tests every node on Spark against polars, over the values at which engines often differ."""
 
 from collections.abc import Sequence
 from typing import Any

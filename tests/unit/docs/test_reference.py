@@ -28,7 +28,7 @@ REFERENCE = DOCS / "reference"
 README = DOCS.parent / "README.md"
 PAGES = sorted(page for page in REFERENCE.rglob("*.md") if page.name != "README.md")
 
-# What is public for the sake of imports alone, or is what something else returns.
+# These names are public for the sake of imports alone, or only as results of other functions.
 WITHOUT_A_WORD = frozenset(
     {
         # Classes of operators, leftovers of the API, and types that stand in annotations.
@@ -103,7 +103,7 @@ def test_every_public_name_is_told_of(package: object) -> None:
     assert sorted(names - told - WITHOUT_A_WORD) == []
 
 
-# What is documented by a signature, beside classes; with it the parameters that a user doesn't write.
+# Functions that are documented by a signature, each with the parameters that a user doesn't write.
 FUNCTIONS: dict[str, tuple[Callable[..., Any], set[str]]] = {
     **{f.__name__: (f, set()) for f in (source, sink, field, bucketize, meta)},
     "dataset": (dataset, {"cls"}),
@@ -124,7 +124,7 @@ CLASSES: dict[str, type] = {
 
 
 def _signatures(page: Path) -> Iterator[tuple[str, dict[str, object]]]:
-    """Give the signatures that stand on a page as parameters and defaults; `...` for none."""
+    """Yield the signatures on a page as parameters and defaults; `...` for no default."""
     for name, text in re.findall(r"`@?(\w+)\(([^`]*)\)(?: -> \w+)?`", page.read_text(encoding="utf-8")):
         if name in FUNCTIONS or name in CLASSES:
             try:

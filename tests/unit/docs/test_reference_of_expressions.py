@@ -38,20 +38,20 @@ NAMESPACES: dict[str, type[Expr]] = {
     "dict": DictExpr,
     "struct": StructExpr,
 }
-# Of many functions, or of none.
+# Pages about many functions, or about none.
 OVERVIEWS = {"README", "operators", "time_units", "visitors"}
-# For other packages; and what users never name.
+# Functions for other packages, and classes that users never name.
 INTERNAL = {"types_of"} | {cls.__name__ for cls in NAMESPACES.values()}
 # Types whose own name isn't what users write, and pages that aren't of one type.
 SPELLED = {"String": "str", "Map": "dict"}
 ABOUT_TYPES = {"README", "window", "annotated", "durations", "casting", "pandas"}
 
-# A table right below the title names what shares a page.
+# A table right below the title lists the functions that share a page.
 _SHARED = re.compile(r"\A# [^\n]+\n\n((?:\|[^\n]*\n)+)")
 
 
 def _told(folder: Path) -> set[str]:
-    """Name what has a page in a folder: by the page's name, or by the first column of the table below its title."""
+    """Return the names that have a page in a folder: the page's own, and the first column of its first table."""
     names = set()
     for page in folder.glob("*.md"):
         table = _SHARED.match(page.read_text(encoding="utf-8"))

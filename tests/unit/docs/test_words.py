@@ -20,7 +20,7 @@ class Former:
 
     Attributes:
         word: A regular expression of the word, which is looked for in lower case, between anything but letters.
-        now: What to write in its place.
+        now: The words to write in its place.
         kept: Regular expressions of texts in which the word stays, because it is on disk, on the wire or of others.
         under: The folders in which the word is looked for; in others it has another meaning.
     """

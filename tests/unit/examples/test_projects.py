@@ -93,7 +93,7 @@ def test_together_the_projects_use_all_of_the_api() -> None:
 
 
 def _parts(value: object) -> Iterator[object]:
-    """Give the classes and members of enumerations that a value is made of."""
+    """Yield the classes and members of enumerations that a value is made of."""
     if isinstance(value, Enum):
         yield value
     elif isinstance(value, tuple):
@@ -106,7 +106,7 @@ def _parts(value: object) -> Iterator[object]:
 
 
 def _vocabulary(module: ModuleType) -> Iterator[object]:
-    """Give the dataclasses of a module and the members of its enumerations."""
+    """Yield the dataclasses of a module and the members of its enumerations."""
     for found in vars(module).values():
         if isinstance(found, type) and found.__module__ == module.__name__:
             if issubclass(found, Enum):

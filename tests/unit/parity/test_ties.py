@@ -1,4 +1,4 @@
-"""What depends on the order of ties is told from true differences beside it."""
+"""Differences that depend on the order of ties are distinguished from true differences beside them."""
 
 from dataclasses import replace
 from functools import cache

@@ -11,7 +11,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go to this version."""
+    """Upgrade the schema to this version."""
     # Commits outlive their branch.
     op.drop_constraint("commits_branch_fkey", "commits", type_="foreignkey")
     op.add_column("branches", sa.Column("serving", sa.Text))

@@ -10,7 +10,7 @@ depends_on = None
 
 
 def upgrade() -> None:
-    """Go to this version."""
+    """Upgrade the schema to this version."""
     op.create_table(
         "leases",
         sa.Column("name", sa.Text, primary_key=True),

@@ -13,7 +13,7 @@ NOW = sa.func.clock_timestamp()
 
 
 def upgrade() -> None:
-    """Go to this version."""
+    """Upgrade the schema to this version."""
     op.create_table(
         "secrets",
         sa.Column("name", sa.Text, primary_key=True),

@@ -16,7 +16,7 @@ TOLD = {
 
 
 def upgrade() -> None:
-    """Go to this version."""
+    """Upgrade the schema to this version."""
     op.execute(
         """
         CREATE FUNCTION caraway_tell() RETURNS trigger LANGUAGE plpgsql AS $$
