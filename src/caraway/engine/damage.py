@@ -15,7 +15,6 @@ from caraway.errors import UnavailableError
 
 # Parts of Spark's messages about torn files: JSON and versions of its logs, checksums of Hadoop's local files,
 # RocksDB's own checks, truncated archives of state.
-# archives of state without an end.
 _SIGNS = re.compile(
     r"Incomplete log file|Failed to read log file|MALFORMED_LOG_FILE|Invalid OffsetMap format"
     r"|ChecksumException|CHECKSUM_VERIFICATION_FAILED|UNEXPECTED_EMPTY_FILE_IN_ROCKSDB_ZIP|MISSING_METADATA_FILE"

@@ -23,7 +23,6 @@ log = logging.getLogger(__name__)
 
 # After a kill, an engine's jobs must run elsewhere within 15 s, and their start takes some 3 s. If the engine itself
 # starts again, it doesn't wait for the expiry. Four renewals in a row may fail before the lease expires.
-# start them takes some 3. It isn't waited for if it starts again. Four renewals may fail in a row.
 LASTING = timedelta(seconds=6)
 RENEW_SECONDS = 1.0
 POLL_SECONDS = 0.25
@@ -179,7 +178,6 @@ def _copy(job: Path, into: Path, final: Path) -> None:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 # The first pass has copied the commits. Later ones belong to the previous owner and are left out. A
                 # file that is gone in the meantime was deleted by Spark's retention.
-                # is gone in the meantime was too old to be kept.
                 newer = path == job and source.is_relative_to(job / "commits")
                 if not newer and not name.endswith(".tmp"):
                     with suppress(FileNotFoundError):

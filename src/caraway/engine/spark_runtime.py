@@ -26,7 +26,6 @@ from caraway.topics.positions import TopicEnds
 
 # Jobs that start together would all pause together at each checkpoint. Their intervals differ by up to a sixth, in
 # milliseconds, so that they drift apart: two jobs with equal intervals that once coincide would always coincide.
-# apart. They differ by milliseconds: of two jobs with the same one, those that once coincide would do so for ever.
 STAGGER_PART = 6
 
 

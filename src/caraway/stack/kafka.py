@@ -24,7 +24,6 @@ LOG4J = Path(__file__).with_name("kafka-log4j2.properties")
 
 # Durability: a record is acknowledged once it is in the system's page cache, so it survives the death of any process
 # and of the broker, but not a power failure; more would take an fsync for each batch, since there is one machine only.
-# and of the broker, though not a power failure; one machine alone can't promise more without an fsync a batch.
 PROPERTIES = {
     "process.roles": "broker,controller",
     "node.id": "1",
