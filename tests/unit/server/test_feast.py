@@ -114,7 +114,7 @@ def test_the_answer_has_a_status_for_each_value() -> None:
 
 
 def test_what_a_request_brings_is_an_entity_wherever_the_view_needs_it(shop: QueryEngine) -> None:
-    """Let a service read a featureset that callers supply beside its own feature of the same name."""
+    """Check that a service may read a featureset that callers supply beside its own feature of the same name."""
     asked = resolve(shop.catalog, references_of({"feature_service": "Service"}), ["user", "amount"], full=False)
     assert asked.inputs == {"user": ("Service.user", "Request.user"), "amount": ("Request.amount",)}
     plan = shop.plan([name for names in asked.inputs.values() for name in names], asked.outputs, event_times=True)
