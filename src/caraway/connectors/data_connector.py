@@ -22,7 +22,7 @@ SINK_EVERY = "1h"
 
 
 class DataConnector:
-    """One table, topic, path or endpoint of a system: what `@source` and `@sink` take.
+    """One table, topic, path or endpoint of a system, which `@source` and `@sink` take.
 
     The attributes below `data_source` are those of the decorators; they are unset on a connector that no decorator has
     taken yet.

@@ -52,7 +52,7 @@ class HTTP(DataSource):
 
         Raises:
             DefinitionError: The endpoint is empty, or the limit isn't positive.
-            DefinitionTypeError: One of them is of a wrong type.
+            DefinitionTypeError: An argument is of a wrong type.
         """
         return HTTPConnector(self, endpoint, limit, headers or {})
 

@@ -57,7 +57,7 @@ class S3(DataSource):
             path: Segments with `/` between them: plain ones, `*`, `**`, `*.ext` at the end, times as `%Y-%m-%d`.
             format: `CSV(...)` (the default), "json", "parquet", "delta" or "hudi".
             presorted: A hint that rows come in the order of their event times; results are the same without it.
-            spread: How far the event times of rows may lie outside of the time in their object's path.
+            spread: The distance by which rows' event times may be outside of the time in their object's path.
 
         Raises:
             DefinitionError: A path, format or duration that isn't possible.

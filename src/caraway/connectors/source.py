@@ -109,7 +109,7 @@ def checked_bounds(
     """Check since and until, and convert them to UTC.
 
     Raises:
-        DefinitionTypeError: One of them is no datetime.
+        DefinitionTypeError: A bound is no datetime.
         DefinitionError: since is after until.
     """
     for name, value in (("since", since), ("until", until)):

@@ -1,4 +1,4 @@
-"""Aggregates: what `groupby(...).aggregate(...)` computes for each group."""
+"""Aggregates, which `groupby(...).aggregate(...)` computes for each group."""
 
 import dataclasses
 from dataclasses import dataclass, replace

@@ -87,8 +87,8 @@ class Dataset(Node):
         """Add the pipelines and expectations of the class body, which need the dataset itself.
 
         Raises:
-            DefinitionError: One of them is wrong.
-            DefinitionTypeError: One is wrong in a type, or pipelines don't fit the dataset; the text has all of these.
+            DefinitionError: A pipeline or expectation is wrong.
+            DefinitionTypeError: One has a wrong type, or pipelines don't fit the dataset; the text has all of these.
         """
         built = [item.build(self, self._name) for item in vars(body).values() if isinstance(item, Pipeline)]
         if problems := [problem for pipeline in built for problem in pipeline.problems]:
@@ -198,7 +198,7 @@ def dataset(
     Args:
         cls: The class, if the decorator stands bare.
         version: The version, which must rise when the definition changes.
-        history: How long rows are kept, a duration.
+        history: The time for which rows are kept, a duration.
         index: Serve lookups; needs keys. Both online and offline, unless one of these is False.
         online: Serve lookups at the present only; or with `index`, False: don't.
         offline: Serve lookups at any time only; or with `index`, False: don't.

@@ -231,7 +231,7 @@ def featureset(cls: type) -> Featureset:
 
     Raises:
         DefinitionError: A feature or extractor is wrong; the message names it and what would be right.
-        DefinitionTypeError: One is wrong in a type.
+        DefinitionTypeError: A feature or extractor is wrong in a type.
     """
     if not isinstance(cls, type):
         raise DefinitionTypeError(f"@featureset goes onto a class, not {type(cls).__name__} {cls!r}")

@@ -1,8 +1,8 @@
 """Differences between two definitions of one entity: the reasons why its version must be raised.
 
-Only what is part of a definition is compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations
-and environments may change freely. Expressions and operators are compared as values, so that a pipeline that was merely
-reformatted is the same; functions are compared as text, that of their included helpers too.
+Only parts of the definition are compared (`caraway.graph.fingerprints`): metadata, index flags, sinks, expectations and
+environments may change freely. Expressions and operators are compared as values, so that a reformatted pipeline is the
+same; functions are compared as text, including their helpers.
 """
 
 from collections import Counter

@@ -17,7 +17,7 @@ class Secret:
         path: Keys into a JSON secret; None: the whole text.
 
     Raises:
-        DefinitionError: One of these isn't text, or the ARN is empty.
+        DefinitionError: An argument isn't text, or the ARN is empty.
     """
 
     arn: str

@@ -13,7 +13,7 @@ def checked_name(name: str) -> str:
     """Return a name, if a secret may have it.
 
     Raises:
-        InvalidInputError: It isn't possible.
+        InvalidInputError: No secret may have this name.
     """
     if not NAME.fullmatch(name):
         raise InvalidInputError("the name of a secret has 1 to 200 letters, digits, _ . and -")
@@ -24,7 +24,7 @@ def checked_value(value: object) -> str:
     """Return a value, if a secret may have it. No message contains the value.
 
     Raises:
-        InvalidInputError: It isn't possible.
+        InvalidInputError: No secret may have this value.
     """
     if not isinstance(value, str):
         raise InvalidInputError(f"value is {type(value).__name__}; a string is expected")

@@ -70,7 +70,7 @@ class meta:  # noqa: N801 (a decorator)
 
 
 def get_metadata(obj: object) -> Metadata | None:
-    """Return what `@meta` attached to an object itself."""
+    """Return the metadata that `@meta` attached to an object itself."""
     found = getattr(obj, "__dict__", {}).get(META_ATTRIBUTE)
     return found if isinstance(found, Metadata) else None
 

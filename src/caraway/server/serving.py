@@ -63,7 +63,7 @@ def http_server(app: App, host: str, port: int, *, connections: int, socket: Pat
         app: The application that answers.
         host: The address to listen on.
         port: The port.
-        connections: How many connections may be open at a time; fewer if the system allows too few open files. Further
+        connections: The number of connections that may be open; fewer if the system allows too few open files. Further
             ones wait until others are closed.
         socket: A Unix socket to listen on instead.
     """

@@ -1,4 +1,4 @@
-"""Watches over what the server depends on: each repeats a check in a thread, and keeps its last result."""
+"""Watches over parts that the server depends on: each repeats a check in a thread, and keeps its last result."""
 
 import time
 from collections.abc import Callable

@@ -42,7 +42,7 @@ def union_schema(left: Schema, right: Schema) -> Schema:
 
     Raises:
         DefinitionError: The sides differ, or one can't be followed by anything.
-        DefinitionTypeError: One has keys.
+        DefinitionTypeError: A side has keys.
     """
     for side in (left, right):
         require_not_terminal(side, "union")

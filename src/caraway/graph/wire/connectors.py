@@ -81,7 +81,7 @@ def source_from_wire(message: pb.Source) -> SourceSpec:
 
     Raises:
         InvalidInputError: The message has something that this version doesn't know.
-        ValueError: It has a mode that this version doesn't know.
+        ValueError: The message has a mode that this version doesn't know.
     """
     return SourceSpec(
         connector=_decode_connector(message.connector),
@@ -123,7 +123,7 @@ def sink_from_wire(message: pb.Sink) -> SinkSpec:
 
     Raises:
         InvalidInputError: The message has something that this version doesn't know.
-        ValueError: It has a mode that this version doesn't know.
+        ValueError: The message has a mode that this version doesn't know.
     """
     return SinkSpec(
         connector=_decode_connector(message.connector),

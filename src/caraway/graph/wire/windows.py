@@ -96,7 +96,7 @@ def decode_group_window(message: pb.Operator.Aggregate | pb.Operator.Dedup) -> H
     """Decode the window of a groupby or dedup, None if it has none.
 
     Raises:
-        InvalidInputError: It is continuous, or of a kind that this version doesn't know.
+        InvalidInputError: The window is continuous, or of a kind that this version doesn't know.
     """
     if not message.HasField("window"):
         return None

@@ -87,7 +87,7 @@ NEEDS: Mapping[str, Need | None] = {
     # The handler requires any mode on the branch: a caller who may log or query may know whether the branch has caught
     # up.
     "wait": Need(None),
-    # A load balancer has no token; the documents say nothing about this deployment.
+    # A load balancer has no token, and the documents reveal nothing about this deployment.
     "health": None,
     "openapi": None,
     "docs": None,

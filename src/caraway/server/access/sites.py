@@ -3,10 +3,10 @@
 A page can make the browser of somebody who has access to the server send requests there. Three headers, which no page
 can set itself, show where a request comes from:
 
-* `Host` names the server as the browser knows it. A page whose own name was made to lead to this machine (DNS
-  rebinding) has that name there. An address leads where it says, so it can't be used for that.
+* `Host` names the server as the browser knows it. If a page's own name was made to resolve to this machine (DNS
+  rebinding), the header has that name. An address can't be made to resolve elsewhere, so any address is accepted.
 * `Origin` names the site of the page. Programs send none.
-* `Sec-Fetch-Site` says that the request crosses sites, also where a browser leaves `Origin` out.
+* `Sec-Fetch-Site` shows that the request crosses sites, even if a browser leaves `Origin` out.
 
 The fourth, `Content-Type`, is checked against what a route accepts (`check_media_type`): a page can send plain text and
 forms without asking, but JSON only to a server that allows it by CORS headers, which this one doesn't send.

@@ -34,7 +34,7 @@ def read_columns(body: bytes) -> dict[str, list[Any]]:
 
     Raises:
         InvalidInputError: The body is no stream of record batches, or a type or value in it isn't accepted.
-        TooLargeError: It has too many rows, values or messages, or is larger than a body may be once it is decoded.
+        TooLargeError: The stream has too many rows, values or messages, or is too large once it is decoded.
     """
     decoded_bytes(body)
     columns: dict[str, list[Any]] = {}

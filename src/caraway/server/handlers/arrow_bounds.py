@@ -92,7 +92,7 @@ def check_messages(body: bytes) -> int:
 
     Raises:
         InvalidInputError: The stream is damaged.
-        TooLargeError: It has too many messages, or takes too many bytes once it is decompressed.
+        TooLargeError: The stream has too many messages, or takes too many bytes once it is decompressed.
     """
     size = 0
     for number, message in enumerate(pa.ipc.MessageReader.open_stream(body), 1):

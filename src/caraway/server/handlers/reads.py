@@ -125,7 +125,7 @@ def object_of(body: object) -> Mapping[str, Any]:
     """Return a body that is an object.
 
     Raises:
-        InvalidInputError: It is something else.
+        InvalidInputError: The body is no object.
     """
     if not isinstance(body, dict):
         raise InvalidInputError(f"the body is {json_type(body)}; an object is expected")
@@ -136,7 +136,7 @@ def names_of(body: Mapping[str, object], name: str) -> Sequence[str]:
     """Return a member that is a list of names.
 
     Raises:
-        InvalidInputError: It is missing, or something else.
+        InvalidInputError: The member is missing, or no list of names.
     """
     value = body.get(name)
     if not isinstance(value, list) or not set(map(type, value)) <= {str}:
@@ -153,8 +153,8 @@ async def given_of(request: Request, body: Mapping[str, object]) -> Given:
     """Return the rows or columns of a query, and their instants.
 
     Raises:
-        InvalidInputError: They are missing, or something else.
-        TooLargeError: They are too many.
+        InvalidInputError: The rows are missing, or of another form.
+        TooLargeError: There are too many rows.
     """
     return Given(await data_of(request, body), await timestamps_of(body), is_large=request.is_large)
 
@@ -163,8 +163,8 @@ async def data_of(request: Request, body: Mapping[str, object]) -> Sequence[obje
     """Return the rows or columns of a query.
 
     Raises:
-        InvalidInputError: They are missing, or something else.
-        TooLargeError: They are too many.
+        InvalidInputError: The rows are missing, or of another form.
+        TooLargeError: There are too many rows.
     """
     data = body.get("data")
     if isinstance(data, str):
@@ -198,8 +198,8 @@ async def instants(values: Sequence[object]) -> list[int]:
     """Return the instants that a request names; many are read in a thread.
 
     Raises:
-        InvalidInputError: One of them isn't an instant.
-        TooLargeError: They are too many.
+        InvalidInputError: A value isn't an instant.
+        TooLargeError: There are too many instants.
     """
     if len(values) <= INLINE_ROWS:
         return parse_instants(values)

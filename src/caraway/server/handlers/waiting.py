@@ -100,7 +100,7 @@ def _since(body: Mapping[str, object]) -> Mapping[str, Goal]:
     """Return the positions that an earlier answer gave.
 
     Raises:
-        InvalidInputError: They are something else.
+        InvalidInputError: The positions are malformed.
     """
     since = body.get("since")
     if since is None:

@@ -30,7 +30,7 @@ class Budget:
     """The memory that requests may take. An instance serves one event loop."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
-        """Bound what is under way at one time to `max_bytes`."""
+        """Bound the memory of all requests under way to `max_bytes`."""
         self._max_bytes = max_bytes
         self._large_bytes = int(max_bytes * LARGE_SHARE)
         self._used = 0

@@ -97,8 +97,8 @@ class Request:
         """Return the values of the JSON body; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
-            TooLargeError: It has too many values.
+            InvalidInputError: The body isn't JSON, or nests too deep; the message has the position.
+            TooLargeError: The body has too many values.
             BusyError: All requests together take too much memory.
         """
         if not self.body:
@@ -112,8 +112,8 @@ class Request:
         """Return the values of a JSON text; those of a large one are made in a thread.
 
         Raises:
-            InvalidInputError: It isn't JSON, or nests too deep; the message says where.
-            TooLargeError: It has too many values.
+            InvalidInputError: The text isn't JSON, or nests too deep; the message has the position.
+            TooLargeError: The text has too many values.
             BusyError: All requests together take too much memory.
         """
         if len(text) <= SHORT_BYTES:

@@ -86,7 +86,7 @@ def rows_of(data: bytes, partition: int, offset: int) -> Iterator[tuple[Any, ...
     """Yield the rows of a record, in the order of `SCHEMA`.
 
     Raises:
-        ValueError: It isn't a record of `caraway.server.upkeep.served`.
+        ValueError: The bytes aren't a record of `caraway.server.upkeep.served`.
     """
     record = orjson.loads(data)
     try:

@@ -68,7 +68,7 @@ class Served:
 
 
 class ServedLog:
-    """Keeps what queries served."""
+    """Keeps the rows of answered queries."""
 
     def __init__(self, writer: RecordWriter, *, chance: Callable[[], float] | None = None) -> None:
         """Send through `writer`, on which no other caller should wait; `chance` draws numbers from 0 to 1."""

@@ -29,7 +29,7 @@ class LaggingPart:
         kind: "commit", "job" or "index".
         name: The id of the commit or job, or the asset of the index.
         dataset: The dataset that it computes or serves; empty for a commit.
-        records: How many records it is behind; None if that isn't known.
+        records: The number of records that it is behind; None if that isn't known.
         reason: The reason of the delay, for people.
     """
 
