@@ -14,6 +14,7 @@ from caraway.memory import limit_memory
 
 # The largest file that a function may write, in its scratch folder or as its output, so that endless writing stops.
 FILE_BYTES = 256 << 20
+# The most files that a process may have open.
 OPEN_FILES = 1024
 # The most threads and processes. Libraries start a thread for each processor, and some have several such pools.
 THREADS = 512

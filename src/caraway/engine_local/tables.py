@@ -34,7 +34,7 @@ class Event(NamedTuple):
 
 
 class Table(Protocol):
-    """The content of a dataset, or what an operator makes of it."""
+    """The content of a dataset, or the output of an operator."""
 
     @property
     def empty(self) -> bool:

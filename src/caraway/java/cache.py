@@ -98,4 +98,4 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _silent(done: int, wanted: int, what: str) -> None:
-    """Show nothing."""
+    """Ignore the progress."""

@@ -2,7 +2,7 @@
 
     UnavailableError
     ├── JavaMissingError             no Java that Spark and Kafka run on
-    └── JarsError                    a Java library can't be had, or isn't what it should be
+    └── JarsError                    a Java library is missing, can't be fetched, or fails its check
 
 Every message says how to mend the fault.
 """

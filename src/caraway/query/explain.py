@@ -14,6 +14,7 @@ from caraway.query.inputs import Table
 from caraway.query.model import AliasStep, Computed, ExpressionStep, Instants, LookupStep, PythonStep, Step
 from caraway.query.rounds import added, read
 
+# The most runs of a plan that one request may measure.
 MAX_RUNS = 1_000
 
 

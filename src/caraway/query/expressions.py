@@ -95,7 +95,7 @@ def _compile_scalars(step: ExpressionStep, features: Sequence[tuple[Computed, Sc
 
 
 def restriction(dtype: DataType) -> Check | None:
-    """Return what raises for a value outside a restricted type; None for a type without restriction."""
+    """Return a function that raises for a value outside of a restricted type; None for an unrestricted type."""
     inner = strip_optional(dtype)
     return cast(inner) if isinstance(inner, (BetweenType, OneOfType, RegexType)) else None
 

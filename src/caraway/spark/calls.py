@@ -38,8 +38,8 @@ class UserCall:
 
     Attributes:
         step: The step, without those before it.
-        schema: The columns that the function is given.
-        result: The columns that are taken from what it makes.
+        schema: The columns of the function's input.
+        result: The columns that are taken from the function's result.
     """
 
     step: UserStep

@@ -42,7 +42,7 @@ class Codec:
     def decode_records(self, kafka: DataFrame, schema: RecordSchema) -> DataFrame:
         """Turn Kafka's columns into the record's: meta columns, and the row's columns under their names.
 
-        A row that is null (of a retraction or delete) gives null columns. Reading a record of another schema fails the
+        A row that is null, as in a retraction or delete, has null columns. Reading a record of another schema fails the
         query.
         """
         record = self.record(schema).alias("r")

@@ -22,6 +22,7 @@ from caraway.java.runtime import find_java
 
 # A start fails after this time. A JVM listens after one to three seconds, on a crowded machine after thirty.
 START_SECONDS = 180.0
+# The time between two looks at whether the JVM has written its address.
 LOOK_SECONDS = 0.02
 
 # The options that Spark's launcher passes to every JVM (org.apache.spark.launcher.JavaModuleOptions of Spark 4.3), less

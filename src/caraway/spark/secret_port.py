@@ -20,6 +20,7 @@ from caraway.graph.runtime import SecretProvider
 
 # A worker keeps a secret for this time, after which running functions see a changed one.
 KEPT_S = 10.0
+# The random bytes of a password, too many to guess.
 PASSWORD_BYTES = 32
 # The kinds of answers: the value, no such secret, and no secret at the moment; the latter two with a reason.
 _FOUND, _MISSING, _AWAY = "found", "missing", "away"

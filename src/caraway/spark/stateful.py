@@ -22,6 +22,7 @@ from caraway.spark.marking import scattered
 from caraway.spark.stream import Stream
 from caraway.spark.types import row_type
 
+# The operator takes a negative bound as no bound.
 _FOREVER = -1
 # Values of the operator's column `which`: the record at the begin of a version, and a version as sent to join keys.
 _BEGIN, _FAN_OUT = 0, 2

@@ -19,6 +19,7 @@ record AdjacentRow(Version row, byte[] rank) {
    */
   static final byte[] NOTHING = {0};
 
+  // The byte before each record of a rank, greater than the byte at the end.
   private static final int ENTRY = 1;
 
   /** Returns the adjacent row and its rank on one side of a position, the position itself not included. */

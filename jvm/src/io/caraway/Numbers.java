@@ -10,6 +10,7 @@ import org.apache.spark.sql.types.DataTypes;
 
 /** Text of numbers, where the expression language writes it differently from Spark's functions. */
 public final class Numbers {
+  // Numbers with exponents outside of these bounds are written in scientific notation.
   private static final int MAX_PLAIN_EXPONENT = 16;
   private static final int MIN_PLAIN_EXPONENT = -5;
 

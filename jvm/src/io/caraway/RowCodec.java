@@ -44,6 +44,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * functions are marked non-deterministic; otherwise Spark would evaluate a decoder once for each column that is taken out of its result.
  */
 public final class RowCodec {
+  // The number of the record format, and the items of a record's array (docs/records.md).
   private static final int FORMAT = 1;
   private static final int ITEMS = 8;
 

@@ -49,12 +49,14 @@ final class SortedPages {
   // The most bytes of a page, which is rewritten as a whole for each row that is added: some ten rows of 100 bytes keep that cheap and the tree flat.
   // With 4 KiB a join was a quarter slower.
   private static final int PAGE_BYTES = 1024;
+  // The encoded sizes of a page's header, and of an entry's two lengths.
   private static final int ENTRY_OVERHEAD = 8;
   private static final int HEADER_BYTES = 9;
   private static final long ROOT = 0;
   // The most bytes of pages that an open tree keeps in memory: the rows of a hot key touch any number of pages, and a page of long rows may have any
   // size.
   private static final int MOST_HELD_BYTES = 128 * PAGE_BYTES;
+  // The memory of a page as an object, beside its bytes.
   private static final int OVERHEAD_BYTES = 512;
 
   private final Store store;

@@ -18,6 +18,7 @@ import java.util.function.Consumer;
  * count in ranks. A begin has the position of its end in its revision, which only grows, and it arrives after its end, so only begins cause output.
  */
 final class TableState {
+  // The first byte of a piece's identity, after those of ends (0) and begins (1).
   private static final int PIECE = 2;
 
   private final AsOfState.Rule rule;
