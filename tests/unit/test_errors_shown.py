@@ -23,7 +23,7 @@ def test_large_values_are_shown_in_part(value: object) -> None:
         assert len(str(refused.value)) < 2_000
 
 
-def test_a_number_of_too_many_digits_is_told_by_its_size() -> None:
+def test_a_number_of_too_many_digits_is_replaced_by_its_size() -> None:
     huge = 10**5_000
     assert quoted(huge) == f"a number of {huge.bit_length():,} bits"
     for dtype in (INT, FLOAT, DATETIME):

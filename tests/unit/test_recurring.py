@@ -74,7 +74,7 @@ def test_it_may_begin_at_once_and_pause_as_it_likes() -> None:
         assert turns.pauses == [1.0, 2.0, 3.0]
 
 
-def test_what_fails_is_done_again_and_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_action_is_repeated_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     errors = iter([UnavailableError("away"), UnavailableError("away"), None, UnavailableError("away"), ValueError("?")])
 
     def act() -> None:
@@ -91,7 +91,7 @@ def test_what_fails_is_done_again_and_told_once(caplog: pytest.LogCaptureFixture
     assert caplog.records[-1].exc_info is not None
 
 
-def test_who_is_woken_doesnt_wait() -> None:
+def test_waking_ends_the_pause() -> None:
     acted = threading.Semaphore(0)
     recurring = Recurring("thing", acted.release, NEVER_S)
     recurring.start()
@@ -102,7 +102,7 @@ def test_who_is_woken_doesnt_wait() -> None:
     assert recurring.stop(TIMEOUT_S)
 
 
-def test_who_is_woken_while_it_acts_acts_again() -> None:
+def test_waking_during_an_action_repeats_it() -> None:
     begun, go_on = threading.Semaphore(0), threading.Semaphore(0)
 
     def act() -> None:

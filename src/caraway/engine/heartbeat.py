@@ -38,7 +38,7 @@ class Heartbeat:
             self._ready, self._jobs, self._alive_at = ready, jobs, time.monotonic()
 
     def close(self) -> None:
-        """Stop to write; the file stays, and readers see by its age that the engine has ended."""
+        """Stop writing; the file stays, and readers see by its age that the engine has ended."""
         self._closing.set()
         self._thread.join(2 * BEAT_SECONDS)
 

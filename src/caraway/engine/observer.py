@@ -26,7 +26,7 @@ class Observer:
         live_rows: Callable[[], Mapping[str, RealTimeRows]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Look by `ends_of`, and by `live_rows`, which returns the rows read by queries, by their run ids."""
+        """Read the ends of topics by `ends_of`, and the rows that queries have read, by run id, by `live_rows`."""
         self._ends_of = ends_of
         self._live_rows = live_rows
         self._clock = clock

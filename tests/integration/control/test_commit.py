@@ -63,7 +63,7 @@ def test_commits_build_on_each_other(service: CommitService, reader: StateReader
     assert [record.message for record in reader.history()] == ["more", "first"]
 
 
-def test_who_comes_second_learns_who_won(service: CommitService, postgres: str, kafka: str) -> None:
+def test_the_second_of_two_commits_learns_which_one_won(service: CommitService, postgres: str, kafka: str) -> None:
     slow = Control.connect(postgres, kafka)
 
     def overtake() -> None:

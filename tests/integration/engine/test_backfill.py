@@ -23,7 +23,7 @@ def phases(beat: dict[str, Any]) -> set[str]:
 @pytest.mark.full(reason="kills an engine twice; test_switch reads a history without kills")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_history_is_read_once_whatever_is_killed(rig: Rig, broker: Broker) -> None:
+def test_a_history_is_read_once_in_spite_of_kills(rig: Rig, broker: Broker) -> None:
     shop = Shop("-backfill")
     orders, prices = model.traffic(seed=5, count=HISTORY + LATER)
     prices = prices[:200]

@@ -71,9 +71,7 @@ def test_kafka_creates_no_topic_by_itself(kafka: str) -> None:
     assert "not-there" not in admin.list_topics(timeout=10).topics
 
 
-def test_kafka_wants_its_password_from_clients_and_from_whoever_asks_its_controller(
-    tmp_path: Path, jars: JarSet
-) -> None:
+def test_kafka_requires_its_password_from_clients_of_broker_and_controller(tmp_path: Path, jars: JarSet) -> None:
     port = ports.choose()
     controller_port = ports.choose(avoid=[port])
     broker = EmbeddedKafka(tmp_path / "kafka", port=port, controller_port=controller_port, jars=jars.broker)

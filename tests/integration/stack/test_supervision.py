@@ -160,7 +160,7 @@ def test_nothing_lingers_after_a_killed_supervisor(settings: Settings) -> None:
         assert {part.state for part in stack.status()} == {PartState.RUNNING}
 
 
-def test_postgres_forgets_a_server_whose_number_belongs_to_somebody_else(tmp_path: Path) -> None:
+def test_postgres_ignores_a_pid_file_whose_pid_belongs_to_another_process(tmp_path: Path) -> None:
     server = EmbeddedPostgres(tmp_path / "postgres", ports.choose())
     with running(server, tmp_path / "log"):
         pass
@@ -191,7 +191,7 @@ def test_a_disk_that_cannot_be_used(tmp_path: Path, options: str, reason: str) -
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_of_somebody_else(tmp_path: Path) -> None:
+def test_a_folder_of_another_user(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(DataFolderError, match="can't be written"):
         Services(load_settings(tmp_path / "data")).start()

@@ -122,7 +122,7 @@ def test_things_are_made_from_the_bottom_up_each_by_one(here: Deployment) -> Non
     assert kinds(here.claim_all()) == [AssetKind.INDEX]
 
 
-def test_the_ledger_expects_what_is_due_soon_and_nothing_else(here: Deployment) -> None:
+def test_the_ledger_expects_only_actions_that_are_due_soon(here: Deployment) -> None:
     second = timedelta(seconds=1)
     assert not here.ledger.expects(second)
     here.commit(FIRST)
@@ -150,7 +150,7 @@ def test_a_branch_that_may_serve_its_head_is_expected(here: Deployment) -> None:
     assert not here.ledger.expects(timedelta())
 
 
-def test_who_has_lost_a_claim_has_no_say(here: Deployment) -> None:
+def test_a_worker_that_lost_its_claim_cannot_close_the_entry(here: Deployment) -> None:
     here.commit(Graph(datasets=(clicks(),)))
     (first,) = here.claim_all()
     here.now += LEASE - MOMENT
@@ -169,7 +169,7 @@ def test_who_has_lost_a_claim_has_no_say(here: Deployment) -> None:
     assert here.ledger.close(third, ActionOutcome.DONE)
 
 
-def test_what_nobody_needs_stops_at_once_and_goes_later_from_the_top_down(here: Deployment) -> None:
+def test_unneeded_assets_stop_at_once_and_are_destroyed_later_from_the_top_down(here: Deployment) -> None:
     here.commit(FIRST)
     here.work()
     here.commit(Graph())
@@ -249,7 +249,7 @@ def test_a_branch_serves_the_older_commit_until_all_of_the_newer_is_ready(here: 
     assert any("Users" in asset_id for asset_id in here.due())
 
 
-def test_equal_commits_at_once_share_what_they_need(here: Deployment) -> None:
+def test_equal_commits_at_once_share_their_assets(here: Deployment) -> None:
     names = [f"branch{number}" for number in range(4)]
     for name in names:
         here.branches.create(name)

@@ -120,7 +120,7 @@ def test_all_that_servers_must_know_of_is_heard(engine: sa.Engine, ear: Ear) -> 
     assert ear.hears_of(lambda: access.revoke_token(token.id))
 
 
-def test_who_was_cut_off_looks_again_and_hears_on(engine: sa.Engine, ear: Ear) -> None:
+def test_a_listener_that_was_cut_off_polls_and_listens_again(engine: sa.Engine, ear: Ear) -> None:
     listening = sa.text("query LIKE 'LISTEN%' AND datname = current_database()")
     activity = sa.table("pg_stat_activity", sa.column("pid"))
     end = sa.select(sa.func.pg_terminate_backend(activity.c.pid)).where(listening)

@@ -148,7 +148,7 @@ class Clicks:
 """
 
 
-def test_explain_shows_what_definitions_come_to(tmp_path: Path) -> None:
+def test_explain_shows_the_plan_of_definitions(tmp_path: Path) -> None:
     file = tmp_path / "explained_clicks.py"
     file.write_text(DEFINITIONS)
     result = runner.invoke(app, ["explain", str(file), "--data", str(tmp_path)])

@@ -51,7 +51,7 @@ def test_values_of_parquet_become_values_of_json(tmp_path: Path) -> None:
     }
 
 
-def test_the_standard_input_has_json_lines_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_standard_input_has_json_lines_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO('{"user": 1}\n{"user": 2}\n'))
     assert list(read_rows("-", None)) == [{"user": 1}, {"user": 2}]
     monkeypatch.setattr("sys.stdin", io.StringIO("user\n7\n"))

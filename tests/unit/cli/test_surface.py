@@ -49,7 +49,7 @@ def commands(command: object = ROOT, names: tuple[str, ...] = ()) -> Iterator[tu
         yield " ".join(names), {option for parameter in command.params for option in parameter.opts}  # type: ignore[attr-defined]
 
 
-def test_what_tells_something_tells_it_to_programs_too() -> None:
+def test_commands_with_results_take_json() -> None:
     assert {name for name, options in commands() if "--json" not in options} == WITHOUT_JSON
 
 
@@ -69,7 +69,7 @@ def test_each_command_has_a_page_of_its_own(name: str) -> None:
     assert page.output.startswith(f"Usage: caraway {name} ")
 
 
-def test_an_unknown_command_is_told_what_it_may_have_meant() -> None:
+def test_an_unknown_command_is_refused_with_similar_names() -> None:
     told = runner.invoke(app, ["statsu"])
     assert told.exit_code == 2
     assert "Did you mean 'status'" in told.output

@@ -157,7 +157,7 @@ def test_log_sends_chunks_that_can_be_recognised() -> None:
     assert not any("Caraway-Elapsed-Ms" in request.headers for request in server.requests)
 
 
-def test_log_tells_which_rows_were_rejected() -> None:
+def test_log_names_the_rejected_rows() -> None:
     error = {"row": 1, "field": "pot", "message": "expected int, found str 'x'"}
     server = Server({"rejected": 0, "errors": []}, {"rejected": 1, "errors": [error]})
     with pytest.raises(InvalidInputError, match=r"web/pots took 3 of 4 rows.*\n.*row 3, pot: expected int"):
@@ -237,7 +237,7 @@ def test_query_by_names_is_untyped() -> None:
     assert found["Pot.wet"][0] is pd.NA
 
 
-def test_query_of_nothing_asks_nobody() -> None:
+def test_query_without_rows_sends_no_request() -> None:
     server = Server({})
     assert server.client().query([Pot.pot], [Pot.wet], pd.DataFrame({"Pot.pot": []})).empty
     assert server.client().query([Pot.pot], [], pd.DataFrame({"Pot.pot": [1]})).empty

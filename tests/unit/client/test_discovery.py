@@ -186,7 +186,7 @@ def test_no_other_address_gets_the_token_of_a_stack(start: Start, tmp_path: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to other users")
-def test_a_folder_of_somebody_else_is_not_taken_unasked(start: Start) -> None:
+def test_the_folder_of_another_user_is_used_only_if_it_is_named(start: Start) -> None:
     folder = start(Path("caraway-data"), announced=False)
     os.chown(folder.record, 12345, 12345)
     assert find_server() == ServerAddress(DEFAULT_URL, "")

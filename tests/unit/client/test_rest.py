@@ -74,7 +74,7 @@ def test_commit(server: Stub, client: Client, capsys: pytest.CaptureFixture[str]
     assert response.json() == {"summary": ["one\n", "two\n"]}
 
 
-def test_a_commit_says_what_goes(server: Stub, client: Client) -> None:
+def test_a_commit_sends_entities_that_are_marked_as_deleted(server: Stub, client: Client) -> None:
     @meta(owner="a@b.co", deleted=True)
     @dataset
     class Gone:

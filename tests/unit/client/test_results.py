@@ -25,7 +25,7 @@ CHUNKS = (
 )
 
 
-def test_a_log_tells_what_became_of_the_rows_of_all_chunks() -> None:
+def test_the_result_of_log_counts_the_rows_of_all_chunks() -> None:
     server = Server(*CHUNKS)
     result = server.client().log("web", "pots", FRAME, batch_size=2, strict=False)
     assert isinstance(result, LogResult)
@@ -40,7 +40,7 @@ def test_a_log_tells_what_became_of_the_rows_of_all_chunks() -> None:
     assert repr(result).startswith("LogResult(web/pots: 3 accepted, 3 rejected; row 1, pot: expected int")
 
 
-def test_a_chunk_of_which_nothing_fits_keeps_no_later_one_back() -> None:
+def test_chunks_after_a_wholly_refused_one_are_sent() -> None:
     server = Server(*CHUNKS)
     with pytest.raises(InvalidInputError, match=r"took 3 of 6 rows.*\n.*row 1, pot") as raised:
         server.client().log("web", "pots", FRAME, batch_size=2)
@@ -90,7 +90,7 @@ ANSWER = {
 }
 
 
-def test_a_commit_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_result_of_commit_has_the_changes(capsys: pytest.CaptureFixture[str]) -> None:
     result = Server(ANSWER).client().commit("m", [Pots])
     assert isinstance(result, CommitResult)
     assert (result.commit_id, result.preview) == ("c1", False)
@@ -107,7 +107,7 @@ def test_a_commit_tells_what_it_did(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "committed: the branch holds 1 datasets\n"
 
 
-def test_an_older_server_tells_less() -> None:
+def test_an_older_server_reports_less() -> None:
     result = Server({"summary": ["ok\n"]}).client().commit("m", [Pots])
     assert (result.commit_id, result.jobs, bool(result.datasets)) == ("", (), False)
 

@@ -68,7 +68,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_nothing_is_shown_where_nobody_looks() -> None:
+def test_progress_is_shown_in_terminals_or_if_it_is_wanted() -> None:
     assert type(progress_for("wait", wanted=None, stream=io.StringIO())) is Silent
     assert type(progress_for("wait", wanted=False, stream=Terminal())) is Silent
     assert type(progress_for("wait", wanted=True, stream=io.StringIO())) is Lines

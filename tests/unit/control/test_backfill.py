@@ -15,7 +15,7 @@ PLAN = plan_graph(Graph(datasets=(clicks(), spend())))
 (CLICKS,) = JOB.inputs
 
 
-def test_a_new_job_reads_what_its_topics_hold() -> None:
+def test_a_new_job_reads_the_records_of_its_topics() -> None:
     (found,) = backfills(PLAN, {JOB.job_id}, {CLICKS.name: 5 * PLAIN_RATE, "another": 7})
     assert (found.job, found.records, found.seconds) == (JOB, 5 * PLAIN_RATE, 5.0)
     assert backfills(PLAN, set(), {CLICKS.name: 5}) == ()

@@ -79,7 +79,7 @@ def test_a_commit_is_one_step_between_a_look_at_kafka_and_the_work(world: World,
     assert commit.plan == result.plan
 
 
-def test_the_answer_tells_what_is_read_again_and_for_how_long(world: World) -> None:
+def test_the_answer_has_the_records_that_are_read_again_and_the_time(world: World) -> None:
     asked: list[set[str]] = []
     away = False
 
@@ -103,7 +103,7 @@ def test_the_answer_tells_what_is_read_again_and_for_how_long(world: World) -> N
     assert "backfill: unknown, Kafka doesn't answer\n" in text
 
 
-def test_the_summary_tells_what_is_new(service: CommitService) -> None:
+def test_the_summary_lists_new_entities(service: CommitService) -> None:
     text = _lines(service, FIRST)
     assert text.startswith("committed: the branch holds 2 datasets and 3 features, 1 jobs\n")
     assert "datasets new: Clicks, Spend\n" in text
@@ -154,7 +154,7 @@ def test_what_is_deleted_stops_and_keeps_its_topic_and_may_be_left_out_from_then
     assert _lines(service, Graph(datasets=(users(),))).startswith("nothing to change")
 
 
-def test_a_full_commit_may_not_forget_what_is_there(world: World, service: CommitService) -> None:
+def test_a_full_commit_may_not_leave_out_an_entity(world: World, service: CommitService) -> None:
     _lines(service, FIRST)
     with pytest.raises(CommitError) as caught:
         _lines(service, Graph(datasets=(users(),)))
@@ -210,7 +210,7 @@ def test_no_backfill_refuses_new_jobs_only(world: World, service: CommitService)
     assert "unchanged: Clicks, Spend" in _lines(service, FIRST, backfill=False)
 
 
-def test_who_comes_second_is_refused(world: World, service: CommitService) -> None:
+def test_the_second_of_two_commits_is_refused(world: World, service: CommitService) -> None:
     _lines(service, FIRST)
 
     class Overtaken(World):

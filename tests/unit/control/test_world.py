@@ -40,7 +40,7 @@ def test_a_job_is_ready_when_it_has_reported_that_it_has_caught_up() -> None:
     assert "isn't registered" in unready(None)
 
 
-def test_a_job_may_go_when_nobody_runs_it() -> None:
+def test_a_job_may_be_destroyed_when_no_engine_runs_it() -> None:
     stopping = replace(JOB, desired=DesiredState.STOPPED)
     assert "its engine has to stop it" in unstopped(stopping, NOW)
     assert not unstopped(stopping, NOW + timedelta(minutes=2)), "an engine that is silent for so long has ended"

@@ -18,7 +18,7 @@ from caraway.errors import UnavailableError
         ("PythonException: ZeroDivisionError", False),
     ],
 )
-def test_only_what_cannot_be_read_is_damage(error: str, *, damaged: bool) -> None:
+def test_only_unreadable_checkpoints_are_damage(error: str, *, damaged: bool) -> None:
     assert is_damage(error) is damaged
 
 

@@ -120,7 +120,7 @@ def test_a_token_has_the_last_ones_checkpoint_and_writes_to_its_own(tmp_path: Pa
     assert [folder.name for folder in tmp_path.iterdir()] == ["token-3"]
 
 
-def test_whoever_follows_with_the_same_token_goes_on_where_that_is(tmp_path: Path) -> None:
+def test_an_owner_with_the_same_token_continues_in_its_folder(tmp_path: Path) -> None:
     mine = checkpoint_for(tmp_path, "job", 2)
     _checkpoint(mine, 1)
     # An engine with an older token has created its folder again; the checkpoint of the newer token is used.

@@ -77,14 +77,14 @@ class Rig:
         self.observer.look()
 
 
-def test_the_pause_of_a_checkpoint_is_what_a_batch_takes_beyond_its_interval() -> None:
+def test_the_pause_of_a_checkpoint_is_the_time_of_a_batch_beyond_its_interval() -> None:
     figures = checkpoint_figures(TOLD, 10_000)
     assert figures["checkpoint_ms"] == 300
     assert (figures["state_rows"], figures["state_bytes"]) == (7, 1110)
     assert (figures["batch"], figures["rows"]) == (7, 90)
 
 
-def test_the_pause_of_a_batch_that_ends_with_its_input_is_what_it_takes_to_write_it_down() -> None:
+def test_the_pause_of_a_batch_that_ends_with_its_input_is_the_time_to_save_it() -> None:
     assert checkpoint_figures(TOLD, 0)["checkpoint_ms"] == 40 + 50 + 70
 
 

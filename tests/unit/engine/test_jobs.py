@@ -98,7 +98,7 @@ def test_a_wanted_job_starts_and_runs(rig: Rig) -> None:
     assert len(rig.runtime.queries) == 1
 
 
-def test_a_job_that_is_not_wanted_any_more_is_stopped_and_said_to_be_so_once(rig: Rig) -> None:
+def test_a_job_that_is_not_wanted_any_more_is_stopped_and_reported_as_stopped_once(rig: Rig) -> None:
     rig.state(plan("a"), plan("b"))
     rig.state(plan("a"), plan("b"))
     assert rig.state(plan("b")) == {"a": State.STOPPED, "b": State.RUNNING}
@@ -198,7 +198,7 @@ def test_a_job_that_is_dropped_between_its_phases_is_stopped(rig: Rig) -> None:
     assert [query.stopped for query in rig.runtime.queries] == [True, True]
 
 
-def test_brief_keeps_what_tells_something() -> None:
+def test_brief_keeps_messages_and_drops_traces() -> None:
     trace = "=== Streaming Query ===\nBoom: it broke\n\tat a.b.C(D.java:1)\n\n  because\n\tat e.f\n"
     assert brief(trace) == "Boom: it broke\nbecause"
     assert brief(OSError("no")) == "OSError: no"

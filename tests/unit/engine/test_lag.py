@@ -21,7 +21,7 @@ def test_records_are_counted_from_the_beginning_of_a_partition_that_is_new() -> 
 
 @given(amounts, st.integers(0, 130))
 @settings(max_examples=examples(200))
-def test_lag_is_what_came_before_the_last_look_but_two_and_is_not_done(
+def test_lag_counts_unprocessed_records_from_before_the_last_look_but_two(
     amounts: list[tuple[int, int]], done: int
 ) -> None:
     tide = Tide(100)
@@ -49,7 +49,7 @@ def test_nothing_is_known_before_the_first_look_at_all_topics() -> None:
     assert tide.lag(["a"], 0) == Lag(records=3, seconds=0.0)
 
 
-def test_the_observer_asks_for_what_it_watches() -> None:
+def test_the_observer_reads_the_ends_of_watched_topics() -> None:
     ends = {"a": {0: 7, 1: 3}, "b": {0: 1}}
     asked: list[set[str]] = []
 

@@ -39,7 +39,7 @@ def test_what_is_shared_out_stays_as_it_is(jobs: set[str], members: set[str], ow
 
 
 @given(jobs, members, owners, st.data())
-def test_whoever_is_left_keeps_what_it_has(
+def test_the_engines_that_stay_keep_their_jobs(
     jobs: set[str], members: set[str], owners: dict[str, str], data: st.DataObject
 ) -> None:
     before = assigned(jobs, members, owners)
@@ -48,5 +48,5 @@ def test_whoever_is_left_keeps_what_it_has(
     assert all(after[job] == engine for job, engine in before.items() if engine != gone and after)
 
 
-def test_nobody_runs_what_nobody_is_there_for() -> None:
+def test_without_engines_no_job_is_assigned() -> None:
     assert assigned({"a"}, (), {"a": "x"}) == {}

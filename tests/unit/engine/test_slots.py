@@ -26,7 +26,7 @@ def test_a_job_that_is_started_again_has_its_own_slots() -> None:
         book.reserve("a", 3)
 
 
-def test_nothing_is_refused_before_it_is_known_what_there_is() -> None:
+def test_no_job_is_refused_while_the_number_of_slots_is_unknown() -> None:
     offered = 0
     book = SlotBook(lambda: offered)
     book.reserve("a", 100)

@@ -76,7 +76,7 @@ def states(parts: Sequence[PartStatus]) -> dict[str, PartState]:
     return {part.name: part.state for part in parts}
 
 
-def test_a_stack_starts_tells_and_stops(stack: FakeStack) -> None:
+def test_a_stack_starts_reports_and_stops(stack: FakeStack) -> None:
     told: list[str] = []
     stack.start(lambda text, parts: told.append(text))
     assert set(states(stack.status()).values()) == {PartState.RUNNING}
@@ -143,7 +143,7 @@ def test_the_port_is_the_first_free_one_from_8100_on(settings: Settings, tmp_pat
     assert f"Port 8100 of server is taken by another program; from now on it is {other.settings.server.port}" in told
 
 
-def test_nobody_else_gets_the_port_while_the_server_is_away(stack: FakeStack) -> None:
+def test_no_other_program_gets_the_port_while_the_server_is_down(stack: FakeStack) -> None:
     stack.start()
     port = stack.settings.server.port
     assert port is not None
@@ -173,7 +173,7 @@ def test_a_new_stack_has_a_token_and_is_found(stack: FakeStack, tmp_path: Path) 
     assert tmp_path in folder.path.parents
 
 
-def test_a_stack_goes_without_tokens_only_if_told_so(settings: Settings) -> None:
+def test_a_stack_has_no_tokens_only_if_the_settings_say_so(settings: Settings) -> None:
     open_to_all = settings.model_copy(update={"server": ServerSettings(tokens=False)})
     with FakeStack(open_to_all) as stack:
         assert stack.settings.server.admin_token_file is None

@@ -26,7 +26,7 @@ def asset_stores(draw: st.DrawFn) -> tuple[Asset, ...]:
     return tuple(replace(asset, state=draw(states)) for asset in first)
 
 
-def test_a_plan_in_pieces_has_each_after_what_it_requires() -> None:
+def test_blueprints_come_after_those_that_they_require() -> None:
     assert [blueprint.kind for blueprint in WANTED].count(AssetKind.TOPIC) == 3
     seen: set[str] = set()
     for blueprint in WANTED:
@@ -79,7 +79,7 @@ def test_a_topic_is_not_filled_by_another_job_than_before(existing: tuple[Asset,
             assert (assets[written].generation == 1) is (assets[blueprint.content].generation == 1)
 
 
-def test_what_a_job_filled_that_is_destroyed_is_made_anew_and_what_it_read_is_not() -> None:
+def test_the_output_of_a_job_being_destroyed_is_created_anew_and_its_inputs_are_reused() -> None:
     first = allocate(WANTED, ()).assets
     existing = [
         replace(asset, state=AssetState.DESTROYING if asset.kind is AssetKind.JOB else AssetState.READY)
@@ -105,7 +105,7 @@ def test_of_several_generations_the_newest_counts(order: int, second: AssetState
         assert allocation.created == allocation.assets
 
 
-def test_who_reads_a_topic_stands_on_what_fills_it() -> None:
+def test_a_reader_of_a_topic_requires_the_job_that_fills_it() -> None:
     pieces = {(blueprint.kind, blueprint.dataset): blueprint for blueprint in WANTED}
     job, index = pieces[AssetKind.JOB, "Spend"], pieces[AssetKind.INDEX, "Spend"]
     topic = pieces[AssetKind.TOPIC, "Spend"]
@@ -129,7 +129,7 @@ def test_settling_twice_is_settling_once(existing: tuple[Asset, ...], referenced
             assert action is Action.DESTROY
 
 
-def test_who_refers_again_in_time_takes_the_death_sentence_back() -> None:
+def test_a_new_reference_in_time_cancels_the_destruction() -> None:
     existing = [replace(asset, state=AssetState.READY) for asset in allocate(WANTED, ()).assets]
     sentenced = settle(existing, (), {}).open
     back = settle(existing, [asset.id for asset in existing], sentenced)

@@ -36,7 +36,7 @@ def oracle(granted: list[Grant], mode: Mode, branch: str, of: frozenset[str]) ->
 
 @settings(max_examples=examples(100))
 @given(st.lists(grants, max_size=3), modes, branches, entities)
-def test_refused_is_what_no_grant_is_about(
+def test_refused_returns_the_entities_that_no_grant_covers(
     granted: list[Grant], mode: Mode, branch: str, found: list[tuple[str, frozenset[str]]]
 ) -> None:
     asked = caller(*granted)

@@ -202,7 +202,7 @@ def test_a_deleted_row_is_not_found_from_then_on() -> None:
 
 
 @pytest.mark.spec("featuresets:5.6:1")
-def test_lookup_gives_rows_now_and_at_times() -> None:
+def test_lookup_returns_rows_now_and_at_times() -> None:
     client = filled()
     keys = pd.DataFrame({"user": [1, 9, 1]})
     rows, found = client.lookup(Users, keys)
@@ -219,7 +219,7 @@ def test_lookup_gives_rows_now_and_at_times() -> None:
     assert list(both) == ["city", "name"]
 
 
-def test_lookup_in_a_dataset_without_data_gives_nulls_and_defaults() -> None:
+def test_lookup_in_a_dataset_without_data_returns_nulls_and_defaults() -> None:
     client = MockClient()
     commit(client)
     rows, found = client.lookup(Spending, pd.DataFrame({"user": [1]}))
@@ -229,7 +229,7 @@ def test_lookup_in_a_dataset_without_data_gives_nulls_and_defaults() -> None:
 
 
 @pytest.mark.spec("featuresets:5.6:2")
-def test_inspect_gives_some_rows() -> None:
+def test_inspect_returns_some_rows() -> None:
     client = filled()
     assert len(client.inspect(Users)) == 3
     assert set(client.inspect("Users", n=2)["name"]) <= {"Ann", "Anna", "Bob"}

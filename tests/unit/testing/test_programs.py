@@ -375,6 +375,6 @@ def test_the_remedy_for_an_optional_feature_with_a_default_is_named() -> None:
         b"\x4a\x03abc\x52\x01a",
     ],
 )
-def test_another_clients_commit_is_told_what_to_do(body: bytes) -> None:
+def test_the_refusal_of_another_clients_commit_has_a_remedy(body: bytes) -> None:
     with pytest.raises(InvalidInputError, match=r"write caraway for fennel in the imports"):
         decode_commit(body)
