@@ -4,7 +4,7 @@
 
 The command serves the definitions of `drivers.py` until it is ended. Each driver whose number is a power of ten, from
 ten to EVENTS, has as many rides in its windows as its number; every other one has twenty. If KEYS is more than the
-usual number of drivers, so many drivers have the ten numbers. Another process fills the index, so that the memory of
+usual number of drivers, KEYS drivers have the ten numbers. Another process fills the index, so that the memory of
 the server is that of serving. The index is kept in FOLDER, and not filled again if it is there.
 """
 

@@ -56,7 +56,7 @@ def repeat(value: object, by: object) -> ListExpr:
 
 
 def from_epoch(duration: object, unit: TimeUnit | str = TimeUnit.SECOND) -> DatetimeExpr:
-    """Return the instant so many seconds, milliseconds or microseconds after 1970-01-01 UTC.
+    """Return the instant `duration` seconds, milliseconds or microseconds after 1970-01-01 UTC.
 
     Raises:
         DefinitionError: There is no such unit of time.

@@ -247,7 +247,7 @@ class Strftime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FromEpoch:
-    """The instant so many units after the epoch."""
+    """The instant that is the operand's number of units after the epoch."""
 
     operand: "Node"
     unit: TimeUnit

@@ -136,7 +136,7 @@ class Gate:
         self._watch = Watch("access", self.refresh, INTERVAL_S)
 
     def start(self) -> None:
-        """Start to follow changes of tokens and roles."""
+        """Start following changes of tokens and roles."""
         if self._access is not None:
             self._watch.start()
 
@@ -145,7 +145,7 @@ class Gate:
         self._watch.wake()
 
     def stop(self) -> None:
-        """Stop to follow changes of tokens and roles."""
+        """Stop following changes of tokens and roles."""
         if self._access is not None:
             self._watch.stop(STOP_S)
 

@@ -65,7 +65,7 @@ async def _read_chunks(exchange: Exchange, hold: Hold) -> bytes:
         body += chunk
         if len(body) > MAX_BODY_BYTES:
             raise too_large("more")
-    # This makes a second copy of the body, which is counted until the first is freed.
+    # This makes a second copy of the body, which exists beside the first only until the return.
     return bytes(body)
 
 

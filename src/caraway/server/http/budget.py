@@ -87,7 +87,7 @@ class Hold:
         """Hold `size` bytes more.
 
         Raises:
-            BusyError: The budget hasn't so many bytes left.
+            BusyError: The budget has fewer bytes left.
         """
         if size > 0:
             self._budget.take(self._caller, size, self._size)

@@ -262,7 +262,7 @@ class ShardOwner:
         return now + self._lasting.total_seconds()
 
     def _lose(self, division: Division) -> None:
-        """Stop to answer for the shards that other servers have claimed."""
+        """Stop answering for the shards that other servers have claimed."""
         for number, own in list(self._owns.items()):
             owner = division.owners.get(number)
             if owner is None or (owner.member, owner.token) != (self.member, own.token):

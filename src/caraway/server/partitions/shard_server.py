@@ -49,7 +49,7 @@ class ShardServer:
             raise UnavailableError(f"index.host, index.port: can't listen on {host}:{port}: {error}") from error
 
     def start(self, answer: Callable[[Ask], Answer]) -> None:
-        """Start to answer reads, each by `answer`."""
+        """Start answering reads, each by `answer`."""
         read = grpc.unary_unary_rpc_method_handler(partial(self._read, answer))
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, {METHOD: read}),))
         self._server.start()

@@ -17,7 +17,7 @@ def is_divided(plan: IndexPlan) -> bool:
 
 
 def shard_of(key: bytes, partitions: int, shards: int) -> int:
-    """Return the shard of a Kafka key on a topic with so many partitions.
+    """Return the shard of a Kafka key on a topic with `partitions` partitions.
 
     Partition p of every topic belongs to shard p modulo the number of shards.
     """

@@ -221,7 +221,7 @@ class Archive:
         return str(found.result().topic_id)
 
     def _begin(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        """Start to read each partition behind its archived rows."""
+        """Start reading each partition behind its archived rows."""
         names = [stored.name for stored in self._objects.stored(f"{FOLDER}/topic={self._topic_id}")]
         archived = positions(names)
         self._gathered = {}

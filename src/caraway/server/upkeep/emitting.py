@@ -65,7 +65,7 @@ class EmissionRight:
             if self._lease.renew(self._token, self._lasting):
                 self._until = asked_at + self._sending
                 return
-            # This call doesn't claim the right again: the caller must first stop to follow the indexes that emitted
+            # This call doesn't claim the right again: the caller must first stop following the indexes that emitted
             # under it.
             self._token = None
             LOG.warning("another server writes rows of aggregates now")

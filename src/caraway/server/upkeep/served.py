@@ -84,7 +84,7 @@ class ServedLog:
         self._thread = threading.Thread(target=self._run, name="served-features", daemon=True)
 
     def start(self) -> None:
-        """Start to send."""
+        """Start sending."""
         self._thread.start()
 
     def close(self) -> None:

@@ -60,7 +60,7 @@ class Markers:
         self._seen: dict[tuple[bytes, bytes], Seen] = {}
 
     def begin(self) -> None:
-        """Start to read the outputs of all jobs, before any marker is written.
+        """Start reading the outputs of all jobs, before any marker is written.
 
         Raises:
             UnavailableError: The broker doesn't answer.
