@@ -50,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, default=1000.0, help="events a second")
-    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="of queries")
+    parser.add_argument("--connections", type=int, default=CONNECTIONS, help="connections that query")
     parser.add_argument("--kafka", default="", help="a broker that runs already")
     parser.add_argument("--postgres", default="", help="an empty database that is there already")
     parser.add_argument("--by-python", action="store_true", help="make the load without wrk")
@@ -190,7 +190,7 @@ class Writer:
                 while not self._ended.wait(max(0.0, started + self.written / self._rate - time.monotonic())):
                     self._write(connection, BATCH)
                     self.written += BATCH
-        except Exception as error:  # noqa: BLE001 (told at the end)
+        except Exception as error:  # noqa: BLE001 (reported at the end)
             self._failure = error
         self.seconds = time.monotonic() - started
 

@@ -1,6 +1,6 @@
 """The index alone, without Kafka: writes a second, and the time of a read by the number of events in its window.
 
-    python bench/index.py [--aggregate inputs 100000] [--events 1000000] [--json FILE]
+    python bench/index.py [--aggregate-inputs 100000] [--events 1000000] [--json FILE]
 
 Records are encoded before the clock starts and applied as the worker applies them: in batches of 4,000 from a backlog,
 or one by one as they come. One set of aggregates is count, sum, average, standard deviation and maximum of a float,
@@ -65,8 +65,8 @@ CODEC = RecordCodec(SCHEMA)
 def main() -> None:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--aggregate-inputs", type=int, default=100_000, help="written in each scenario")
-    parser.add_argument("--events", type=int, default=1_000_000, help="the most events in a window that is read")
+    parser.add_argument("--aggregate-inputs", type=int, default=100_000, help="records written in each scenario")
+    parser.add_argument("--events", type=int, default=1_000_000, help="greatest number of events in a window")
     parser.add_argument("--base-bits", type=int, default=DEFAULT_GEOMETRY.base_bits)
     parser.add_argument("--fan-bits", type=int, default=DEFAULT_GEOMETRY.fan_bits)
     parser.add_argument("--split", type=int, default=DEFAULT_GEOMETRY.split)

@@ -54,7 +54,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="a server that runs already, without departures")
     parser.add_argument("--events", type=int, default=300_000)
-    parser.add_argument("--senders", type=int, default=2, help="connections")
+    parser.add_argument("--senders", type=int, default=2, help="connections that send events")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
     flights = load_example()

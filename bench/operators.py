@@ -113,15 +113,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help=f"of {', '.join(CASES)}, python")
     parser.add_argument("--rows", type=int, default=300_000)
-    parser.add_argument("--keys", default="1000", help="numbers of keys")
+    parser.add_argument("--keys", default="1000", help="numbers of keys, one for each run")
     parser.add_argument("--jobs", default="1", help="numbers of jobs at the same time, over the same topics")
     parser.add_argument("--tasks", default="1", help="numbers of tasks of each step that keeps rows")
     parser.add_argument("--mode", choices=[*JobMode, "both"], default="both")
-    parser.add_argument("--python-rows", type=int, default=40_000, help="of the join in Python")
-    parser.add_argument("--python-batch", type=int, default=5_000, help="the most that it reads at a time")
-    parser.add_argument("--rounds", type=int, default=3, help="beside one that warms the JVM up; 0: that one counts")
-    parser.add_argument("--loaded", action="store_true", help="measure events for which all keys are there already")
-    parser.add_argument("--heap", default="1500m", help="of the JVM")
+    parser.add_argument("--python-rows", type=int, default=40_000, help="rows for the join in Python")
+    parser.add_argument(
+        "--python-batch", type=int, default=5_000, help="greatest number of rows that it reads at a time"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="rounds after one that warms the JVM up; 0: that one counts"
+    )
+    parser.add_argument("--loaded", action="store_true", help="measure events whose keys are all in the state already")
+    parser.add_argument("--heap", default="1500m", help="heap of the JVM")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="a setting of Spark's")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()

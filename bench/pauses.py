@@ -64,11 +64,11 @@ def main() -> int:
     """Run the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="join,aggregate", help=f"in turn of {', '.join(CASES)}")
-    parser.add_argument("--jobs", default="1,20", help="numbers of jobs")
-    parser.add_argument("--rate", type=float, default=500.0, help="events a second, times jobs")
+    parser.add_argument("--jobs", default="1,20", help="numbers of jobs, one for each run")
+    parser.add_argument("--rate", type=float, default=500.0, help="events a second, times the number of jobs")
     parser.add_argument("--interval", type=int, default=10, help="seconds between checkpoints, before staggering")
-    parser.add_argument("--seconds", type=float, default=60.0, help="how long to measure")
-    parser.add_argument("--heap", default="1g", help="of the JVM")
+    parser.add_argument("--seconds", type=float, default=60.0, help="seconds of the measurement")
+    parser.add_argument("--heap", default="1g", help="heap of the JVM")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark's")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     options = parser.parse_args()
@@ -109,7 +109,7 @@ def measure(
         time.sleep(options.seconds)
         children = _children_seconds(bench) - children
         until = time.time() - LEFT_OUT_SECONDS
-        told = [
+        reports = [
             (job.job_id, json.loads(p.json)) for job, q in zip(plans, queries, strict=True) for p in q.recentProgress
         ]
     finally:
@@ -123,7 +123,7 @@ def measure(
         if failure is not None:
             raise failure
     times = sorted(ms for job in plans for ms in _times(bench, job.output.name, job.output.schema, since, until))
-    return _figure(jobs, times, [(job, p) for job, p in told if _end(p) > since], children, options.interval)
+    return _figure(jobs, times, [(job, p) for job, p in reports if _end(p) > since], children, options.interval)
 
 
 def _start(bench: Bench, job: JobPlan, interval: int) -> StreamingQuery:
@@ -137,10 +137,10 @@ def _start(bench: Bench, job: JobPlan, interval: int) -> StreamingQuery:
 
 
 def _figure(
-    jobs: int, times: Sequence[float], told: Sequence[tuple[str, dict[str, Any]]], children: float, interval: int
+    jobs: int, times: Sequence[float], reports: Sequence[tuple[str, dict[str, Any]]], children: float, interval: int
 ) -> Figure:
     pauses, parts = [], defaultdict[str, list[float]](list)
-    for job, progress in told:
+    for job, progress in reports:
         durations = progress["durationMs"]
         pauses.append(durations["triggerExecution"] - 1000 * staggered(interval, job))
         for name, ms in durations.items():

@@ -125,7 +125,7 @@ def compare() -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--serve", action="store_true", help="be the owner")
+    parser.add_argument("--serve", action="store_true", help="run the owner")
     if parser.parse_args().serve:
         serve()
     else:

@@ -45,12 +45,12 @@ class AllFigures(Collector):
         for file in sorted(self._folder.glob(_file(self._folder, "*").name)):
             # A reader that is ending may have removed its file.
             with suppress(FileNotFoundError):
-                for told in orjson.loads(file.read_bytes()):
-                    name = told["name"]
-                    family = found.setdefault(name, Metric(name, told["documentation"], told["type"]))
+                for entry in orjson.loads(file.read_bytes()):
+                    name = entry["name"]
+                    family = found.setdefault(name, Metric(name, entry["documentation"], entry["type"]))
                     worker = file.stem.rpartition("-")[2]
                     family.samples += [
-                        Sample(sample, {**labels, LABEL: worker}, value) for sample, labels, value in told["samples"]
+                        Sample(sample, {**labels, LABEL: worker}, value) for sample, labels, value in entry["samples"]
                     ]
         return found.values()
 

@@ -161,8 +161,8 @@ def _job_lag(job: JobPlan, record: JobRecord | None) -> LaggingPart:
         reason = f"it is {record.state}; an engine has to run it"
     else:
         reason = "it has not shown yet that it has done all rows"
-        told = record.progress.get("lag_records")
-        records = told if isinstance(told, int) and told else None
+        reported = record.progress.get("lag_records")
+        records = reported if isinstance(reported, int) and reported else None
     return LaggingPart(kind="job", name=job.job_id, dataset=job.dataset, records=records, reason=reason)
 
 
