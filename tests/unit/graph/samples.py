@@ -29,8 +29,8 @@ SCALARS: dict[Any, object] = {
     bytes: b"bytes",
     object: [None, True, -3, 1.5, "text", b"bytes", {"key": []}],
 }
-# What stands for a member of a union that contains itself; of a tree two nodes, so that the upper one's position isn't
-# 0, which protobuf doesn't send.
+# The values that stand for a member of a union that contains itself. Those of trees have two nodes: the position of the
+# upper one is 1, while protobuf doesn't send the position 0.
 LEAVES = (IsNull(operand=Ref(name="column")), Drop(of=Input(dataset="Dataset"), columns=("column",)), STRING)
 
 RECURSIVE = {*NODE_TYPES, *OPERATOR_TYPES, *get_args(DataType)}

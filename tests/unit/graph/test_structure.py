@@ -28,8 +28,8 @@ from caraway.graph.wire.structure import codec_of
 from tests.unit.graph.samples import samples
 
 SAMPLES = samples()
-# The begin of the SHA-256 of the bytes of each sample. Stored commits are such bytes, and fingerprints hash them: an
-# entry may only change when its class gets a field.
+# The first 16 hexadecimal digits of the SHA-256 of the bytes of each sample. Stored commits are such bytes, and
+# fingerprints hash them: an entry may only change when its class gets a field.
 DIGESTS: dict[str, str] = json.loads((Path(__file__).parent / "digests.json").read_text())
 
 

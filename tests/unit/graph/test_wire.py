@@ -103,7 +103,7 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
 @pytest.mark.parametrize(
     ("data", "fact"),
     [
-        # What a newer client may send.
+        # A newer client may send these.
         (_graph(pb.Dataset(fields=[pb.Dataset.Field(name="f")])), "a data type of a kind that this version"),
         (_pipeline(operators_pb2.Operator()), "an operator of a kind that this version"),
         (
@@ -118,7 +118,7 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
         (_source(preproc=[{"field": "f"}]), "of a kind that this version"),
         (_source(where={}), "a computation of a kind that this version"),
         (pb.Graph(featuresets=[{"extractors": [{}]}]).SerializeToString(), "an extractor of a kind that this version"),
-        # Damage.
+        # These are damaged.
         (_pipeline(), "it has no operators"),
         (_pipeline(operators_pb2.Operator(drop={"of": 0})), "an operator refers to one that comes later"),
         (_pipeline(INPUT, operators_pb2.Operator(drop={"of": 7})), "an operator refers to one that comes later"),
@@ -136,7 +136,7 @@ AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int":
             ),
             "a session window is that of a groupby, never of one aggregate",
         ),
-        # A system with settings that its class lacks, without those that it needs, with a text for a number.
+        # These systems have a setting that their class lacks, lack some that it needs, or have no number for a number.
         (_table({"kind": "Mongo", "settings": {"port": {"plain": "1"}}}), "settings of another version"),
         (_table({"kind": "Mongo"}), "settings of another version"),
         (_table({"kind": "Webhook"}), "settings of another version"),

@@ -12,19 +12,19 @@ Value: TypeAlias = Any
 Content: TypeAlias = Any
 # The argument of a message's constructor for a field: a scalar, a list, or a dict of the fields of another message.
 Argument: TypeAlias = Any
-# Appends a node to the tree that is being encoded, and returns its position.
+# A function that appends a node to the tree that is being encoded, and returns the node's position.
 Add: TypeAlias = Callable[[Value], int]
-# The nodes of a tree that are decoded by now.
+# The nodes of a tree that have been decoded, those before the current one.
 Nodes: TypeAlias = list[Value]
 
-# Outside of a tree the second argument is not used.
+# The second argument serves the references between the nodes of a tree; outside of a tree it isn't used.
 Encode = Callable[[Value, Any], Argument]
 Decode = Callable[[Content, Any], Value]
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """The way to protobuf and back. `parts` returns the codecs that this one uses, so that a test can visit them."""
+    """Encoding to protobuf, and decoding. `parts` returns the codecs that this one uses, for a test that visits all."""
 
     encode: Encode
     decode: Decode
@@ -33,15 +33,20 @@ class Codec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice(Codec):
-    """The codec of a union. `encoder` returns the case for a class (None: the codec encodes it too), and its codec."""
+    """The codec of a union.
+
+    `encoder` returns the case of a class and the function that encodes its values; for the case None, that function
+    returns the arguments of the whole message, case included.
+    """
 
     encoder: Callable[[type], tuple[str | None, Encode]]
 
 
 class Slot(NamedTuple):
-    """A field of a class, and the field of the message that holds it; None: a oneof, for which `codec` finds the case.
+    """A field of a class (`attribute`), and the field of the message that holds it.
 
-    If `optional`, None is a field that isn't set.
+    The field None stands for a oneof of the message, whose case `codec` chooses. The value of an `optional` slot is
+    None if the field of the message isn't set.
     """
 
     attribute: str
@@ -53,7 +58,7 @@ class Slot(NamedTuple):
 class Member(NamedTuple):
     """The classes of a union that have one case of a oneof, and their codec.
 
-    If `around`, it is a codec for the message around the oneof.
+    If `around`, the codec is for the message around the oneof instead of the case alone.
     """
 
     case: str
@@ -75,17 +80,17 @@ def _node_at(position: int, nodes: Nodes) -> Value:
 
 
 PLAIN = Codec(_as_is, _as_is)
-# A node of a tree, as its position.
+# The codec of references between nodes: a node is sent as its position in the tree.
 REFERENCE = Codec(_position, _node_at)
 
 
 def constant(value: object) -> Codec:
-    """Return the codec of a class without fields, which has one value."""
+    """Return the codec of a class without fields, whose only value is `value`."""
     return Codec(lambda _value, _add: {}, lambda _message, _nodes: value)
 
 
 def enumeration(cls: Callable[[str], Any], *, empty_is_none: bool) -> Codec:
-    """Return the codec of texts that a class admits; decoding raises ValueError for others."""
+    """Return the codec of an enumeration of texts; decoding raises ValueError for other texts."""
     if empty_is_none:
         return Codec(_as_is, lambda text, _: cls(text) if text else None)
     return Codec(_as_is, lambda text, _: cls(text))
@@ -152,7 +157,7 @@ def pair(slots: list[Slot]) -> Codec:
 
 
 def record(make: Callable[..., Any], slots: list[Slot]) -> Codec:
-    """Return the codec of the fields of a class; `make` makes what is decoded of them."""
+    """Return the codec of the fields of a class; decoding calls `make` with the values by name."""
     encoders = [(s.attribute, s.field, s.codec.encode, s.optional) for s in slots]
     decoders = [(s.attribute, s.field, s.codec.decode, s.optional) for s in slots]
 
@@ -204,8 +209,9 @@ def choice(oneof: str, noun: str, members: Callable[[], list[Member]]) -> Choice
 
     Args:
         oneof: The name of the oneof.
-        noun: What errors call a member of the union.
-        members: Returns the members. It is called when they are needed: a union may contain itself.
+        noun: The noun by which errors name a member of the union, with its article.
+        members: A function that returns the members. The first use of the codec calls it, not the making of the codec,
+            because a union may contain itself.
     """
     encoders: dict[type, tuple[str | None, Encode]] = {}
     decoders: dict[str | None, tuple[bool, Decode]] = {}

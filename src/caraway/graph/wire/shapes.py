@@ -12,9 +12,9 @@ from caraway.graph.connectors import SYSTEM_KINDS, CSVFormat, RegisteredSystem, 
 from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
 from caraway.graph.wire.constants import decode_constant, encode_constant
 
-# The descriptor of a message: for mypy each of its parts may be missing.
+# The descriptor of a message; Any, because protobuf's annotations say of each of its parts that it may be None.
 Message: TypeAlias = Any
-# Returns the codec of a type (an annotation such as `Node | None`) for a message.
+# A function that returns the codec of a type (an annotation such as `Node | None`) for a message.
 CodecOf = Callable[[Any, Any], Codec]
 
 _SYSTEMS: dict[SystemKind, type[System]] = {kind: system for system, kind in SYSTEM_KINDS.items()}
@@ -39,9 +39,9 @@ def tree(
     Args:
         hint: The union of the nodes.
         message: The message of the tree.
-        codec_of: The codecs of the parts.
-        kind: What errors call a tree.
-        node: What errors call a node, with its article.
+        codec_of: The function that returns the codecs of the parts.
+        kind: The noun by which errors name a tree.
+        node: The noun by which errors name a node, with its article.
         foreign: The error of decoding that means that another version has written the tree.
     """
     of_node = cast("Choice", codec_of(hint, message.fields_by_name["nodes"].message_type))
@@ -74,9 +74,9 @@ def tree(
 
 
 def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
-    """Return the codec of external systems: a kind, a name, and the settings that are set as texts or secrets.
+    """Return the codec of external systems: a kind, a name, and a map of the settings that aren't None.
 
-    A webhook has no settings: its spec is a name.
+    A setting is a text or a secret; numbers are sent as text. A webhook has no settings: its spec is a name.
     """
     if hint is str:
         return Codec(lambda name, _: {"kind": SystemKind.WEBHOOK, "name": name}, lambda found, _: found.name)

@@ -1,9 +1,9 @@
 """Specs to protobuf and back by the names of their fields: one structural codec for all of them.
 
-A class is a message with the same fields, a union a oneof whose cases are the class names in snake case, a tuple a
-repeated field, a pair a message with two fields. A node of a tree stands in the field of another as its position.
-`caraway.graph.wire.differences` has the exceptions. A field that only one side has is a TypeError as soon as a codec
-for its class is made.
+A class is sent as a message with the same fields, a union as a oneof whose cases are the class names in snake case, a
+tuple as a repeated field, a pair as a message with two fields. A node of a tree refers to another by its position.
+`caraway.graph.wire.differences` has the exceptions. If only one side has a field, making the codec of its class raises
+TypeError.
 """
 
 from collections.abc import Collection
@@ -38,7 +38,7 @@ from caraway.graph.wire.shapes import Message
 
 # An annotation, such as `Node | None`.
 Hint: TypeAlias = Any
-# Descriptors: for mypy each of their parts may be missing.
+# The descriptors of a field and of a oneof; Any for the same reason as `Message`.
 Field: TypeAlias = Any
 Oneof: TypeAlias = Any
 
@@ -73,7 +73,11 @@ def codec_of(hint: Hint, message: Message) -> Codec:
 
 
 def _slots(cls: type, message: Message, names: list[str], besides: Collection[str] = ()) -> list[Slot]:
-    """Return the fields of a class that stand in a message, which has no others but `besides`."""
+    """Return the slots of those fields of a class that stand in a message.
+
+    Raises:
+        TypeError: The message lacks one of them, or has a field that is neither one of them nor in `besides`.
+    """
     hints = get_type_hints(cls)
     slots = [_slot(cls, name, hints[name], message) for name in names]
     sent = {differences.FIELDS.get((cls, name), name) for name in names}
@@ -139,9 +143,10 @@ def _tuple(hint: Hint, message: Message) -> Codec:
 
 
 def _union(hint: Hint, oneof: Oneof, shared: Collection[str] = ()) -> Codec:
-    """Return the codec of a union in a oneof; fields of its members may be among the fields `shared` around the oneof.
+    """Return the codec of a union in a oneof.
 
-    If the oneof has a wider union, the members that `hint` lacks are refused.
+    The fields `shared` of the message around the oneof may hold fields of the members. If the oneof serves a wider
+    union than `hint`, decoding refuses the members that `hint` lacks.
     """
     message, admitted = oneof.containing_type, _classes(hint)
     noun = differences.NOUNS[message.name]
