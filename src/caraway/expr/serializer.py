@@ -2,7 +2,7 @@
 
 from caraway.expr.expressions import Expr
 from caraway.graph.pb.caraway.v1.expressions_pb2 import Expr as ExprMessage
-from caraway.graph.wire.expressions import encode_expr
+from caraway.graph.wire.messages import encode_expr
 
 
 class ExprSerializer:

@@ -310,7 +310,7 @@ Connector = (
     | HTTPConnector
 )
 
-_KINDS: dict[type[System], SystemKind] = {
+SYSTEM_KINDS: dict[type[System], SystemKind] = {
     KafkaSystem: SystemKind.KAFKA,
     S3System: SystemKind.S3,
     PostgresSystem: SystemKind.POSTGRES,
@@ -330,7 +330,7 @@ def system_kind(connector: Connector) -> SystemKind:
     if isinstance(connector, WebhookConnector):
         return SystemKind.WEBHOOK
     system = connector.system
-    return system.kind if isinstance(system, RegisteredSystem) else _KINDS[type(system)]
+    return system.kind if isinstance(system, RegisteredSystem) else SYSTEM_KINDS[type(system)]
 
 
 def system_name(connector: Connector) -> str:

@@ -13,7 +13,12 @@ from datetime import timedelta
 from caraway.dtypes.types import type_name
 from caraway.expr.printer import print_node
 from caraway.graph.connectors import identifier
-from caraway.graph.fingerprints import extractor_fingerprint, pipeline_fingerprint, source_fingerprint
+from caraway.graph.fingerprints import (
+    extractor_fingerprint,
+    pipeline_fingerprint,
+    source_fingerprint,
+    source_identity,
+)
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.sources import SourceSpec
 from caraway.graph.specs import (
@@ -26,7 +31,6 @@ from caraway.graph.specs import (
     PipelineSpec,
     PythonExtractor,
 )
-from caraway.graph.wire.connectors import source_identity
 
 # Lines of a pipeline's or function's text that are shown, from the first differing line on.
 SHOWN_LINES = 3

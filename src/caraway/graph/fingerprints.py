@@ -9,7 +9,17 @@ from dataclasses import replace
 
 from google.protobuf.message import Message
 
-from caraway.graph.sources import SourceSpec
+from caraway.graph.connectors import (
+    Connector,
+    KafkaConnector,
+    RegisteredSystem,
+    SchemaRegistry,
+    WebhookConnector,
+    system_kind,
+)
+from caraway.graph.functions import PythonFunction
+from caraway.graph.pb.caraway.v1 import connectors_pb2, graph_pb2
+from caraway.graph.sources import Computed, SourceSpec
 from caraway.graph.specs import (
     NO_METADATA,
     DatasetSpec,
@@ -21,9 +31,7 @@ from caraway.graph.specs import (
 )
 from caraway.graph.trees import without_pickles
 from caraway.graph.wire import canonical_bytes, encode_graph
-from caraway.graph.wire.connectors import source_identity, source_to_wire
-from caraway.graph.wire.datasets import encode_dataset, encode_pipeline
-from caraway.graph.wire.featuresets import encode_extractor, encode_featureset
+from caraway.graph.wire.messages import to_message
 
 # The number of the scheme, which precedes all hashed bytes and is stored beside the hash. A change of the parts that
 # count, or of the canonical form, raises it, and thereby changes all fingerprints.
@@ -36,22 +44,22 @@ def dataset_fingerprint(spec: DatasetSpec) -> bytes:
     The identity leaves out the index, sinks, expectations, erase keys, the text of the pipelines (their operators
     count), and the addresses and credentials of the systems behind the sources.
     """
-    return _digest("dataset", encode_dataset(_bare_dataset(spec)))
+    return _digest("dataset", to_message(_bare_dataset(spec), graph_pb2.Dataset))
 
 
 def pipeline_fingerprint(spec: PipelineSpec) -> bytes:
     """Return the identity of a pipeline: name, inputs and operators, with the texts of users' functions in them."""
-    return _digest("pipeline", encode_pipeline(_bare_pipeline(spec)))
+    return _digest("pipeline", to_message(_bare_pipeline(spec), graph_pb2.Pipeline))
 
 
 def source_fingerprint(spec: SourceSpec) -> bytes:
     """Return the identity of a source: all but its system's address and credentials, and the interval of polling."""
-    return _digest("source", source_to_wire(_bare_source(spec)))
+    return _digest("source", to_message(_bare_source(spec), connectors_pb2.Source))
 
 
 def extractor_fingerprint(extractor: Extractor) -> bytes:
     """Return the identity of an extractor: version, inputs, outputs, and its expression or the text of its function."""
-    return _digest("extractor", encode_extractor(_bare_extractor(extractor)))
+    return _digest("extractor", to_message(_bare_extractor(extractor), graph_pb2.Extractor))
 
 
 def featureset_fingerprint(spec: FeaturesetSpec) -> bytes:
@@ -62,12 +70,45 @@ def featureset_fingerprint(spec: FeaturesetSpec) -> bytes:
         features=tuple(replace(f, metadata=NO_METADATA) for f in spec.features),
         extractors=tuple(_bare_extractor(e) for e in spec.extractors),
     )
-    return _digest("featureset", encode_featureset(bare))
+    return _digest("featureset", to_message(bare, graph_pb2.Featureset))
 
 
 def graph_fingerprint(graph: Graph) -> str:
     """Return the hash of a whole graph as it is stored, metadata and pickles included, after its scheme."""
     return f"graph-{FINGERPRINT_SCHEME}:{hashlib.sha256(encode_graph(graph)).hexdigest()}"
+
+
+def source_identity(spec: SourceSpec) -> SourceSpec:
+    """Return a source as it counts for the identity of its dataset.
+
+    The identity leaves out the address, the credentials and the interval of polling of its system, and the pickles of
+    functions: they may change without a new version of the dataset.
+    """
+    return replace(
+        spec,
+        connector=_without_address(spec.connector),
+        every_us=None,
+        preproc=tuple(
+            (name, _without_pickle(made) if isinstance(made, Computed) else made) for name, made in spec.preproc
+        ),
+        where=None if spec.where is None else _without_pickle(spec.where),
+    )
+
+
+def _without_pickle(computed: Computed) -> Computed:
+    return (
+        replace(computed, by=replace(computed.by, pickled=b"")) if isinstance(computed.by, PythonFunction) else computed
+    )
+
+
+def _without_address(connector: Connector) -> Connector:
+    if isinstance(connector, WebhookConnector):
+        return connector
+    bare = RegisteredSystem(kind=system_kind(connector), name=connector.system.name)
+    if isinstance(connector, KafkaConnector) and isinstance(connector.format, SchemaRegistry):
+        registry = replace(connector.format, username=None, password=None, token=None)
+        return replace(connector, system=bare, format=registry)
+    return replace(connector, system=bare)
 
 
 def _bare_dataset(spec: DatasetSpec) -> DatasetSpec:
@@ -78,7 +119,7 @@ def _bare_dataset(spec: DatasetSpec) -> DatasetSpec:
         sinks=(),
         expectations=None,
         fields=tuple(replace(f, metadata=NO_METADATA, erase_key=False) for f in spec.fields),
-        sources=tuple(sorted(map(_bare_source, spec.sources), key=lambda s: canonical_bytes(source_to_wire(s)))),
+        sources=tuple(sorted(map(_bare_source, spec.sources), key=_source_bytes)),
         pipelines=tuple(sorted(map(_bare_pipeline, spec.pipelines), key=lambda p: p.name)),
     )
 
@@ -89,6 +130,10 @@ def _bare_pipeline(spec: PipelineSpec) -> PipelineSpec:
 
 def _bare_source(spec: SourceSpec) -> SourceSpec:
     return replace(source_identity(spec), env=())
+
+
+def _source_bytes(spec: SourceSpec) -> bytes:
+    return canonical_bytes(to_message(spec, connectors_pb2.Source))
 
 
 def _bare_extractor(extractor: Extractor) -> Extractor:

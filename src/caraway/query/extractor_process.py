@@ -13,7 +13,7 @@ from caraway.confinement.values import packed
 from caraway.errors import CarawayError, InvalidInputError, UnknownEntityError
 from caraway.graph.redaction import redact_output, redacted, remembered
 from caraway.graph.runtime import SecretProvider, secret_provider
-from caraway.graph.wire.expressions import encode_expr
+from caraway.graph.wire.messages import encode_expr
 from caraway.query.batch import Batch, Run
 from caraway.query.datasets import FoundRows, frames, question
 from caraway.query.functions import compile_function

@@ -13,7 +13,7 @@ from caraway.confinement.values import unpacked
 from caraway.errors import CarawayError, ExtractorError
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
 from caraway.graph.runtime import SecretProvider
-from caraway.graph.wire.expressions import decode_expr
+from caraway.graph.wire.messages import decode_expr
 from caraway.query.answers import Check, holds
 from caraway.query.batch import Batch
 from caraway.query.datasets import FoundRows, Lookups, Question

@@ -27,7 +27,7 @@ from caraway.expr.printer import print_node
 from caraway.expr.references import columns_of, walk
 from caraway.expr.serializer import ExprSerializer
 from caraway.expr.visitor import ExprPrinter, FetchReferences, Visitor
-from caraway.graph.wire.expressions import decode_expr
+from caraway.graph.wire.messages import decode_expr
 from tests.unit.expr.columns import Dot
 from tests.unit.expr.typed_nodes import any_expression
 

@@ -7,7 +7,7 @@ from caraway.dtypes.types import DATE, FLOAT, INT, STRING
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import FromEpoch, ListFilter, Literal, Log, Node, Ref, TimeUnit, Var, When
 from caraway.graph.pb.caraway.v1 import expressions_pb2 as pb
-from caraway.graph.wire.expressions import decode_expr, encode_expr
+from caraway.graph.wire.messages import decode_expr, encode_expr
 from tests.unit.expr.typed_nodes import any_expression
 from tests.unit.expr.typed_values import POINT, values
 

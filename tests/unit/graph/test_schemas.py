@@ -16,10 +16,11 @@ from caraway.dtypes.types import STRING
 from caraway.errors import DefinitionError, DefinitionTypeError
 from caraway.expr import col
 from caraway.graph.operators import OPERATOR_TYPES, Aggregate, Dedup, Input, Operator
+from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.schemas import schema_of
 from caraway.graph.trees import datasets_read, parents, without_pickles
 from caraway.graph.windows import ContinuousWindow, HoppingWindow, SessionWindow, print_window
-from caraway.graph.wire.operators import decode_operator, encode_operator
+from caraway.graph.wire.messages import from_message, to_message
 from tests.unit.datasets.shop import FOREVER, HOUR, Orders, Users, Visits
 
 SPECS = {made.fqn(): made.to_spec() for made in (Orders, Users, Visits)}
@@ -91,16 +92,16 @@ def test_the_schema_follows_from_the_tree(node: Node) -> None:
 @pytest.mark.parametrize("node", NODES)
 def test_every_operator_survives_the_wire(node: Node) -> None:
     operator = node.node_operator
-    message = encode_operator(operator)
-    decoded = decode_operator(message)
+    message = to_message(operator, OperatorTree)
+    decoded = from_message(message)
     assert decoded == operator
-    assert encode_operator(decoded) == message
+    assert to_message(decoded, OperatorTree) == message
     assert without_pickles(operator) == operator
 
 
 def test_pickles_travel_and_are_no_part_of_the_identity() -> None:
     operator = Orders.filter(len).node_operator
-    decoded: Any = decode_operator(encode_operator(operator))
+    decoded: Any = from_message(to_message(operator, OperatorTree))
     assert decoded.function.pickled == operator.function.pickled
     bare: Any = without_pickles(replace(Orders.dedup().node_operator, of=operator))
     assert bare.of.function.pickled == b""

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -8,9 +9,12 @@ from caraway.dtypes.types import DATETIME, INT
 from caraway.errors import InvalidInputError
 from caraway.expr.nodes import Binary, BinaryOp, Literal, Node, Ref
 from caraway.graph.operators import OPERATOR_TYPES, Filter, Input, Operator
+from caraway.graph.pb.caraway.v1 import connectors_pb2, operators_pb2
+from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
+from caraway.graph.pb.caraway.v1.operators_pb2 import OperatorTree
 from caraway.graph.specs import DatasetSpec, FieldSpec, Graph, PipelineSpec
 from caraway.graph.wire import CommitRequest, decode_commit, decode_graph, encode_commit, encode_graph
-from caraway.graph.wire.operators import decode_operator, encode_operator
+from caraway.graph.wire.messages import from_message, to_message
 from tests.effort import examples
 from tests.unit.graph.random_graphs import OPERATORS, graphs, names
 
@@ -45,9 +49,9 @@ def test_a_commit_request_survives_the_wire(
 @given(data=st.data())
 def test_every_operator_survives_the_wire(operator_type: type, data: st.DataObject) -> None:
     operator = data.draw(OPERATORS[operator_type])
-    message = encode_operator(operator)
-    assert decode_operator(message) == operator
-    assert encode_operator(decode_operator(message)) == message
+    message = to_message(operator, OperatorTree)
+    assert from_message(message) == operator
+    assert to_message(from_message(message), OperatorTree) == message
 
 
 DATASET = DatasetSpec(
@@ -69,4 +73,78 @@ def test_deep_expressions_and_pipelines_survive() -> None:
 @pytest.mark.parametrize("data", [b"\xff", b"\x0a\x05abc"])
 def test_damaged_bytes_are_refused(data: bytes) -> None:
     with pytest.raises(InvalidInputError, match="graph"):
+        decode_graph(data)
+
+
+def _graph(dataset: pb.Dataset) -> bytes:
+    return pb.Graph(datasets=[dataset]).SerializeToString()
+
+
+def _pipeline(*operators: operators_pb2.Operator) -> bytes:
+    return _graph(pb.Dataset(pipelines=[pb.Pipeline(operator=OperatorTree(nodes=operators))]))
+
+
+KAFKA = {"kind": "Kafka", "name": "k", "registered": True}
+
+
+def _source(**parts: Any) -> bytes:
+    made = {"connector": {"system": KAFKA, "kafka": {"plain": "json"}}, "cdc": "append", **parts}
+    return _graph(pb.Dataset(sources=[connectors_pb2.Source(**made)]))
+
+
+def _table(system: dict[str, Any]) -> bytes:
+    return _source(connector={"system": {"name": "s", **system}, "table": {"table": "t"}})
+
+
+INPUT = operators_pb2.Operator(input="D")
+AGGREGATE: Any = {"function": "count", "default": {"null": {}}, "dtype": {"int": {}}}
+
+
+@pytest.mark.parametrize(
+    ("data", "fact"),
+    [
+        # A newer client may send these.
+        (_graph(pb.Dataset(fields=[pb.Dataset.Field(name="f")])), "a data type of a kind that this version"),
+        (_pipeline(operators_pb2.Operator()), "an operator of a kind that this version"),
+        (
+            _pipeline(INPUT, operators_pb2.Operator(dedup={"of": 0, "window": {}})),
+            "a window of a kind that this version",
+        ),
+        (_pipeline(INPUT, operators_pb2.Operator(join={"how": "outer"})), "'outer' is not a valid JoinKind"),
+        (_source(cdc="later"), "'later' is not a valid Cdc"),
+        (_source(connector={}), "a connector of a kind that this version"),
+        (_source(connector={"kafka": {"plain": "json"}}), "'' is not a valid SystemKind"),
+        (_source(connector={"system": KAFKA, "kafka": {"topic": "t"}}), "a format of a kind that this version"),
+        (_source(preproc=[{"field": "f"}]), "of a kind that this version"),
+        (_source(where={}), "a computation of a kind that this version"),
+        (pb.Graph(featuresets=[{"extractors": [{}]}]).SerializeToString(), "an extractor of a kind that this version"),
+        # These are damaged.
+        (_pipeline(), "it has no operators"),
+        (_pipeline(operators_pb2.Operator(drop={"of": 0})), "an operator refers to one that comes later"),
+        (_pipeline(INPUT, operators_pb2.Operator(drop={"of": 7})), "an operator refers to one that comes later"),
+        (_pipeline(INPUT, operators_pb2.Operator(filter={"of": 0})), "it has no nodes"),
+        (
+            _pipeline(INPUT, operators_pb2.Operator(dedup={"window": {"continuous": {}}})),
+            "a continuous window is that of an aggregate, never of a group",
+        ),
+        (
+            _pipeline(
+                INPUT,
+                operators_pb2.Operator(
+                    aggregate={"emit": "eager", "aggregates": [{**AGGREGATE, "window": {"session": {}}}]}
+                ),
+            ),
+            "a session window is that of a groupby, never of one aggregate",
+        ),
+        # These systems have a setting that their class lacks, lack some that it needs, or have no number for a number.
+        (_table({"kind": "Mongo", "settings": {"port": {"plain": "1"}}}), "settings of another version"),
+        (_table({"kind": "Mongo"}), "settings of another version"),
+        (_table({"kind": "Webhook"}), "settings of another version"),
+        (_table({"kind": "MySQL", "settings": {"port": {"plain": "x"}}}), "invalid literal"),
+        (_table({"kind": "MySQL", "settings": {"port": {"secret": {}}}}), "settings of another version"),
+        (_table({"kind": "MySQL", "settings": {"port": {}}}), "a setting of a kind that this version"),
+    ],
+)
+def test_a_graph_that_cannot_be_understood_is_refused(data: bytes, fact: str) -> None:
+    with pytest.raises(InvalidInputError, match=fact):
         decode_graph(data)

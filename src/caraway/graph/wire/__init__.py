@@ -1,4 +1,4 @@
-"""Graphs and commit requests as bytes: one module for each part of a graph, to protobuf and back."""
+"""Graphs and commit requests as bytes, by one structural codec from specs to protobuf and back."""
 
 from caraway.graph.wire.graphs import (
     CommitRequest,

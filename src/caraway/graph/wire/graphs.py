@@ -4,20 +4,18 @@ The bytes are canonical: equal values give equal bytes, in every process.
 """
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import cast
 
 from google.protobuf.message import DecodeError, Message
 
 from caraway.errors import InvalidInputError
 from caraway.graph.pb.caraway.v1 import graph_pb2 as pb
 from caraway.graph.specs import Graph
-from caraway.graph.wire.datasets import decode_dataset, encode_dataset
-from caraway.graph.wire.featuresets import decode_featureset, encode_featureset
+from caraway.graph.wire.messages import to_message
+from caraway.graph.wire.structure import codec_of
 
 # The value of `CommitRequest.format`.
 COMMIT_FORMAT = "caraway.v1"
-
-M = TypeVar("M", bound=Message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +32,8 @@ class CommitRequest:
 
 def encode_commit(request: CommitRequest) -> bytes:
     """Encode a commit request as bytes."""
-    return canonical_bytes(
-        pb.CommitRequest(
-            message=request.message,
-            graph=_encode_graph(request.graph),
-            preview=request.preview,
-            incremental=request.incremental,
-            backfill=request.backfill,
-            env=request.env,
-            format=COMMIT_FORMAT,
-        )
-    )
+    fields = codec_of(CommitRequest, pb.CommitRequest.DESCRIPTOR).encode(request, None)
+    return canonical_bytes(pb.CommitRequest(**fields, format=COMMIT_FORMAT))
 
 
 def decode_commit(data: bytes) -> CommitRequest:
@@ -60,19 +49,12 @@ def decode_commit(data: bytes) -> CommitRequest:
         raise _foreign() from None
     if message.format != COMMIT_FORMAT:
         raise _foreign()
-    return CommitRequest(
-        message=message.message,
-        graph=_decode_graph(message.graph),
-        preview=message.preview,
-        incremental=message.incremental,
-        backfill=message.backfill,
-        env=message.env if message.HasField("env") else None,
-    )
+    return cast("CommitRequest", _decoded(CommitRequest, message))
 
 
 def encode_graph(graph: Graph) -> bytes:
     """Encode a graph as bytes."""
-    return canonical_bytes(_encode_graph(graph))
+    return canonical_bytes(to_message(graph, pb.Graph))
 
 
 def decode_graph(data: bytes) -> Graph:
@@ -81,7 +63,12 @@ def decode_graph(data: bytes) -> Graph:
     Raises:
         InvalidInputError: These are not the bytes of a graph, or of one from a newer version.
     """
-    return _decode_graph(_parsed(pb.Graph(), data, "graph"))
+    message = pb.Graph()
+    try:
+        message.ParseFromString(data)
+    except DecodeError:
+        raise InvalidInputError("these bytes are no graph") from None
+    return cast("Graph", _decoded(Graph, message))
 
 
 def canonical_bytes(message: Message) -> bytes:
@@ -97,27 +84,9 @@ def _foreign() -> InvalidInputError:
     )
 
 
-def _parsed(message: M, data: bytes, kind: str) -> M:
+def _decoded(spec: type, message: Message) -> object:
     try:
-        message.ParseFromString(data)
-    except DecodeError:
-        raise InvalidInputError(f"these bytes are no {kind}") from None
-    return message
-
-
-def _encode_graph(graph: Graph) -> pb.Graph:
-    return pb.Graph(
-        datasets=[encode_dataset(d) for d in graph.datasets],
-        featuresets=[encode_featureset(f) for f in graph.featuresets],
-    )
-
-
-def _decode_graph(message: pb.Graph) -> Graph:
-    try:
-        return Graph(
-            datasets=tuple(decode_dataset(d) for d in message.datasets),
-            featuresets=tuple(decode_featureset(f) for f in message.featuresets),
-        )
+        return codec_of(spec, message.DESCRIPTOR).decode(message, None)
     except ValueError as error:
         # Decoding raises these for an operator, function or unit that a newer client knows and this version doesn't.
         raise InvalidInputError(f"this version of Caraway can't read the graph: {error}") from error

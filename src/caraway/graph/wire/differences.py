@@ -1,0 +1,94 @@
+"""The places where specs and messages differ; everywhere else they have the same names and the same shape."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from re import sub
+from typing import Any
+
+from caraway.dtypes.types import DataType
+from caraway.expr.nodes import NODE_TYPES, ListFilter
+from caraway.graph.connectors import PubSubConnector, SchemaRegistry, SecretRef, StreamStart, WebhookConnector
+from caraway.graph.functions import PythonFunction
+from caraway.graph.operators import First, Latest
+from caraway.graph.sources import Computed, SinkSpec
+from caraway.graph.windows import Window
+from caraway.graph.wire import shapes
+from caraway.graph.wire.codec import Codec
+
+# Messages whose shape differs, by name, with the function that returns their codec for a type.
+SHAPES: dict[str, Callable[[Any, shapes.Message, shapes.CodecOf], Codec]] = {
+    "Value": shapes.constant,
+    "Expr": partial(shapes.tree, kind="expression", node="a node", foreign=ValueError),
+    "OperatorTree": partial(shapes.tree, kind="pipeline", node="an operator", foreign=()),
+    "ExternalSystem": shapes.external_system,
+    "CSV": shapes.csv,
+}
+# Fields of specs whose field or oneof in the message has another name.
+FIELDS: dict[tuple[type, str], str] = {
+    (First, "keys"): "columns",
+    (Latest, "keys"): "columns",
+    (ListFilter, "predicate"): "body",
+    (Computed, "by"): "kind",
+    (WebhookConnector, "name"): "system",
+}
+# Fields of specs whose None is sent as the empty text, because the message's field can't be absent.
+EMPTY_IS_NONE = {(SinkSpec, "cdc")}
+# Fields of messages that are no part of a spec.
+WITHOUT_SPEC = {"caraway.v1.CommitRequest.format"}
+
+# Members of a union whose case in the oneof isn't named after the class.
+_CASES: dict[type, str] = {
+    str: "plain",
+    SecretRef: "secret",
+    SchemaRegistry: "registry",
+    StreamStart: "place",
+    int: "at_us",
+    PythonFunction: "function",
+    PubSubConnector: "pubsub",
+}
+# Endings of class names that the cases leave out.
+_SUFFIXES = ("Type", "Window", "Extractor", "Connector", "Format")
+# Unions of which some fields of specs admit a part only, by the name of the message.
+WHOLE: dict[str, Any] = {"DataType": DataType, "Window": Window}
+
+# The nouns by which errors name a member of a union, by the message that has the oneof.
+NOUNS = {
+    "DataType": "a data type",
+    "Node": "an expression",
+    "Operator": "an operator",
+    "Window": "a window",
+    "Connector": "a connector",
+    "Kafka": "a format",
+    "S3": "a format",
+    "Kinesis": "a start of a stream",
+    "Secretish": "a setting",
+    "Made": "a field of preproc",
+    "Computed": "a computation",
+    "Extractor": "an extractor",
+}
+# Errors for members of a union in a field that admits only others, by case.
+MISPLACED = {
+    "session": "a damaged pipeline: a session window is that of a groupby, never of one aggregate",
+    "continuous": "a damaged pipeline: a continuous window is that of an aggregate, never of a group",
+}
+
+
+def cases(member: type, fields: list[str]) -> Iterator[str]:
+    """Yield the names that the case of a union's member may have in a oneof, the likeliest first.
+
+    Args:
+        member: The class of the member.
+        fields: The names of its fields. The name of an only one may be part of the case's.
+    """
+    if member in _CASES:
+        yield _CASES[member]
+    name = member.__name__
+    for suffix in _SUFFIXES:
+        name = name.removesuffix(suffix)
+    name = sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    yield name
+    if len(fields) == 1:
+        yield f"{name}_{fields[0]}"
+    if member in NODE_TYPES:
+        # In a union with other things than nodes, a node is the root of a whole expression.
+        yield "expr"

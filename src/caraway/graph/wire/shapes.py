@@ -1,0 +1,125 @@
+"""The messages whose shape isn't that of their spec: trees, external systems and the format of CSV files.
+
+Each function returns the codec of a type for a message, with `codec_of` for the codecs of the parts.
+"""
+
+from collections.abc import Callable
+from dataclasses import fields
+from typing import Any, TypeAlias, cast
+
+from caraway.errors import InvalidInputError
+from caraway.graph.connectors import SYSTEM_KINDS, CSVFormat, RegisteredSystem, Secretish, System, SystemKind
+from caraway.graph.wire.codec import Argument, Choice, Codec, Content, Nodes, Value
+from caraway.graph.wire.constants import decode_constant, encode_constant
+
+# The descriptor of a message; Any, because protobuf's annotations say of each of its parts that it may be None.
+Message: TypeAlias = Any
+# A function that returns the codec of a type (an annotation such as `Node | None`) for a message.
+CodecOf = Callable[[Any, Any], Codec]
+
+_SYSTEMS: dict[SystemKind, type[System]] = {kind: system for system, kind in SYSTEM_KINDS.items()}
+
+
+def constant(_hint: object, _message: Message, _codec_of: CodecOf) -> Codec:
+    """Return the codec of constants."""
+    return Codec(lambda value, _: encode_constant(value), lambda message, _: decode_constant(message))
+
+
+def tree(
+    hint: object,
+    message: Message,
+    codec_of: CodecOf,
+    *,
+    kind: str,
+    node: str,
+    foreign: type[ValueError] | tuple[()],
+) -> Codec:
+    """Return the codec of trees: a list of nodes, those that a node refers to before it, the root last.
+
+    Args:
+        hint: The union of the nodes.
+        message: The message of the tree.
+        codec_of: The function that returns the codecs of the parts.
+        kind: The noun by which errors name a tree.
+        node: The noun by which errors name a node, with its article.
+        foreign: The error of decoding that means that another version has written the tree.
+    """
+    of_node = cast("Choice", codec_of(hint, message.fields_by_name["nodes"].message_type))
+
+    def encode(root: Value, _: object) -> Argument:
+        nodes: Nodes = []
+
+        def add(found: Value) -> int:
+            case, encode_node = of_node.encoder(type(found))
+            nodes.append({case: encode_node(found, add)})
+            return len(nodes) - 1
+
+        add(root)
+        return {"nodes": nodes}
+
+    def decode(found: Content, _: object) -> Value:
+        nodes: Nodes = []
+        try:
+            for encoded in found.nodes:
+                nodes.append(of_node.decode(encoded, nodes))
+        except IndexError:
+            raise InvalidInputError(f"a damaged {kind}: {node} refers to one that comes later") from None
+        except foreign as error:
+            raise InvalidInputError(f"an {kind} that this version of Caraway doesn't know: {error}") from None
+        if not nodes:
+            raise InvalidInputError(f"a damaged {kind}: it has no {node.rsplit(maxsplit=1)[-1]}s")
+        return nodes[-1]
+
+    return Codec(encode, decode, lambda: (of_node,))
+
+
+def external_system(hint: object, message: Message, codec_of: CodecOf) -> Codec:
+    """Return the codec of external systems: a kind, a name, and a map of the settings that aren't None.
+
+    A setting is a text or a secret; numbers are sent as text. A webhook has no settings: its spec is a name.
+    """
+    if hint is str:
+        return Codec(lambda name, _: {"kind": SystemKind.WEBHOOK, "name": name}, lambda found, _: found.name)
+    secretish = codec_of(
+        Secretish, message.fields_by_name["settings"].message_type.fields_by_name["value"].message_type
+    )
+
+    def encode(system: System, _: object) -> Argument:
+        if isinstance(system, RegisteredSystem):
+            return {"kind": system.kind, "name": system.name, "registered": True}
+        settings = {
+            f.name: secretish.encode(str(value) if f.type is int else value, None)
+            for f in fields(system)
+            if f.name != "name" and (value := getattr(system, f.name)) is not None
+        }
+        return {"kind": SYSTEM_KINDS[type(system)], "name": system.name, "settings": settings}
+
+    def decode(found: Content, _: object) -> System:
+        kind = SystemKind(found.kind)
+        if found.registered:
+            return RegisteredSystem(kind=kind, name=found.name)
+        settings = {name: secretish.decode(value, None) for name, value in found.settings.items()}
+        try:
+            system = _SYSTEMS[kind]
+            for name in {f.name for f in fields(system) if f.type is int} & settings.keys():
+                settings[name] = int(settings[name])
+            return system(name=found.name, **settings)
+        except (KeyError, TypeError) as error:
+            text = f"{kind} {found.name} has settings of another version of Caraway: {error}"
+            raise InvalidInputError(text) from None
+
+    return Codec(encode, decode, lambda: (secretish,))
+
+
+def csv(_hint: object, _message: Message, _codec_of: CodecOf) -> Codec:
+    """Return the codec of the format of CSV files, which has a flag of its own for files whose first line has names."""
+
+    def encode(csv_format: CSVFormat, _: object) -> Argument:
+        headers = csv_format.headers
+        return {"delimiter": csv_format.delimiter, "first_line_has_names": headers is None, "headers": headers or ()}
+
+    def decode(found: Content, _: object) -> CSVFormat:
+        headers = None if found.first_line_has_names else tuple(found.headers)
+        return CSVFormat(delimiter=found.delimiter, headers=headers)
+
+    return Codec(encode, decode)
