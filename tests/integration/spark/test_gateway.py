@@ -103,6 +103,7 @@ def driver(tmp_path: Path) -> Iterator[Callable[[], subprocess.Popen[str]]]:
                 stream.close()
 
 
+@pytest.mark.full(reason="another session of Spark; the demo of the wheel (tests/integration/installed) shows it too")
 def test_it_runs_where_there_is_python_alone(driver: Callable[[], subprocess.Popen[str]]) -> None:
     process = driver()
     assert process.stdout is not None

@@ -68,7 +68,10 @@ def goals_of(broker: Broker, writer: TopicWriter, jobs: Sequence[JobPlan]) -> Ma
     return {job.job_id: goals.known[job.output.name] for job in jobs}
 
 
-@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+_ALONE = pytest.mark.full(reason="twenty seconds; the case of several partitions is the harder one")
+
+
+@pytest.mark.parametrize("partitions", [pytest.param(1, marks=_ALONE), PARTITIONS])
 def test_what_stands_before_the_arrivals_is_all_that_follows_from_the_rows_before_the_marker(
     partitions: int, broker: Broker, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -93,6 +93,7 @@ def make_topic(stack: Stack, name: str) -> None:
     admin.create_topics([NewTopic(name, 1, 1)])[name].result(timeout=30)
 
 
+@pytest.mark.full(reason="half a minute; each run kills the engine of a whole stack (tests/e2e/test_kill.py)")
 def test_services_survive_sigkill_and_restart(settings: Settings) -> None:
     with Services(settings) as stack:
         make_topic(stack, "kept")
