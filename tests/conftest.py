@@ -1,6 +1,7 @@
 """Settings and fixtures that all tests share."""
 
 import os
+from collections.abc import Iterator
 
 import pytest
 from xdist.remote import Producer
@@ -26,12 +27,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(ProcessorTimes(), "processor-times")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
     check_reasons(items)
     name_apart(items)
-    scale_timeouts(items, float(config.getini("timeout")))
     in_order(items)
+    yield
+    # The conftests of folders have set their limits by now.
+    scale_timeouts(items, float(config.getini("timeout")))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -21,6 +21,8 @@ SHORT = "unit"
 TOGETHER: dict[str, tuple[str, ...]] = {
     # The stack takes half a minute to start.
     "e2e": ("e2e",),
+    # Each runs a dozen jobs at once: side by side on two cores they take four times as long as one after the other.
+    "many jobs": ("integration/spark/test_steps", "parity/test_parity"),
     # They need a Spark session, and little else.
     "expressions": (
         "integration/spark/test_codec",
@@ -44,8 +46,7 @@ LONGEST_FIRST = (
     # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",
-    "integration/spark/test_steps",
-    "parity/test_parity",
+    "many jobs",
     "expressions",
     "integration/server/test_workers",
     "integration/server/test_partitions",

@@ -63,3 +63,24 @@ def test_deadlines_and_limits_of_tests_are_multiplied(
     timeouts.scale_timeouts(items, 300)
     limits = [mark.args[0] for item in items for mark in [item.get_closest_marker("timeout")] if mark]
     assert limits == [1800, 900]
+
+
+def test_limits_of_folders_are_scaled() -> None:
+    """The limit that a conftest of a folder sets counts, times the factor."""
+    program = """
+import sys, pytest
+class Seen:
+    def pytest_collection_finish(self, session):
+        print("limits", {item.get_closest_marker("timeout").args[0] for item in session.items})
+sys.exit(pytest.main(["tests/parity/test_parity.py", "--collect-only", "-q"], plugins=[Seen()]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=TESTS.parent,
+        env={**os.environ, "CARAWAY_TEST_PATIENCE": "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert "limits {1800.0}" in done.stdout, done.stdout + done.stderr

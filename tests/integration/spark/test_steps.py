@@ -43,6 +43,8 @@ from tests.integration.spark.broker import Awaited, Broker
 from tests.integration.spark.pipelines import CLICKS, SOURCES, Case
 from tests.tiers import selected
 
+# The jobs of all cases are started at once, by the first test.
+pytestmark = pytest.mark.timeout(900)
 BURSTS = 6
 ARRIVALS = model.traffic(seed=5, count=300)
 CLICK, USER = Input(dataset="Clicks"), Input(dataset="Users")
