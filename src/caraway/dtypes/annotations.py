@@ -211,7 +211,7 @@ def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  
             raise DefinitionError(f"{spell(annotation)}: a union is only possible with None, as in Optional[int]")
         return optional(dtype_of(inner[0]))
     if origin in (list, dict) and not args:
-        # The annotation is a bare typing.List, whose origin is `list` as well.
+        # A bare typing.List or typing.Dict has the origin `list` or `dict`, as List[int] has, but no arguments.
         raise DefinitionTypeError(f"{spell(annotation)} doesn't tell what it holds. Types: {VALID_TYPES}")
     if origin is Annotated:
         return _annotated(args[0], args[1:])

@@ -103,7 +103,9 @@ class Fence:
             try:
                 held = self._lease.renew(self._token, LASTING)
             except UnavailableError as error:
-                # Jobs continue while Postgres is unreachable; no other engine can claim the lease then either.
+                # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine
+                # can't reach it, another one may: this engine notices that at its next renewal, and until then it writes
+                # to folders that nobody reads.
                 log.warning("the lease could not be renewed: %s", error)
                 continue
             if not held:

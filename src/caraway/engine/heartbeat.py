@@ -45,7 +45,7 @@ class Heartbeat:
     def _run(self) -> None:
         while True:
             with self._lock:
-                # While Spark starts, the loop doesn't run yet and so can't hang.
+                # Before the loop's first round, while Spark starts, the absence of rounds is no sign of a hang.
                 hung = self._ready and time.monotonic() - self._alive_at > HUNG_SECONDS
                 beat = heartbeat(ready=self._ready, jobs=self._jobs, at_us=time.time_ns() // 1000)
             if not hung:

@@ -42,7 +42,8 @@ ROUNDS = 8
 PARTED_BYTES = 2 * 1024 * 1024
 PART_ELEMENTS = 1_000
 
-# All bytes except brackets and quotes: they affect neither depth nor where strings begin and end.
+# All bytes except brackets and quotes. In a text without backslashes they affect neither its depth nor where strings
+# begin and end.
 _PLAIN = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1

@@ -19,7 +19,7 @@ from caraway.graph.connectors import Secretish, SecretRef
 
 GROUP = "caraway.secrets"
 KEPT_S = 30.0
-# Bound on the file of a secret; a larger file is meant to be something else.
+# Bound on the bytes of a secret's file. A larger file is surely no secret, and is refused.
 MAX_FILE_BYTES = 1 << 20
 
 

@@ -47,7 +47,7 @@ def _trusted() -> Iterator[x509.Certificate]:
 def _certificates(path: Path) -> Iterator[x509.Certificate]:
     try:
         content = path.read_bytes()
-    except OSError:  # This is a link whose target is missing.
+    except OSError:  # Usually this is a link whose target is missing.
         return
     for found in _PEM.findall(content):
         # A malformed certificate, as some old authorities have, must not make all others unusable.

@@ -42,7 +42,8 @@ PROPERTIES = {
     "share.coordinator.state.topic.num.partitions": "1",
     # Consumer groups have one member each here; the wait for others would delay every start by seconds.
     "group.initial.rebalance.delay.ms": "0",
-    # Consumers that come back after weeks must still find their offsets.
+    # By default Kafka forgets the offsets of a group after 7 days. Caraway's own consumers don't start from them; those
+    # of other programs may pause for longer.
     "offsets.retention.minutes": str(60 * 24 * 365),
     "num.network.threads": "2",
     "num.io.threads": "4",

@@ -18,7 +18,7 @@ from caraway.engine_local.aggregates.numbers import (
 from caraway.engine_local.tables import identity
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 
-# A decayed sum below e^-25 counts as nothing.
+# A decayed sum whose magnitude is below e^-25 is returned as 0: a documented rule, which the index keeps too.
 NOTHING_LEFT = math.exp(-25)
 
 

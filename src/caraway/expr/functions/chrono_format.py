@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from caraway.errors import DefinitionError
 
-# Directives that stand for several others; they are expanded before a format is read.
+# Directives that abbreviate a format, such as %F for %Y-%m-%d. Parsing a format expands them.
 COMPOSITES = {
     "D": "%m/%d/%y",
     "x": "%m/%d/%y",

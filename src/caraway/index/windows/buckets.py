@@ -94,7 +94,8 @@ class Bounds(NamedTuple):
     max_event_time_us: int | None
 
 
-# A function that returns the event times in a window; None if there is no such window or it isn't closed yet.
+# A function that finds a window and returns the interval of its event times; None if there is no such window, or if it
+# is a bucket that isn't closed yet.
 Find = Callable[[KeyEntries, Bounds], Interval | None]
 
 
