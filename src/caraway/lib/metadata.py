@@ -98,7 +98,7 @@ def desc(obj: object) -> str:
     """Return the description of a field, feature, dataset, featureset or extractor; empty if it has none."""
     found = get_metadata(obj)
     if found is None and not isinstance(obj, type):
-        # Features and extractors have an attribute `metadata`; an extractor's returns those of its function or feature.
+        # Features and extractors have an attribute `metadata`; an extractor's is that of its function or feature.
         known = getattr(obj, "metadata", None)
         found = known if isinstance(known, Metadata) else None
     if found is None and not isinstance(obj, type) and callable(described := getattr(obj, "desc", None)):

@@ -141,7 +141,7 @@ def spark_conf(settings: SessionSettings) -> Mapping[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Bound on the progress reports that Spark keeps for each query, by default 100. Caraway reads the last one only.
+        # Bound on the progress reports that Spark keeps for each query, by default 100. Caraway reads the last one.
         "spark.sql.streaming.numRecentProgressUpdates": "2",
         "spark.sql.streaming.minBatchesToRetain": "10",
         # Heartbeats carry the number of rows that tasks have read (`caraway.spark.live`); by default they are 10 s
