@@ -104,8 +104,8 @@ class Fence:
                 held = self._lease.renew(self._token, LASTING)
             except UnavailableError as error:
                 # If Postgres is down, no other engine can claim the lease, so the jobs continue. If only this engine
-                # can't reach it, another one may: this engine notices that at its next renewal, and until then it writes
-                # to folders that nobody reads.
+                # can't reach it, another one may: this engine notices that at its next renewal, and until then it
+                # writes to folders that nobody reads.
                 log.warning("the lease could not be renewed: %s", error)
                 continue
             if not held:
