@@ -171,7 +171,7 @@ def _spark_jars() -> Path:
     return Path(spark.origin).parent / "jars"
 
 
-def _bare(name: str) -> Any:  # noqa: ANN401 (a module, which mypy doesn't follow here)
+def _bare(name: str) -> Any:
     """Import a module of `caraway.java` without what `caraway` itself imports: a build has none of its dependencies."""
     if "caraway" not in sys.modules:
         package = ModuleType("caraway")

@@ -38,7 +38,7 @@ RIDES_EACH = 20
 webhook = connectors.Webhook(name="bench")
 
 
-def _dataset(name: str, numbers: list[str]) -> Any:  # noqa: ANN401 (a class of the API)
+def _dataset(name: str, numbers: list[str]) -> Any:
     annotations = {"driver": int, **dict.fromkeys(numbers, float), "at": datetime}
     made = type(
         name,
@@ -69,13 +69,13 @@ class Rides:
     at: datetime = field(timestamp=True)
 
 
-def _default(name: str) -> Any:  # noqa: ANN401 (arguments of an aggregate)
+def _default(name: str) -> Any:
     return {} if name == "count" else {"of": "fare", **({} if name == "sum" else {"default": -1.0})}
 
 
-def _stats() -> Any:  # noqa: ANN401
+def _stats() -> Any:
     @inputs(Rides)
-    def aggregate(cls: Any, rides: Any) -> Any:  # noqa: ANN401
+    def aggregate(cls: Any, rides: Any) -> Any:
         del cls
         return rides.groupby("driver").aggregate(
             **{
@@ -103,7 +103,7 @@ def _stats() -> Any:  # noqa: ANN401
 Stats = _stats()
 
 
-def _featureset(name: str, features: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def _featureset(name: str, features: Mapping[str, Any]) -> Any:
     types = {feature: int if feature == "driver" or feature.startswith("count") else float for feature in features}
     return meta(owner=OWNER)(
         featureset(
@@ -143,7 +143,7 @@ class Coded:
     @extractor
     @inputs("base")
     @outputs("doubled")
-    def double(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
+    def double(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":
         """Return the double."""
         del ts
         return (base * 2).rename("doubled")
@@ -151,7 +151,7 @@ class Coded:
     @extractor
     @inputs("base")
     @outputs("tripled")
-    def triple(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":  # noqa: N805
+    def triple(cls, ts: "pd.Series[Any]", base: "pd.Series[Any]") -> "pd.Series[Any]":
         """Return the triple, by a method that isn't traced."""
         del ts
         return base.mul(3).rename("tripled")

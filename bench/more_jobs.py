@@ -48,7 +48,7 @@ def _averaged(flights: Flights, name: str) -> Dataset:
 
         @pipeline
         @inputs(flights.definitions.Departures)
-        def by_origin(cls, departures: Any) -> Any:  # noqa: ANN401, N805
+        def by_origin(cls, departures: Any) -> Any:
             return departures.groupby("origin").aggregate(mean_1h=Average(of="delay", window=Continuous("1h")))
 
     return _named(Averaged, name)
@@ -62,7 +62,7 @@ def _joined(flights: Flights, name: str) -> Dataset:
 
         @pipeline
         @inputs(flights.definitions.Departures, flights.definitions.Planes)
-        def by_origin(cls, departures: Any, planes: Any) -> Any:  # noqa: ANN401, N805
+        def by_origin(cls, departures: Any, planes: Any) -> Any:
             known = departures.join(planes, how="left", on=["tailnum"], fields=["manufacturer"])
             return known.groupby("origin").aggregate(max_delay_1h=Max(of="delay", window=Continuous("1h")))
 
@@ -74,5 +74,5 @@ def _named(cls: type, name: str) -> Dataset:
     return _with_owner(dataset(index=True)(cls))
 
 
-def _with_owner(entity: Any) -> Any:  # noqa: ANN401 (a dataset or featureset)
+def _with_owner(entity: Any) -> Any:
     return meta(owner=OWNER)(entity)

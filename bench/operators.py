@@ -42,7 +42,7 @@ import psutil
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from operator_cases import CASES, DAY_US, SECOND, SOURCES
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from rich.table import Table
@@ -423,9 +423,9 @@ class AsOfJoinInPython(StatefulProcessor):
 
     def handleInputRows(  # type: ignore[override]  # noqa: N802 (Spark's name, and one of the types it gives)
         self,
-        key: Any,  # noqa: ANN401 (Spark's signature)
+        key: Any,
         rows: Iterator[pd.DataFrame],
-        timerValues: Any,  # noqa: ANN401, ARG002, N803 (Spark's signature)
+        timerValues: Any,  # noqa: ARG002, N803 (Spark's signature)
     ) -> Iterator[pd.DataFrame]:
         """Process rows of both sides: a left one is joined, a right one corrects the left ones that it matches."""
         held = self._state.get() if self._state.exists() else None

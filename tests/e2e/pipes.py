@@ -1,6 +1,6 @@
 """Two totals over the same events, computed by two jobs, in two versions."""
 
-# ruff: noqa: ANN202, N805 (definitions as users write them)
+# ruff: noqa: ANN202 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, call-arg, arg-type"
 
 from datetime import datetime

@@ -1,6 +1,6 @@
 """Erased keys behind a real job: it passes over the record and goes on; what it computed is erased by itself."""
 
-# ruff: noqa: ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 from contextlib import closing

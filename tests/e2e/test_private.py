@@ -1,6 +1,6 @@
 """A hostile commit, and another user of the machine, get nothing of a running stack."""
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, no-any-return, call-arg, valid-type"
 
 import json

@@ -1,6 +1,6 @@
 """A commit is made while Postgres or the engine dies, at every step of theirs: it finishes, and never half of it."""
 
-# ruff: noqa: ANN202, N805 (definitions as users write them)
+# ruff: noqa: ANN202 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, assignment"
 
 import logging

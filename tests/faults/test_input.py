@@ -24,7 +24,7 @@ def _muddled(sent: list[Sent], rng: random.Random) -> list[Sent]:
 def test_what_comes_twice_and_in_any_order_is_as_if_it_came_once_and_in_order(
     seed: int, rig: Rig, traffic: Traffic
 ) -> None:
-    rng = random.Random(seed)  # noqa: S311 (test data)
+    rng = random.Random(seed)
     named = replace(traffic, orders=model.named(traffic.orders), prices=model.named(traffic.prices))
     muddled = replace(traffic, orders=_muddled(named.orders, rng), prices=_muddled(named.prices, rng))
     assert [o.record_id for o in muddled.orders] != sorted(o.record_id or b"" for o in muddled.orders)

@@ -318,7 +318,7 @@ def messages(seed: int, number: int, valid: Sequence[Valid], caller: Caller) -> 
 
     Each is made only when the caller takes it, since some have tens of megabytes.
     """
-    random = Random(seed)  # noqa: S311 (no secret)
+    random = Random(seed)
     weights = [weight for weight, _ in KINDS]
     for count in range(number):
         _, make = random.choices(KINDS, weights)[0]

@@ -139,7 +139,7 @@ def _encoded(plan: IndexPlan, key: Mapping[str, object]) -> bytes:
 def _questions(part: Part, spec: DatasetSpec, engine: LocalEngine) -> list[tuple[Key, int]]:
     """Ask for all keys that there ever are, at all times at which something may change, and just before."""
     case = part.case
-    rng = Random(f"{case.seed} {spec.name}")  # noqa: S311 (test data)
+    rng = Random(f"{case.seed} {spec.name}")
     rows = _history(part, spec, engine)
     keys = {_hashable(key): key for row in rows for key in [tuple(row[name] for name in spec.keys)]}
     times = {arrival.time_us for arrived in case.traces.values() for arrival in arrived}

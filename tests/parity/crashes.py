@@ -72,7 +72,7 @@ def crash_case(rows: int, seed: int) -> Case:
 
     `Prices` is written once and then stays; `Shops` and `Owners` change all the while: joins correct themselves.
     """
-    rng = Random(seed)  # noqa: S311 (test data)
+    rng = Random(seed)
     texts = ListType(STRING)
     events = source_of(
         "Events",
@@ -232,7 +232,7 @@ class Scene:
 
 def crash(scene: Scene, victims: Sequence[Victim], tell: Callable[[str], None]) -> None:
     """Feed the one case of `traffic` in as many bursts as there are victims, and kill each in the middle."""
-    rng, traffic = Random(len(victims)), scene.traffic  # noqa: S311 (test data)
+    rng, traffic = Random(len(victims)), scene.traffic
     lots = traffic.lots(2 * len(victims) + 1)
     traffic.open()
     fixed = [item for lot in lots for item in lot if item[1] == "Prices"]

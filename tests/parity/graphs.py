@@ -93,7 +93,7 @@ class Case:
 
 def case_of(seed: int) -> Case:
     """Make the case of a seed."""
-    rng = Random(seed)  # noqa: S311 (test data)
+    rng = Random(seed)
     for _ in range(TRIES):
         sources = [_source(rng, f"E{seed}", keyed=False)]
         sources += [_source(rng, f"{'TUV'[i]}{seed}", keyed=True, like=sources) for i in range(rng.randint(1, 2))]

@@ -59,7 +59,7 @@ class Run(Traffic):
     def __init__(self, machinery: Machinery, cases: Sequence[Case], label: str) -> None:
         super().__init__(machinery.broker.bootstrap_servers, machinery.index, cases, label)
         self._machinery = machinery
-        self._pauses = Random(label)  # noqa: S311 (test data)
+        self._pauses = Random(label)
         self._jobs = [job for part in self.parts for job in part.plan.jobs]
         self._queries: dict[str, StreamingQuery] = {}
         #: Why jobs don't run, by job.
@@ -102,7 +102,7 @@ class Run(Traffic):
                 checkpoint=self._machinery.folder / "checkpoints" / job.job_id,
                 checkpoint_interval_seconds=CHECKPOINT_S,
                 # However many tasks a step has that keeps rows.
-                tasks=Random(job.job_id).choice([1, 2]),  # noqa: S311 (test data)
+                tasks=Random(job.job_id).choice([1, 2]),
             )
         except PySparkException as error:
             self.failures[job.job_id] = brief(error)

@@ -116,7 +116,7 @@ class _Orders:
 @contextmanager
 def _order(number: int) -> Iterator[list[int]]:
     """Make engines put the ties of joins of tables into another order; yield a list of how many rows tie, each time."""
-    rng = Random(number)  # noqa: S311 (test data)
+    rng = Random(number)
     sizes: list[int] = []
 
     def joined(

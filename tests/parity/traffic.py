@@ -58,7 +58,7 @@ class Traffic:
         ]
         self.index = index
         self.servers = servers
-        self._rng = Random(repr([case.seed for case in cases]))  # noqa: S311 (test data)
+        self._rng = Random(repr([case.seed for case in cases]))
 
     def open(self) -> None:
         """Make the topics, of one partition or two, and begin to follow them."""

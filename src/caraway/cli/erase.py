@@ -88,7 +88,7 @@ def _of_file(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _show(answer: Any, *, as_json: bool) -> None:  # noqa: ANN401 (any JSON)
+def _show(answer: Any, *, as_json: bool) -> None:
     if as_json:
         show_json(answer)
         return

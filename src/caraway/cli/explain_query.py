@@ -63,7 +63,7 @@ def explain_query(
             out.print(picture(answer))
 
 
-def _rows(given: str) -> Any:  # noqa: ANN401 (any JSON)
+def _rows(given: str) -> Any:
     try:
         text = Path(given[1:]).read_text(encoding="utf-8") if given.startswith("@") else given
         return json.loads(text)
@@ -73,7 +73,7 @@ def _rows(given: str) -> Any:  # noqa: ANN401 (any JSON)
         raise InvalidInputError(f"--given isn't JSON: {error}") from error
 
 
-def _names(rows: Any) -> list[str]:  # noqa: ANN401 (any JSON)
+def _names(rows: Any) -> list[str]:
     first = rows[0] if isinstance(rows, list) and rows else rows
     return list(first) if isinstance(first, dict) else []
 

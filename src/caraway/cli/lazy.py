@@ -50,7 +50,7 @@ class LazyGroup(TyperGroup):
     sections: Sequence[Section] = ()
     path: str = OWN
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401 (typer passes what its own groups take)
+    def __init__(self, **options: Any) -> None:
         """Pass the options on to typer's group."""
         super().__init__(**options)
         self._listed = {listed.name: listed for section in self.sections for listed in section.commands}
@@ -58,14 +58,14 @@ class LazyGroup(TyperGroup):
         for listed in self._listed.values():
             self.commands[listed.name] = TyperCommand(listed.name, help=listed.summary, rich_markup_mode=None)
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:  # noqa: ANN401 (as above)
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         """Return the typed command, imported."""
         name, command, rest = super().resolve_command(ctx, args)
         if name in self._listed:
             command = self.load(name)
         return name, command, rest
 
-    def load(self, name: str) -> Any:  # noqa: ANN401 (click's types, which typer has no public name for)
+    def load(self, name: str) -> Any:
         """Import a command and return it.
 
         Raises:
@@ -76,14 +76,14 @@ class LazyGroup(TyperGroup):
             self._loaded.add(name)
         return self.commands[name]
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 (as above)
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 (click's signature)
         """Write the list of commands, by sections."""
         for section in self.sections:
             with formatter.section(section.title):
                 formatter.write_dl([(listed.name, listed.summary) for listed in section.commands])
 
 
-def _imported(listed: Listed, path: str) -> Any:  # noqa: ANN401 (as above)
+def _imported(listed: Listed, path: str) -> Any:
     module, _, attribute = listed.where.partition(":")
     try:
         found = getattr(importlib.import_module(module), attribute)

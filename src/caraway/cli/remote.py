@@ -45,7 +45,7 @@ def ask(
     body: object = None,
     headers: Mapping[str, str] | None = None,
     accepted: Collection[int] = (),
-) -> Any:  # noqa: ANN401 (any JSON)
+) -> Any:
     """Send a request and return the JSON of the answer; a status in `accepted` isn't an error if the answer has counts.
 
     Raises:

@@ -123,14 +123,14 @@ def _limited(lines: TextIO, name: str) -> str:
     return text
 
 
-def _parsed(text: str, name: str) -> Any:  # noqa: ANN401 (any JSON)
+def _parsed(text: str, name: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
         raise InvalidInputError(f"{name} isn't JSON: {error}") from error
 
 
-def _objects(found: Any, name: str) -> Iterator[Row]:  # noqa: ANN401 (any JSON)
+def _objects(found: Any, name: str) -> Iterator[Row]:
     """Yield the rows of a JSON value: a list of objects, one object, or an object of equally long lists (columns)."""
     if isinstance(found, dict):
         if found and all(isinstance(values, list) for values in found.values()):

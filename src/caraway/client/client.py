@@ -110,15 +110,15 @@ class Client:
         """Return the entities that were added since the last commit."""
         return list(self._queue.datasets), list(self._queue.featuresets)
 
-    def commit(  # noqa: PLR0917 (the API's signature)
+    def commit(
         self,
         message: str,
         datasets: Sequence[Dataset] | None = None,
         featuresets: Sequence[Featureset] | None = None,
-        preview: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        preview: bool = False,
         env: str | None = None,
-        incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
-        backfill: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+        incremental: bool = False,
+        backfill: bool = True,
         *,
         wait: bool = False,
         timeout: float = WAIT_TIMEOUT_S,
@@ -179,7 +179,7 @@ class Client:
         message: str,
         datasets: Sequence[Dataset],
         featuresets: Sequence[Featureset],
-        preview: bool = False,  # noqa: FBT001, FBT002 (as in `commit`)
+        preview: bool = False,
         env: str | None = None,
         *,
         incremental: bool = False,
@@ -300,12 +300,12 @@ class Client:
 
         return wait_until_served(ask, timeout=timeout, commit=commit, progress=progress_for("wait", wanted=progress))
 
-    def query(  # noqa: PLR0917 (the API's signature)
+    def query(
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
         input_dataframe: pd.DataFrame,
-        log: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        log: bool = False,
         workflow: str | None = None,
         sampling_rate: float | None = None,
         *,
@@ -350,19 +350,19 @@ class Client:
         answer = self._connection.post_json("/query", body, self._headers()).json()
         return _result(answer, wanted)
 
-    def query_offline(  # noqa: PLR0917 (the API's signature)
+    def query_offline(
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
         timestamp_column: str,
         input_dataframe: pd.DataFrame | None = None,
-        input_s3: Any = None,  # noqa: ANN401 (what `S3(...).bucket(...)` gives)
-        output_s3: Any = None,  # noqa: ANN401 (what `S3(...).bucket(...)` gives)
+        input_s3: Any = None,
+        output_s3: Any = None,
         feature_to_column_map: dict[Any, str] | None = None,
         workflow: str | None = None,
-        use_v2: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+        use_v2: bool = True,
         num_dpus: int | None = None,
-    ) -> Any:  # noqa: ANN401 (a dict; a frame from a mock client)
+    ) -> Any:
         """Start a job that computes features for each row as of the row's time, into a bucket.
 
         Args:
@@ -398,7 +398,7 @@ class Client:
         body |= {"use_v2": use_v2} | {name: value for name, value in optional_items.items() if value is not None}
         return self._connection.post_json("/query_offline", body, self._headers()).json()
 
-    def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
+    def track_offline_query(self, request_id: str) -> Any:
         """Return the progress of an offline query; see `query_offline`.
 
         Raises:
@@ -408,7 +408,7 @@ class Client:
         params = {"request_id": str(request_id)}
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
 
-    def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a dict)
+    def cancel_offline_query(self, request_id: str) -> Any:
         """Request the end of an offline query, and return its progress.
 
         Raises:
@@ -627,7 +627,7 @@ class Client:
         answer = self._connection.request("GET", "/branch/list", self._headers()).json()
         return [str(branch["name"]) for branch in answer["branches"]]
 
-    def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
+    def checkout(self, name: str, init: bool = False) -> None:
         """Switch to a branch, without asking the server whether it exists.
 
         Args:

@@ -35,7 +35,7 @@ def column_values(column: "pd.Series[Any]") -> list[Any]:
     return [json_value(value) for value in column.tolist()]
 
 
-def json_value(value: Any) -> Any:  # noqa: ANN401 (any value; one return a kind)
+def json_value(value: Any) -> Any:
     """Return a value in a form that JSON can represent, and that the server casts back to the same value."""
     match value:
         case str() | bool() | int():
@@ -111,7 +111,7 @@ def rows_of(frame: pd.DataFrame) -> list[dict[str, Any]]:
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
-def row_frame(answer: Any, types: Mapping[str, DataType]) -> pd.DataFrame:  # noqa: ANN401 (any JSON)
+def row_frame(answer: Any, types: Mapping[str, DataType]) -> pd.DataFrame:
     """Return a frame of rows (a list of objects) or columns (an object of lists); typed columns may contain nulls."""
     columns: Mapping[str, list[Any]]
     if isinstance(answer, Mapping):

@@ -24,8 +24,8 @@ def offline_body(
     timestamp_column: str,
     frame: pd.DataFrame | None,
     *,
-    input_s3: Any,  # noqa: ANN401 (checked here)
-    output_s3: Any,  # noqa: ANN401 (checked here)
+    input_s3: Any,
+    output_s3: Any,
     feature_to_column_map: Mapping[Any, str] | None,
 ) -> dict[str, Any]:
     """Check the arguments of an offline query and return the body of its request.
@@ -89,7 +89,7 @@ def _s3_input(names: Sequence[str], bucket: object, columns: Mapping[Any, str] |
     return {**sent, "feature_to_column_map": by_name}
 
 
-def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (checked here)
+def s3_table(bucket: Any, argument: str) -> dict[str, Any]:
     """Return a bucket in the form of a request.
 
     Raises:
@@ -129,7 +129,7 @@ def s3_table(bucket: Any, argument: str) -> dict[str, Any]:  # noqa: ANN401 (che
     }
 
 
-def _format(found: str | CSVFormat) -> Any:  # noqa: ANN401 (text or an object)
+def _format(found: str | CSVFormat) -> Any:
     if isinstance(found, str):
         return found
     headers = {} if found.headers is None else {"headers": list(found.headers)}

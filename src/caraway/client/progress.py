@@ -67,7 +67,7 @@ class Lines(Silent):
 class Bar(Silent):
     """Draws a bar by rich."""
 
-    def __init__(self, label: str, console: Any) -> None:  # noqa: ANN401 (rich may not be installed)
+    def __init__(self, label: str, console: Any) -> None:
         """Draw on a console of rich."""
         # A late import: rich may not be installed, and takes longer to import than the client.
         from rich.progress import BarColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415

@@ -33,7 +33,7 @@ class Response(Mapping[str, Any]):
         """The body as text."""
         return self.body.decode(errors="replace")
 
-    def json(self) -> Any:  # noqa: ANN401 (any JSON)
+    def json(self) -> Any:
         """Return the body parsed as JSON; an empty object if it isn't JSON."""
         try:
             return orjson.loads(self.body)
@@ -50,7 +50,7 @@ class Response(Mapping[str, Any]):
         """The body."""
         return self.body
 
-    def __getitem__(self, item: str) -> Any:  # noqa: ANN401 (by name)
+    def __getitem__(self, item: str) -> Any:
         return self._items()[item]
 
     def __iter__(self) -> Iterator[str]:

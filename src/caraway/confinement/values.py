@@ -41,7 +41,7 @@ def packed(message: object) -> bytes:
         raise InvalidInputError(f"a value can't be sent: {error}") from error
 
 
-def unpacked(content: bytes) -> Any:  # noqa: ANN401 (any message)
+def unpacked(content: bytes) -> Any:
     """Return the message that some bytes encode.
 
     Raises:
@@ -53,7 +53,7 @@ def unpacked(content: bytes) -> Any:  # noqa: ANN401 (any message)
         raise EOFError(f"an unreadable message: {error}") from error
 
 
-def _sendable(value: Any) -> Any:  # noqa: ANN401 (a line a type)
+def _sendable(value: Any) -> Any:
     kind = type(value)
     if kind in _PLAIN:
         return value
@@ -77,7 +77,7 @@ def _sendable(value: Any) -> Any:  # noqa: ANN401 (a line a type)
             raise InvalidInputError(f"a value of {kind.__name__} can't be sent")
 
 
-def _with_great_ints(value: Any) -> Any:  # noqa: ANN401
+def _with_great_ints(value: Any) -> Any:
     match value:
         case bool():
             return value

@@ -35,7 +35,7 @@ class Kafka(DataSource):
         """Return a reference to brokers that were registered on the server."""
         return Kafka._reference(name)
 
-    def topic(self, topic: str, format: "str | Avro | Protobuf | None" = "json") -> "KafkaConnector":  # noqa: A002 (the API's name)
+    def topic(self, topic: str, format: "str | Avro | Protobuf | None" = "json") -> "KafkaConnector":
         """Return the topic of this name; its records are in "json", `Avro(...)` or `Protobuf(...)`.
 
         Raises:
@@ -54,7 +54,7 @@ class KafkaConnector(DataConnector):
         self,
         data_source: Kafka,
         topic: str,
-        format: "str | Avro | Protobuf | None" = "json",  # noqa: A002 (the API's name)
+        format: "str | Avro | Protobuf | None" = "json",
     ) -> None:
         super().__init__(data_source)
         self.topic = named(f"Kafka {data_source.name}", "topic", topic)

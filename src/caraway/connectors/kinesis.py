@@ -58,7 +58,7 @@ class Kinesis(DataSource):
         self,
         stream_arn: str,
         init_position: "str | at_timestamp | Instant",
-        format: str,  # noqa: A002 (the API's name)
+        format: str,
     ) -> "KinesisConnector":
         """Return the stream of this ARN.
 
@@ -85,7 +85,7 @@ class KinesisConnector(DataConnector):
         data_source: Kinesis,
         stream_arn: str,
         init_position: "str | at_timestamp | Instant",
-        format: str,  # noqa: A002 (the API's name)
+        format: str,
     ) -> None:
         super().__init__(data_source)
         where = f"Kinesis {data_source.name}"

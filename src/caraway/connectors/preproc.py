@@ -122,7 +122,7 @@ def _path(name: object) -> tuple[str, ...]:
     return (first, *(part[:-1] for part in rest))
 
 
-def _column_type(name: object, annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+def _column_type(name: object, annotation: Any) -> DataType:
     if not isinstance(name, str) or not name:
         raise DefinitionTypeError(f"eval: schema has {name!r}; names of columns are expected")
     try:

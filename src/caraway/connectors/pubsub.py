@@ -25,7 +25,7 @@ class PubSub(DataSource):
         """Return a reference to a project that was registered on the server."""
         return PubSub._reference(name)
 
-    def topic(self, topic_id: str, format: str) -> "PubSubConnector":  # noqa: A002 (the API's name)
+    def topic(self, topic_id: str, format: str) -> "PubSubConnector":
         """Return the topic of this name; the format is "json".
 
         Raises:
@@ -40,7 +40,7 @@ class PubSubConnector(DataConnector):
 
     data_source: PubSub
 
-    def __init__(self, data_source: PubSub, topic_id: str, format: str) -> None:  # noqa: A002 (the API's name)
+    def __init__(self, data_source: PubSub, topic_id: str, format: str) -> None:
         super().__init__(data_source)
         where = f"PubSub {data_source.name}"
         self.topic_id = named(where, "topic_id", topic_id)

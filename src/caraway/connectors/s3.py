@@ -40,13 +40,13 @@ class S3(DataSource):
         """Return a reference to an S3 that was registered on the server."""
         return S3._reference(name)
 
-    def bucket(  # noqa: PLR0917 (the API's signature)
+    def bucket(
         self,
         bucket_name: str,
         prefix: str | None = None,
         path: str | None = None,
-        format: str | CSV | None = None,  # noqa: A002 (the API's name)
-        presorted: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+        format: str | CSV | None = None,
+        presorted: bool = False,
         spread: str | None = None,
     ) -> "S3Connector":
         """Return the objects of a bucket below `prefix`, or whose keys match `path`.
@@ -72,14 +72,14 @@ class S3Connector(DataConnector):
     data_source: S3
     polled: ClassVar = True
 
-    def __init__(  # noqa: PLR0917 (the API's signature)
+    def __init__(
         self,
         data_source: S3,
         bucket_name: str,
         path_prefix: str | None,
         path: str | None,
-        format: str | CSV | None,  # noqa: A002 (the API's name)
-        presorted: bool,  # noqa: FBT001
+        format: str | CSV | None,
+        presorted: bool,
         spread: str | None,
     ) -> None:
         super().__init__(data_source)

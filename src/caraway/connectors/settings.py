@@ -33,7 +33,7 @@ class Settings:
             if not name.startswith("_") and ClassVar not in (hint, get_origin(hint))
         }
 
-    def __init__(self, **given: Any) -> None:  # noqa: ANN401 (checked here)
+    def __init__(self, **given: Any) -> None:
         """Set and check the settings."""
         kinds = self._kinds
         label = type(self).__name__ + (f" {given['name']}" if isinstance(given.get("name"), str) else "")
@@ -66,7 +66,7 @@ def is_confidential(name: str) -> bool:
     return any(word in name for word in CONFIDENTIAL)
 
 
-def _checked(where: str, name: str, value: Any, accepted: Any) -> Any:  # noqa: ANN401 (any value against any hint)
+def _checked(where: str, name: str, value: Any, accepted: Any) -> Any:
     members = get_args(accepted) if get_origin(accepted) in (Union, UnionType) else (accepted,)
     for member in members:
         if _is(value, member):
@@ -78,7 +78,7 @@ def _checked(where: str, name: str, value: Any, accepted: Any) -> Any:  # noqa: 
     raise DefinitionError(f"{where} is {expected}, not {shown}")
 
 
-def _is(value: Any, member: Any) -> bool:  # noqa: ANN401
+def _is(value: Any, member: Any) -> bool:
     origin, args = get_origin(member), get_args(member)
     if origin is dict:
         return isinstance(value, dict) and all(_is(k, args[0]) and _is(v, args[1]) for k, v in value.items())

@@ -36,7 +36,7 @@ class SnapshotData:
         return f"SnapshotData(marker={self.marker!r}, num_retain={self.num_retain!r})"
 
 
-def sink(  # noqa: PLR0917 (the API's signature)
+def sink(
     conn: DataConnector,
     cdc: Literal["debezium"] | None = None,
     every: str | None = None,

@@ -23,7 +23,7 @@ from caraway.graph.sources import Cdc
 D = TypeVar("D")
 
 
-def source(  # noqa: PLR0917 (the API's signature)
+def source(
     conn: DataConnector,
     disorder: str,
     cdc: Literal["append", "upsert", "debezium", "native"],
@@ -32,7 +32,7 @@ def source(  # noqa: PLR0917 (the API's signature)
     until: datetime | None = None,
     env: EnvSelector = None,
     preproc: Mapping[str, PreProcValue] | None = None,
-    bounded: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
+    bounded: bool = False,
     idleness: str | None = None,
     where: WhereValue | None = None,
     sample: float | Sample | None = None,

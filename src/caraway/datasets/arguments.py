@@ -55,7 +55,7 @@ def column_name(operator: str, given: object) -> str:
     return str(given)
 
 
-def column_type(operator: str, name: str, annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+def column_type(operator: str, name: str, annotation: Any) -> DataType:
     """Return the data type that a user declares for a column.
 
     Raises:

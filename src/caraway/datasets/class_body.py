@@ -86,7 +86,7 @@ def _field(where: str, name: str, written: _Written, comment: str) -> FieldSpec:
     )
 
 
-def _type(where: str, name: str, annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+def _type(where: str, name: str, annotation: Any) -> DataType:
     try:
         take_as_struct(annotation)
         return dtype_of(annotation)
@@ -95,7 +95,7 @@ def _type(where: str, name: str, annotation: Any) -> DataType:  # noqa: ANN401 (
         raise refuse(f"{where}: field {name}: {error}") from None
 
 
-def _mixes_structs(annotation: Any) -> bool:  # noqa: ANN401 (an annotation is any object)
+def _mixes_structs(annotation: Any) -> bool:
     parts = typing.get_args(annotation)
     structs = [part for part in parts if STRUCT_ATTRIBUTE in getattr(part, "__dict__", {})]
     return len(structs) > 1 or any(_mixes_structs(part) for part in parts)

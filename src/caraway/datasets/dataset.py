@@ -56,7 +56,7 @@ class Dataset(Node):
             if not name.startswith("__") and name not in self._fields and not isinstance(member, Pipeline)
         }
 
-    def __class_getitem__(cls, name: Any) -> Any:  # noqa: ANN401 (`Dataset[Name]` in annotations)
+    def __class_getitem__(cls, name: Any) -> Any:
         return name
 
     def __getattr__(self, name: str) -> Field:
@@ -224,8 +224,8 @@ def index(
 ) -> Callable[[Dataset], Dataset]: ...
 def index(
     obj: Dataset | None = None,
-    type: str = "primary",  # noqa: A002 (the API's name)
-    online: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+    type: str = "primary",
+    online: bool = True,
     offline: str | None = FOREVER_RETENTION,
 ) -> Dataset | Callable[[Dataset], Dataset]:
     """Serve lookups of a dataset; stands above `@dataset`.
@@ -245,7 +245,7 @@ def index(
         raise DefinitionError(f'index: offline is "forever" or None, not {offline!r}')
     spec = IndexSpec(online=bool(online), offline=offline == FOREVER_RETENTION)
 
-    def decorate(found: Any) -> Dataset:  # noqa: ANN401 (checked here)
+    def decorate(found: Any) -> Dataset:
         if not isinstance(found, Dataset):
             raise DefinitionError(f"@index goes above @dataset, onto a dataset, not {spell(found)}")
         found.add_index(spec)
@@ -288,7 +288,7 @@ def _make(
     return made
 
 
-def _index(name: str, keys: tuple[str, ...], both: bool, online: bool | None, offline: bool | None) -> IndexSpec | None:  # noqa: FBT001
+def _index(name: str, keys: tuple[str, ...], both: bool, online: bool | None, offline: bool | None) -> IndexSpec | None:
     if both and (online or offline):
         raise DefinitionError(f"dataset {name}: with index=True, online and offline can only be switched off (False)")
     if not both and online and offline:

@@ -27,7 +27,7 @@ class FieldMarker:
         *,
         deprecated: bool = False,
         deleted: bool = False,
-    ) -> Any:  # noqa: ANN401 (stands for a value of the annotated type)
+    ) -> Any:
         """Attach metadata to the field.
 
         Raises:
@@ -41,7 +41,7 @@ class FieldMarker:
         return self
 
 
-def field(key: bool = False, timestamp: bool = False, erase_key: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002
+def field(key: bool = False, timestamp: bool = False, erase_key: bool = False) -> Any:
     """Mark a column as key or as the timestamp.
 
     Args:
@@ -62,7 +62,7 @@ def field(key: bool = False, timestamp: bool = False, erase_key: bool = False) -
 class Field:
     """A column of a dataset, as `Dataset.column`."""
 
-    def __init__(self, dataset: Any, spec: FieldSpec) -> None:  # noqa: ANN401 (a Dataset, which is made of fields)
+    def __init__(self, dataset: Any, spec: FieldSpec) -> None:
         self.dataset = dataset
         self.spec = spec
         self.name = spec.name
@@ -75,7 +75,7 @@ class Field:
         return self.spec.dtype
 
     @property
-    def dtype(self) -> Any:  # noqa: ANN401 (an annotation is any object)
+    def dtype(self) -> Any:
         """Type of the column as an annotation."""
         return annotation_of(self.spec.dtype)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class GroupBy:
     """Rows grouped by columns, which is no step yet."""
 
-    def __init__(self, node: "Node", args: tuple[Any, ...], window: Any = None) -> None:  # noqa: ANN401 (checked here)
+    def __init__(self, node: "Node", args: tuple[Any, ...], window: Any = None) -> None:
         if window is not None:
             if not isinstance(window, (Hopping, Tumbling, Session)):
                 raise DefinitionTypeError(f"groupby: the window is Hopping, Tumbling or Session, not {kind(window)}")

@@ -14,9 +14,9 @@ Name = str | Field
 Names = Sequence[Name]
 
 
-def join_operator(  # noqa: PLR0917 (the API's signature)
+def join_operator(
     left: Operator,
-    other: Any,  # noqa: ANN401 (checked here)
+    other: Any,
     how: str,
     ons: tuple[Names | None, Names | None, Names | None],
     within: tuple[str, str],

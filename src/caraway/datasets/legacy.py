@@ -50,7 +50,7 @@ class Summary:
 class Visitor:
     """A visitor that calls the method for an operator: `visitFilter(operator)`, `visitJoin(operator)`, ..."""
 
-    def visit(self, obj: Node | Operator) -> Any:  # noqa: ANN401 (whatever the methods give)
+    def visit(self, obj: Node | Operator) -> Any:
         """Return the result of the method for this step of a pipeline.
 
         Raises:

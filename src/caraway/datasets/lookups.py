@@ -25,7 +25,7 @@ class Lookup(Protocol):
 def lookup_function(handle: DatasetHandle, keys: tuple[str, ...]) -> Lookup:
     """Return the lookup of a dataset: `lookup(ts, *, key=Series, ..., fields=[])`, with a frame and the found rows."""
 
-    def lookup(*args: Any, **named: Any) -> Any:  # noqa: ANN401 (checked there)
+    def lookup(*args: Any, **named: Any) -> Any:
         return handle.lookup(*args, **named)
 
     annotations: dict[str, Any] = {"ts": pd.Series, **dict.fromkeys(keys, pd.Series), "fields": list[str]}

@@ -122,7 +122,7 @@ class Node:
     @overload
     def assign(self, **columns: TypedExpr) -> "Dataset": ...
     @overload
-    def assign(self, name: Name, dtype: Any, func: Callable[[pd.DataFrame], Any], /) -> "Dataset": ...  # noqa: ANN401 (an annotation is any object)
+    def assign(self, name: Name, dtype: Any, func: Callable[[pd.DataFrame], Any], /) -> "Dataset": ...
     def assign(self, *args: Any, **columns: Any) -> "Dataset":
         """Add value columns, or replace them: `assign(total=(col("a") + col("b")).astype(float))`.
 
@@ -147,7 +147,7 @@ class Node:
         assigned = tuple(assigned_column(name, value) for name, value in columns.items())
         return self.add_step(Assign(of=self._operator, columns=assigned))
 
-    def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Dataset":  # noqa: ANN401 (checked here)
+    def _assign_function(self, name: Any, dtype: Any, func: Any) -> "Dataset":
         column = column_name("assign", name)
         if not callable(func):
             hint = f"; an expression goes by keyword: {column}=expression.astype(...)" if isinstance(func, Expr) else ""
@@ -288,7 +288,7 @@ class Node:
         """
         return GroupBy(self, args, window)
 
-    def join(  # noqa: PLR0917 (the API's signature)
+    def join(
         self,
         other: "Dataset",
         how: Literal["inner", "left"],

@@ -9,7 +9,7 @@ from caraway.lib.expectations import EXPECTATIONS_ATTRIBUTE, suite_of
 from caraway.lib.metadata import get_metadata
 
 
-def expectations_of(body: type, dataset: Any) -> ExpectationSuite | None:  # noqa: ANN401 (a Dataset, which calls this)
+def expectations_of(body: type, dataset: Any) -> ExpectationSuite | None:
     """Run the method that `@expectations` marks, if the class body has one, and return its expectations.
 
     Args:

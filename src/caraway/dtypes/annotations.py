@@ -88,7 +88,7 @@ _PYTHON: dict[DataType, Any] = {
 _struct_classes: dict[StructType, type] = {}
 
 
-def dtype_of(annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any object)
+def dtype_of(annotation: Any) -> DataType:
     """Return the data type of an annotation.
 
     Raises:
@@ -111,7 +111,7 @@ def dtype_of(annotation: Any) -> DataType:  # noqa: ANN401 (an annotation is any
     raise DefinitionTypeError(f"{spell(annotation)} is not a type that Caraway knows. Types: {VALID_TYPES}")
 
 
-def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:  # noqa: ANN401 (an annotation is any object)
+def annotation_of(dtype: DataType, *, pandas: bool = False) -> Any:
     """Return the annotation that a user would write for a data type; `pandas` returns dtype classes for primitives."""
     match dtype:
         case IntType() | FloatType() | BoolType() | StringType():
@@ -152,7 +152,7 @@ def own_annotations(cls: type, namespace: Mapping[str, Any]) -> dict[str, Any]:
     return {name: evaluated(value, namespace) for name, value in raw.items()}
 
 
-def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:  # noqa: ANN401 (an annotation is any object)
+def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:
     """Evaluate an annotation that is a string; one that can't be evaluated is left for `dtype_of` to refuse."""
     if not isinstance(annotation, str):
         return annotation
@@ -162,14 +162,14 @@ def evaluated(annotation: Any, namespace: Mapping[str, Any]) -> Any:  # noqa: AN
         return annotation
 
 
-def spell(annotation: Any) -> str:  # noqa: ANN401 (an annotation is any object)
+def spell(annotation: Any) -> str:
     """Return the spelling of an annotation for a message."""
     if isinstance(annotation, type) and typing.get_origin(annotation) is None:
         return annotation.__name__
     return str(annotation).replace("typing.", "")
 
 
-def _annotated(base: Any, extras: tuple[Any, ...]) -> DataType:  # noqa: ANN401
+def _annotated(base: Any, extras: tuple[Any, ...]) -> DataType:
     """Return the type in `Annotated[T, ...]`: a restriction, `Decimal[n]` or `Embedding[n]`; checkers see T."""
     given = [typing.cast("DataType", extra) for extra in extras if isinstance(extra, Annotation)]
     if not given:
@@ -202,7 +202,7 @@ def _python_types(dtype: DataType) -> tuple[Any, ...]:
             return (annotation_of(dtype),)
 
 
-def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:  # noqa: ANN401
+def _generic(annotation: Any, origin: Any, args: tuple[Any, ...]) -> DataType:
     if origin is Union or origin is types.UnionType:
         inner = [arg for arg in args if arg is not type(None)]
         if len(inner) > 1 and all(STRUCT_ATTRIBUTE in getattr(arg, "__dict__", {}) for arg in inner):

@@ -129,11 +129,11 @@ def from_json(dtype: DataType) -> Convert:
             return cast(dtype)
 
 
-def _pairs(value: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+def _pairs(value: Any) -> list[tuple[str, Any]]:
     return list(value.items()) if isinstance(value, Mapping) else [(key, item) for key, item in value]
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value
 
 
@@ -156,7 +156,7 @@ def _json_float(value: float) -> float | str:
 def _struct_decoder(dtype: StructType) -> Convert:
     readers = [(name, decode(field)) for name, field in dtype.fields]
 
-    def to_struct(value: list[Any]) -> Any:  # noqa: ANN401
+    def to_struct(value: list[Any]) -> Any:
         fields = {name: None if item is None else read(item) for (name, read), item in zip(readers, value, strict=True)}
         cls = struct_class(dtype)
         return fields if cls is None else cls(**fields)

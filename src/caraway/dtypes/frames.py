@@ -63,7 +63,7 @@ def _spelled(us: int) -> str:
         return f"the instant {us} us after 1970"
 
 
-def objects(values: Sequence[Any]) -> Any:  # noqa: ANN401 (numpy's own type says no more)
+def objects(values: Sequence[Any]) -> Any:
     """Return an array of objects, filled one by one: numpy would make a matrix of a list of lists."""
     array = np.empty(len(values), dtype=object)
     for position, value in enumerate(values):

@@ -31,7 +31,7 @@ MAX_TEXT = 200
 _SLASHES = re.compile(r"^(\d{1,2})/(\d{1,2})/(\d{4})", re.ASCII)
 
 
-def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
+def instant_us(value: Any) -> int:
     """Return a datetime, date, ISO or RFC 2822 string or epoch number as microseconds since the epoch.
 
     A value without a zone is UTC. The unit of a number is the first of s, ms, us, ns in which it lies in 1677–2262.
@@ -58,7 +58,7 @@ def instant_us(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
     raise InvalidInputError(f"expected datetime, found {type(value).__name__} {quoted(value)}")
 
 
-def day_number(value: Any) -> int:  # noqa: ANN401 (a caller may pass anything)
+def day_number(value: Any) -> int:
     """Return a date, datetime or ISO string as days since the epoch.
 
     Raises:

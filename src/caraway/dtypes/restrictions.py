@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     class _Bracketed(type):
         """A class whose brackets mypy knows outside of annotations too, as in `astype(Decimal[2])`."""
 
-        def __getitem__(cls, number: int) -> Any: ...  # noqa: ANN401 (stands in annotations)
+        def __getitem__(cls, number: int) -> Any: ...
 
 else:
     _Bracketed = type
@@ -46,7 +46,7 @@ class Decimal(metaclass=_Bracketed):
         del args, kwargs
         raise DefinitionTypeError("Decimal is a type: write Decimal[2], not Decimal(2)")
 
-    def __class_getitem__(cls, scale: int) -> Any:  # noqa: ANN401 (stands in annotations)
+    def __class_getitem__(cls, scale: int) -> Any:
         if not _is_int(scale) or not 1 <= scale <= MAX_DECIMAL_SCALE:
             raise DefinitionTypeError(f"Decimal[{scale!r}]: the scale is an int from 1 to {MAX_DECIMAL_SCALE}")
         return DecimalType(scale)
@@ -64,7 +64,7 @@ class Embedding(metaclass=_Bracketed):
         del args, kwargs
         raise DefinitionTypeError("Embedding is a type: write Embedding[8], not Embedding(8)")
 
-    def __class_getitem__(cls, dim: int) -> Any:  # noqa: ANN401 (stands in annotations)
+    def __class_getitem__(cls, dim: int) -> Any:
         if not _is_int(dim) or dim < 1:
             raise DefinitionTypeError(f"Embedding[{dim!r}]: the dimension is a positive int")
         return EmbeddingType(dim)
@@ -72,11 +72,11 @@ class Embedding(metaclass=_Bracketed):
 
 def between(
     dtype: type,
-    min: float,  # noqa: A002 (the API's name)
-    max: float,  # noqa: A002 (the API's name)
-    strict_min: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
-    strict_max: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
-) -> Any:  # noqa: ANN401 (stands in annotations)
+    min: float,
+    max: float,
+    strict_min: bool = False,
+    strict_max: bool = False,
+) -> Any:
     """Return int or float restricted to an interval, closed unless `strict_min` or `strict_max` opens an end.
 
     Raises:
@@ -99,7 +99,7 @@ def between(
     return BetweenType(base, low, high, bool(strict_min), bool(strict_max))
 
 
-def oneof(dtype: type, options: list[Any]) -> Any:  # noqa: ANN401 (stands in annotations)
+def oneof(dtype: type, options: list[Any]) -> Any:
     """Return int or str restricted to some values.
 
     Raises:
@@ -116,7 +116,7 @@ def oneof(dtype: type, options: list[Any]) -> Any:  # noqa: ANN401 (stands in an
     return OneOfType(INT if dtype is int else STRING, tuple(options))
 
 
-def regex(pattern: str) -> Any:  # noqa: ANN401 (stands in annotations)
+def regex(pattern: str) -> Any:
     """Return str restricted to values that match `pattern` as a whole.
 
     Raises:

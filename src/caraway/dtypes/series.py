@@ -82,7 +82,7 @@ def instants(us: Sequence[int]) -> "pd.DatetimeIndex":
     return frames.to_timestamps(us)
 
 
-def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:  # noqa: ANN401 (a line a type)
+def _array(values: Sequence[Any], dtype: DataType | None, seal: Wrap) -> Any:
     base = None if dtype is None else base_type(dtype)
     match base:
         case IntType():
@@ -114,7 +114,7 @@ def _masked(values: Sequence[object], kind: type[np.generic], fill: object) -> t
     return np.array([fill if value is None else value for value in values], dtype=kind), mask
 
 
-def _objects(values: Sequence[object], wrap: Wrap) -> Any:  # noqa: ANN401
+def _objects(values: Sequence[object], wrap: Wrap) -> Any:
     array = np.empty(len(values), dtype=object)
     # The values are set one by one, because numpy would make a matrix of a list of equally long lists.
     for position, value in enumerate(values):
@@ -194,7 +194,7 @@ def _checked(declared: DataType) -> Wrap:
 
 
 def _strict(dtype: DataType, convert: Wrap, plain: Wrap) -> Wrap:
-    def check(value: Any) -> Any:  # noqa: ANN401 (any value)
+    def check(value: Any) -> Any:
         try:
             fits = conforms(plain(value), dtype)
         except (TypeError, ValueError):

@@ -44,7 +44,7 @@ def check_stored(value: object, dtype: DataType) -> None:
     verify(dtype)(value)
 
 
-def _has_form(value: Any, dtype: DataType) -> bool:  # noqa: ANN401 (any value; a case a type)
+def _has_form(value: Any, dtype: DataType) -> bool:
     match dtype:
         case OptionalType(of):
             return value is None or _has_form(value, of)

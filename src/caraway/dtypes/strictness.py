@@ -33,7 +33,7 @@ from caraway.dtypes.values import cast, is_null
 from caraway.errors import InvalidInputError
 
 
-def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # noqa: ANN401, C901, PLR0911 (a case a kind)
+def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # noqa: C901, PLR0911 (a case a kind)
     """Return whether `value` is of `dtype` without conversion: 1 is no float, 0.0 no int, "1" no number.
 
     Args:
@@ -84,7 +84,7 @@ def conforms(value: Any, dtype: DataType, *, widen: bool = False) -> bool:  # no
             return isinstance(value, str) and _casts(value, dtype)
 
 
-def _pairs(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
+def _pairs(value: Any) -> list[tuple[Any, Any]] | None:
     """Return the entries of a map, given as a dict or as pairs; None if the value isn't one."""
     if isinstance(value, Mapping):
         return list(value.items())
@@ -93,7 +93,7 @@ def _pairs(value: Any) -> list[tuple[Any, Any]] | None:  # noqa: ANN401
     return None
 
 
-def _casts(value: Any, dtype: DataType) -> bool:  # noqa: ANN401
+def _casts(value: Any, dtype: DataType) -> bool:
     try:
         cast(dtype)(value)
     except InvalidInputError:

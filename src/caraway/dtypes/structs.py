@@ -30,11 +30,11 @@ class Struct:
     if TYPE_CHECKING:
 
         @classmethod
-        def expr(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
+        def expr(cls, /, **fields: object) -> Any:
             """Return an expression for a struct in each row; all fields must be given."""
 
         @classmethod
-        def zip(cls, /, **fields: object) -> Any:  # noqa: ANN401 (an expression, of a package above)
+        def zip(cls, /, **fields: object) -> Any:
             """Return an expression for a list of structs in each row, from a list for each field."""
 
         def as_json(self) -> dict[str, Any]:
@@ -104,17 +104,17 @@ def register_builders(**builders: Builder) -> None:
     _builders.update(builders)
 
 
-def _expr(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
+def _expr(cls: type, /, **fields: object) -> Any:
     """Return an expression for a struct in each row; all fields must be given."""
     return _builders["expr"](cls, fields)
 
 
-def _zip(cls: type, /, **fields: object) -> Any:  # noqa: ANN401 (an expression)
+def _zip(cls: type, /, **fields: object) -> Any:
     """Return an expression for a list of structs in each row, from a list for each field."""
     return _builders["zip"](cls, fields)
 
 
-def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: ANN401 (an annotation is any object)
+def _field_type(struct_name: str, field: str, annotation: Any) -> Any:
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is typing.Annotated:
         # Later arguments of `Annotated` may be plain text, so only the type is visited.
@@ -131,7 +131,7 @@ def _field_type(struct_name: str, field: str, annotation: Any) -> Any:  # noqa: 
         raise DefinitionError(f"struct {struct_name}: field {field}: {error}") from None
 
 
-def _equal(self: Any, other: object) -> bool:  # noqa: ANN401
+def _equal(self: Any, other: object) -> bool:
     """Return whether the fields are equal; the classes may differ."""
     return all(
         hasattr(other, f.name) and _nulls_as_none(getattr(self, f.name)) == _nulls_as_none(getattr(other, f.name))
@@ -148,12 +148,12 @@ def _nulls_as_none(value: object) -> object:
     return None if value is pd.NA else value
 
 
-def _as_json(self: Any) -> dict[str, Any]:  # noqa: ANN401
+def _as_json(self: Any) -> dict[str, Any]:
     """Return the fields as a dict, nested structs likewise."""
     return {f.name: _plain(getattr(self, f.name)) for f in dataclasses.fields(self)}
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401
+def _plain(value: Any) -> Any:
     if hasattr(type(value), STRUCT_ATTRIBUTE):
         return _as_json(value)
     if isinstance(value, (list, tuple)):

@@ -13,7 +13,7 @@ class Annotation:
 
     __slots__ = ()
 
-    def __or__(self, other: object) -> Any:  # noqa: ANN401 (a form of `typing`)
+    def __or__(self, other: object) -> Any:
         return Optional[self] if other is None or other is type(None) else NotImplemented  # noqa: UP045 (at run time)
 
     __ror__ = __or__

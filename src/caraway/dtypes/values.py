@@ -75,7 +75,7 @@ _NUMERIC = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*|\s*[+-]?in
 _TRUTH = {"true": True, "false": False}
 
 
-def is_null(value: Any) -> bool:  # noqa: ANN401 (a caller may pass anything)
+def is_null(value: Any) -> bool:
     """Return whether a value stands for null: None, pd.NA, NaT or NaN."""
     if value is None or value is pd.NA or value is pd.NaT:
         return True
@@ -126,14 +126,14 @@ def cast(dtype: DataType, manner: Manner = LENIENT) -> Cast:  # noqa: C901, PLR0
             return _regex(dtype, cast(StringType(), manner))
 
 
-def mismatch(expected: str, value: Any) -> InvalidInputError:  # noqa: ANN401 (a caller may pass anything)
+def mismatch(expected: str, value: Any) -> InvalidInputError:
     """Return the error for a value that isn't of the expected type."""
     if is_null(value):
         return InvalidInputError(f"expected {expected}, found null")
     return InvalidInputError(f"expected {expected}, found {type(value).__name__} {quoted(value)[:100]}")
 
 
-def _int(value: Any) -> int:  # noqa: ANN401
+def _int(value: Any) -> int:
     if type(value) is not int:
         value = _to_int(value)
     if INT_MIN <= value <= INT_MAX:
@@ -141,7 +141,7 @@ def _int(value: Any) -> int:  # noqa: ANN401
     raise InvalidInputError(f"expected int, found {quoted(value)}, which doesn't fit 64 bits")
 
 
-def _to_int(value: Any) -> int:  # noqa: ANN401
+def _to_int(value: Any) -> int:
     if isinstance(value, (bool, np.bool_, int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating)) and float(value).is_integer():
@@ -157,7 +157,7 @@ def _to_int(value: Any) -> int:  # noqa: ANN401
     raise mismatch("int", value)
 
 
-def _float(value: Any) -> float:  # noqa: ANN401
+def _float(value: Any) -> float:
     if type(value) is float and value == value:  # noqa: PLR0124 (NaN is null)
         return value
     if isinstance(value, str):
@@ -174,12 +174,12 @@ def _float(value: Any) -> float:  # noqa: ANN401
     return number
 
 
-def _float_or_nan(value: Any) -> float:  # noqa: ANN401
+def _float_or_nan(value: Any) -> float:
     # Answers in JSON spell NaN in this way.
     return math.nan if value == NAN_WORD else _float(value)
 
 
-def _bool(value: Any) -> bool:  # noqa: ANN401
+def _bool(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return bool(value)
     if isinstance(value, str) and value.lower() in _TRUTH:
@@ -189,7 +189,7 @@ def _bool(value: Any) -> bool:  # noqa: ANN401
     raise mismatch("bool", value)
 
 
-def _str(value: Any) -> str:  # noqa: ANN401
+def _str(value: Any) -> str:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, (bool, np.bool_)):
@@ -206,13 +206,13 @@ def _str(value: Any) -> str:  # noqa: ANN401
     raise mismatch("str", value)
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str:
     if isinstance(value, (bool, np.bool_, int, np.integer, float, np.floating, Decimal)):
         raise mismatch("str", value)
     return _str(value)
 
 
-def _bytes(value: Any) -> bytes:  # noqa: ANN401
+def _bytes(value: Any) -> bytes:
     if isinstance(value, (bytes, bytearray, memoryview)):
         return bytes(value)
     if isinstance(value, str):
@@ -226,13 +226,13 @@ def _bytes(value: Any) -> bytes:  # noqa: ANN401
     raise mismatch("bytes", value)
 
 
-def _datetime(value: Any) -> int:  # noqa: ANN401
+def _datetime(value: Any) -> int:
     if is_null(value):
         raise mismatch("datetime", value)
     return instant_us(value)
 
 
-def _date(value: Any) -> int:  # noqa: ANN401
+def _date(value: Any) -> int:
     if is_null(value):
         raise mismatch("date", value)
     return day_number(value)
@@ -241,7 +241,7 @@ def _date(value: Any) -> int:  # noqa: ANN401
 def _decimal(dtype: DecimalType) -> Cast:
     expected, step = type_name(dtype), Decimal(1).scaleb(-dtype.scale)
 
-    def to_decimal(value: Any) -> str:  # noqa: ANN401
+    def to_decimal(value: Any) -> str:
         is_float = isinstance(value, (float, np.floating)) and not is_null(value)
         if not is_float and (
             isinstance(value, (bool, np.bool_)) or not isinstance(value, (Decimal, int, np.integer, str))
@@ -260,7 +260,7 @@ def _decimal(dtype: DecimalType) -> Cast:
     return to_decimal
 
 
-def _sequence(expected: str, value: Any) -> list[Any]:  # noqa: ANN401
+def _sequence(expected: str, value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return list(value)
     if isinstance(value, (list, tuple)):
@@ -271,7 +271,7 @@ def _sequence(expected: str, value: Any) -> list[Any]:  # noqa: ANN401
 def _list(dtype: ListType, element: Cast) -> Cast:
     expected = type_name(dtype)
 
-    def to_list(value: Any) -> list[Any]:  # noqa: ANN401
+    def to_list(value: Any) -> list[Any]:
         result = []
         for position, item in enumerate(_sequence(expected, value)):
             try:
@@ -286,7 +286,7 @@ def _list(dtype: ListType, element: Cast) -> Cast:
 def _embedding(dim: int, element: Cast) -> Cast:
     expected = f"Embedding[{dim}]"
 
-    def to_embedding(value: Any) -> list[float]:  # noqa: ANN401
+    def to_embedding(value: Any) -> list[float]:
         items = _sequence(expected, value)
         if len(items) != dim:
             raise InvalidInputError(f"expected {expected}, found {len(items)} elements")
@@ -298,7 +298,7 @@ def _embedding(dim: int, element: Cast) -> Cast:
 def _map(dtype: MapType, element: Cast) -> Cast:
     expected = type_name(dtype)
 
-    def to_map(value: Any) -> dict[str, Any]:  # noqa: ANN401
+    def to_map(value: Any) -> dict[str, Any]:
         try:
             items = dict(value) if isinstance(value, Mapping) else dict(_sequence(expected, value))
         except (TypeError, ValueError):
@@ -319,7 +319,7 @@ def _map(dtype: MapType, element: Cast) -> Cast:
 def _struct(dtype: StructType, manner: Manner) -> Cast:
     casts = [(name, cast(field, manner)) for name, field in dtype.fields]
 
-    def to_struct(value: Any) -> list[Any]:  # noqa: ANN401
+    def to_struct(value: Any) -> list[Any]:
         if isinstance(value, Mapping):
             get = value.get
         elif hasattr(type(value), STRUCT_ATTRIBUTE):
@@ -340,7 +340,7 @@ def _struct(dtype: StructType, manner: Manner) -> Cast:
 def _between(dtype: BetweenType, manner: Manner) -> Cast:
     inner, expected = cast(dtype.of, manner), type_name(dtype)
 
-    def to_between(value: Any) -> Any:  # noqa: ANN401
+    def to_between(value: Any) -> Any:
         number = inner(value)
         above = number > dtype.minimum if dtype.strict_min else number >= dtype.minimum
         below = number < dtype.maximum if dtype.strict_max else number <= dtype.maximum
@@ -354,7 +354,7 @@ def _between(dtype: BetweenType, manner: Manner) -> Cast:
 def _oneof(dtype: OneOfType, manner: Manner) -> Cast:
     inner, expected, options = cast(dtype.of, manner), type_name(dtype), frozenset(dtype.options)
 
-    def to_option(value: Any) -> Any:  # noqa: ANN401
+    def to_option(value: Any) -> Any:
         option = inner(value)
         if option in options:
             return option
@@ -366,7 +366,7 @@ def _oneof(dtype: OneOfType, manner: Manner) -> Cast:
 def _regex(dtype: RegexType, as_text: Cast) -> Cast:
     expected, pattern = type_name(dtype), re.compile(dtype.pattern)
 
-    def to_matching(value: Any) -> str:  # noqa: ANN401
+    def to_matching(value: Any) -> str:
         text: str = as_text(value)
         if pattern.fullmatch(text):
             return text

@@ -36,7 +36,7 @@ def verify(dtype: DataType) -> Check:
         return _nothing if inner is None else lambda value: None if value is None else inner(value)
     inside = _inside(dtype)
 
-    def check(value: Any) -> None:  # noqa: ANN401 (any stored value)
+    def check(value: Any) -> None:
         if value is None:
             raise InvalidInputError(f"expected {type_name(dtype)}, found null")
         if inside is not None:
@@ -45,7 +45,7 @@ def verify(dtype: DataType) -> Check:
     return check
 
 
-def _nothing(_value: Any) -> None:  # noqa: ANN401 (any stored value)
+def _nothing(_value: Any) -> None:
     """Accept any value."""
 
 
@@ -66,7 +66,7 @@ def _inside(dtype: DataType) -> Check | None:
             return None
 
 
-def _at(place: str, check: Check, value: Any) -> None:  # noqa: ANN401 (any stored value)
+def _at(place: str, check: Check, value: Any) -> None:
     try:
         check(value)
     except InvalidInputError as error:

@@ -129,7 +129,7 @@ def key_of(row: Mapping[str, object], columns: Iterable[str]) -> Key:
     return tuple([identity(row[name]) for name in columns])
 
 
-def identity(value: Any) -> object:  # noqa: ANN401 (any stored value)
+def identity(value: Any) -> object:
     """Return a hashable object that is equal for two stored values of one type exactly if the values are equal."""
     kind = type(value)
     if kind is float:

@@ -53,7 +53,7 @@ def zone(operation: str, value: object) -> str:
     return "UTC" if value is None else plain_text(operation, "timezone", value)
 
 
-def struct_type(operation: str, cls: Any) -> StructType:  # noqa: ANN401 (users pass anything)
+def struct_type(operation: str, cls: Any) -> StructType:
     """Return the type of a class made by `@struct`.
 
     Raises:

@@ -35,7 +35,7 @@ def var(name: str) -> Expr:
     return Expr(Var(name=name))
 
 
-def lit(value: object, type: Any = None) -> Expr:  # noqa: A002, ANN401 (the API's name; an annotation is any object)
+def lit(value: object, type: Any = None) -> Expr:
     """Return a constant, of type bool, int, float or str by its value, or of the given type.
 
     Raises:
@@ -64,7 +64,7 @@ def from_epoch(duration: object, unit: TimeUnit | str = TimeUnit.SECOND) -> Date
     return DatetimeExpr(FromEpoch(operand=make_expr(duration).node, unit=time_unit(unit)))
 
 
-def datetime(  # noqa: PLR0917 (positional in the API)
+def datetime(
     year: int,
     month: int,
     day: int,
@@ -92,7 +92,7 @@ def datetime(  # noqa: PLR0917 (positional in the API)
     return DatetimeExpr(DatetimeLiteral(**checked, timezone=zone("datetime", timezone)))
 
 
-def make_struct(fields: Mapping[str, object], dtype: Any) -> StructExpr:  # noqa: ANN401 (a @struct class)
+def make_struct(fields: Mapping[str, object], dtype: Any) -> StructExpr:
     """Return a struct for each row; all its fields must be given.
 
     Raises:
@@ -101,7 +101,7 @@ def make_struct(fields: Mapping[str, object], dtype: Any) -> StructExpr:  # noqa
     return StructExpr(MakeStruct(dtype=struct_type("make_struct", dtype), fields=_fields("make_struct", fields)))
 
 
-def zip(dtype: Any, fields: Mapping[str, object]) -> ListExpr:  # noqa: A001, ANN401 (the API's name; a @struct class)
+def zip(dtype: Any, fields: Mapping[str, object]) -> ListExpr:  # noqa: A001 (the API's name)
     """Return a list of structs for each row, from a list for each field; it is as long as the shortest list.
 
     Raises:

@@ -71,5 +71,5 @@ def typed_literal(value: object, declared: DataType) -> Literal:
     return Literal(value=stored, dtype=dtype)
 
 
-def _shown(value: Any) -> str:  # noqa: ANN401 (any value)
+def _shown(value: Any) -> str:
     return f"{type(value).__name__}(…)" if hasattr(type(value), STRUCT_ATTRIBUTE) else repr(value)[:100]

@@ -238,7 +238,7 @@ class Expr:
     def _number(self, node: Node) -> "NumberExpr":
         return self._namespaces["num"](node)  # type: ignore[no-any-return]
 
-    def astype(self, dtype: Any) -> "TypedExpr":  # noqa: ANN401 (an annotation is any object)
+    def astype(self, dtype: Any) -> "TypedExpr":
         """Declare the type of a finished expression, where one is needed; the only conversion is from int to float.
 
         Raises:
@@ -248,7 +248,7 @@ class Expr:
 
     # Type and value -------------------------------------------------------------------------------------------------
 
-    def typeof(self, schema: Mapping[Text, Any] | None = None) -> Any:  # noqa: ANN401
+    def typeof(self, schema: Mapping[Text, Any] | None = None) -> Any:
         """Return the annotation of the expression's type over columns of the given types.
 
         Raises:
@@ -256,7 +256,7 @@ class Expr:
         """
         return annotation_of(infer(self.node, types_of(schema or {})))
 
-    def matches_type(self, dtype: Any, schema: Mapping[Text, Any]) -> bool:  # noqa: ANN401
+    def matches_type(self, dtype: Any, schema: Mapping[Text, Any]) -> bool:
         """Return whether the expression may stand where `dtype` is declared.
 
         Raises:
@@ -268,8 +268,8 @@ class Expr:
         self,
         input_df: pd.DataFrame,
         schema: Mapping[Text, Any],
-        output_dtype: Any = None,  # noqa: ANN401 (an annotation is any object)
-        parse: bool = True,  # noqa: FBT001, FBT002 (the API's signature)
+        output_dtype: Any = None,
+        parse: bool = True,
         context: EvalContext | None = None,
     ) -> "pd.Series[Any]":
         """Evaluate the expression for each row of a frame.
@@ -298,7 +298,7 @@ class TypedExpr:
 
     __slots__ = ("data_type", "dtype", "expr")
 
-    def __init__(self, expr: Expr, dtype: Any) -> None:  # noqa: ANN401 (an annotation is any object)
+    def __init__(self, expr: Expr, dtype: Any) -> None:
         # The access raises the error of an incomplete when().
         _ = expr.node
         self.expr = expr

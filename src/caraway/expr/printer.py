@@ -76,7 +76,7 @@ def _unit(unit: TimeUnit) -> str:
     return f"TimeUnit.{unit.name}"
 
 
-def _json(value: Any) -> str:  # noqa: ANN401 (whatever a constant holds)
+def _json(value: Any) -> str:
     """Return a constant as JSON, with blanks after commas and colons."""
     match value:
         case list():

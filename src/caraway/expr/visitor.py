@@ -82,7 +82,7 @@ class Visitor:
     `visitDateTimeFromEpoch`, `visitDateTimeLiteral`, `visitMakeStruct`, `visitRepeat`, `visitZip`, `visitNow`.
     """
 
-    def visit(self, obj: Any) -> Any:  # noqa: ANN401 (an expression or a node; the result is the visitor's)
+    def visit(self, obj: Any) -> Any:
         """Call the method for an expression or node.
 
         Raises:
@@ -107,7 +107,7 @@ class ExprPrinter(Visitor):
         """
         return print_node(_complete(expr))
 
-    def visit(self, obj: Any) -> str:  # noqa: ANN401 (an expression or a node)
+    def visit(self, obj: Any) -> str:
         """Print an expression or node."""
         return self.print(obj)
 
@@ -126,7 +126,7 @@ class FetchReferences(Visitor):
         """
         return set(columns_of(_complete(expr)))
 
-    def visit(self, obj: Any) -> None:  # noqa: ANN401 (an expression or a node)
+    def visit(self, obj: Any) -> None:
         """Add the columns of an expression or node to `refs`."""
         self.refs |= self.fetch(obj)
 

@@ -201,7 +201,7 @@ def _check_signature(where: str, function: Callable[..., Any]) -> None:
         raise DefinitionTypeError(f"{where}: the second parameter is ts (or _ts), not {found}")
 
 
-def _check_datasets(where: str, datasets: Any) -> None:  # noqa: ANN401 (checked here)
+def _check_datasets(where: str, datasets: Any) -> None:
     if not isinstance(datasets, list):
         raise DefinitionTypeError(f"{where}: deps is a list of datasets, not {datasets!r}")
     for item in datasets:

@@ -20,7 +20,7 @@ class Feature:
     In a class body it is the result of `feature(...)`; the featureset names and types it.
     """
 
-    def __init__(self, reference: Any, default: Any, env: tuple[str, ...], version: int) -> None:  # noqa: ANN401
+    def __init__(self, reference: Any, default: Any, env: tuple[str, ...], version: int) -> None:
         self.reference = reference
         self.default = default
         self.env = env
@@ -42,7 +42,7 @@ class Feature:
         return self._data_type
 
     @property
-    def dtype(self) -> Any:  # noqa: ANN401 (an annotation is any object)
+    def dtype(self) -> Any:
         """The type of the feature as an annotation."""
         return annotation_of(self.data_type)
 
@@ -67,7 +67,7 @@ class Feature:
         *,
         deprecated: bool = False,
         deleted: bool = False,
-    ) -> Any:  # noqa: ANN401 (stands for a value of the annotated type)
+    ) -> Any:
         """Attach metadata.
 
         Raises:
@@ -99,11 +99,11 @@ class Feature:
 
 
 def feature(
-    *args: Any,  # noqa: ANN401 (checked here)
-    default: Any = None,  # noqa: ANN401 (of the feature's type)
+    *args: Any,
+    default: Any = None,
     version: int | None = None,
     env: EnvSelector = None,
-) -> Any:  # noqa: ANN401 (stands for a value of the annotated type)
+) -> Any:
     """Declare the origin of a feature's value.
 
     Args:

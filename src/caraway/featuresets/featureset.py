@@ -50,7 +50,7 @@ class Featureset:
     def __getattr__(self, name: str) -> "Member":
         return cast("Member", self._member(name))
 
-    def _member(self, name: str) -> Any:  # noqa: ANN401 (features, functions, helpers)
+    def _member(self, name: str) -> Any:
         state = self.__dict__
         if name in state.get("_features", {}):
             return state["_features"][name]
@@ -197,7 +197,7 @@ class Featureset:
         """Return an extractor as a plain function whose results bear full names."""
 
         @functools.wraps(item.function)
-        def call(cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401 (not checked here)
+        def call(cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:
             if len(series) != len(item.inputs):
                 raise DefinitionError(
                     f"extractor {item.fqn()} takes {len(item.inputs)} inputs ({', '.join(item.inputs) or 'none'}), "
@@ -219,7 +219,7 @@ if TYPE_CHECKING:
     class Member(Feature):
         """The type of a featureset's name for editors, which don't know its body: a feature, or a function to call."""
 
-        def __call__(self, *args: Any, **named: Any) -> Any:  # noqa: ANN401 (any extractor or helper)
+        def __call__(self, *args: Any, **named: Any) -> Any:
             """Call an extractor or helper."""
 
     class FeaturesetClass(Featureset, type):

@@ -120,7 +120,7 @@ def _alias(where: str, feature: Feature, source: Feature) -> AliasExtractor:
     )
 
 
-def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:  # noqa: ANN401 (of the type)
+def stored_default(where: str, feature: Feature, dtype: DataType) -> Any:
     """Return a feature's default in stored form.
 
     Raises:

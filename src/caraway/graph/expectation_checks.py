@@ -323,13 +323,13 @@ def _reader(arguments: Arguments) -> Callable[[Any], Any]:
     return lambda value: _instant(parse_time(value)) if isinstance(value, str) else _instant(value)
 
 
-def _instant(value: Any) -> Any:  # noqa: ANN401 (any value; times in UTC)
+def _instant(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return value
 
 
-def _as(argument: Any, value: object) -> Any:  # noqa: ANN401 (of the value's type)
+def _as(argument: Any, value: object) -> Any:
     """Convert an argument, in which times, days and decimals are text, to the type of `value`."""
     match value:
         case datetime() if isinstance(argument, str):
@@ -344,7 +344,7 @@ def _as(argument: Any, value: object) -> Any:  # noqa: ANN401 (of the value's ty
             return argument
 
 
-def _equal(first: Any, second: Any) -> bool:  # noqa: ANN401 (values of any type)
+def _equal(first: Any, second: Any) -> bool:
     """Return whether two values are equal; unlike in Python, a bool equals no number."""
     return (_kind(first) == "bool") == (_kind(second) == "bool") and bool(_instant(first) == _instant(second))
 

@@ -53,7 +53,7 @@ class _Redacting:
         self._stream.write(redacted(text))
         return len(text)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 (whatever a stream has)
+    def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 

@@ -39,7 +39,7 @@ SecretProvider = Callable[[str], str]
 secret_provider: ContextVar[SecretProvider | None] = ContextVar("caraway_secret_provider", default=None)
 
 
-def bound_member(owner: object, member: Any) -> Any:  # noqa: ANN401 (members of any kind)
+def bound_member(owner: object, member: Any) -> Any:
     """Return a member of a class body as `owner.member` would be: a class method is bound to the owner."""
     if isinstance(member, classmethod):
         return member.__func__.__get__(owner)
@@ -89,7 +89,7 @@ class DatasetHandle:
         frame = pd.DataFrame({key: keys[key].reset_index(drop=True) for key in self._keys})
         return provider(self._name, ts.reset_index(drop=True), frame, wanted)
 
-    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (columns and members of any kind)
+    def __getattr__(self, attribute: str) -> Any:
         # As in the definition, `Dataset.column` is a field whose text is its name.
         if attribute in self.__dict__.get("_columns", ()):
             return attribute
@@ -98,7 +98,7 @@ class DatasetHandle:
             return bound_member(self, members[attribute])
         raise AttributeError(f"dataset {self.__dict__.get('_name')} has no field {attribute}")
 
-    def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Any) -> list[str]:  # noqa: ANN401
+    def _check(self, ts: Any, args: tuple[object, ...], keys: dict[str, Any], fields: Any) -> list[str]:
         where = f"lookup of {self._name}"
         names = ", ".join(self._keys)
         if not self._keys:
@@ -167,7 +167,7 @@ class FeaturesetHandle:
         """The name of the featureset."""
         return self._name
 
-    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 (features and members of any kind)
+    def __getattr__(self, attribute: str) -> Any:
         state = self.__dict__
         if attribute in state.get("_features", ()):
             return FeatureHandle(self._name, attribute)
@@ -187,6 +187,6 @@ class ShippedExtractor:
     function: Callable[..., Any]
     namespace: FeaturesetHandle
 
-    def __call__(self, cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401 (not checked yet)
+    def __call__(self, cls: object, ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:
         """Run the user's function."""
         return self.function(self.namespace if cls is None else cls, ts, *series)

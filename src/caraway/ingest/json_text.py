@@ -67,7 +67,7 @@ class TextShape:
         return strings + self.values * VALUE_BYTES + self.containers * CONTAINER_BYTES
 
 
-def parse(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
+def parse(text: bytes) -> Any:
     """Return the value of a JSON text.
 
     The texts of the errors are predicates: the caller puts them behind words for the JSON text.
@@ -81,7 +81,7 @@ def parse(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
     return loads(text)
 
 
-def loads(text: bytes) -> Any:  # noqa: ANN401 (any JSON)
+def loads(text: bytes) -> Any:
     """Return the value of a JSON text that was checked.
 
     Raises:
@@ -185,7 +185,7 @@ def _pieces(text: bytes) -> Iterator[bytes]:
         yield piece
 
 
-def _parted(raw: msgspec.Raw) -> Any:  # noqa: ANN401 (any JSON)
+def _parted(raw: msgspec.Raw) -> Any:
     """Return the value of a text; a large text is parsed in pieces."""
     data = memoryview(raw)
     if len(data) <= PARTED_BYTES:

@@ -130,7 +130,7 @@ def names_in(code: types.CodeType | None) -> Iterator[str]:
             yield from names_in(constant)
 
 
-def _function(value: Any) -> types.FunctionType | None:  # noqa: ANN401 (a function may use anything)
+def _function(value: Any) -> types.FunctionType | None:
     value = getattr(value, "__func__", value)
     return value if isinstance(value, types.FunctionType) else None
 
@@ -154,7 +154,7 @@ def _parameters(function: types.FunctionType) -> tuple[str, ...]:
     return function.__code__.co_varnames[: function.__code__.co_argcount]
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str:
     """Return the text of a value of plain data; empty for modules, classes and others without a lasting text."""
     if isinstance(value, np.ndarray):
         described = f"{value.dtype} {value.shape} ".encode() + value.tobytes()
@@ -165,7 +165,7 @@ def _text(value: Any) -> str:  # noqa: ANN401
     )
 
 
-def _spelled(value: Any) -> str:  # noqa: ANN401
+def _spelled(value: Any) -> str:
     if isinstance(value, (*_SCALARS, np.generic)):
         return repr(value)
     match value:

@@ -58,8 +58,8 @@ class meta:  # noqa: N801 (a decorator)
         owner: str = "",
         description: str = "",
         tags: Sequence[str] = (),
-        deprecated: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
-        deleted: bool = False,  # noqa: FBT001, FBT002 (positional in the API)
+        deprecated: bool = False,
+        deleted: bool = False,
     ) -> None:
         self.metadata = metadata_of_arguments(owner, description, tags, deprecated=deprecated, deleted=deleted)
 
@@ -75,7 +75,7 @@ def get_metadata(obj: object) -> Metadata | None:
     return found if isinstance(found, Metadata) else None
 
 
-def get_meta_attr(obj: object, name: str) -> Any:  # noqa: ANN401 (by name)
+def get_meta_attr(obj: object, name: str) -> Any:
     """Return one item of an object's metadata, None if it has none."""
     found = get_metadata(obj)
     return None if found is None else getattr(found, name)

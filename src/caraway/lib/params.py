@@ -12,7 +12,7 @@ OUTPUTS_ATTRIBUTE = "__caraway_outputs__"
 F = TypeVar("F")
 
 
-def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features or names)
+def inputs(*items: Any) -> Callable[[F], F]:
     """Declare the datasets of a pipeline, or the features of an extractor.
 
     Raises:
@@ -23,7 +23,7 @@ def inputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (datasets, features
     return _attach(INPUTS_ATTRIBUTE, items)
 
 
-def outputs(*items: Any) -> Callable[[F], F]:  # noqa: ANN401 (features or names)
+def outputs(*items: Any) -> Callable[[F], F]:
     """Declare the features that an extractor computes.
 
     Raises:

@@ -91,7 +91,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]  # it has no types
         super().__init__(file)
         self._members = {owner: {n: _bare(member) for n, member in used.items()} for owner, used in members.items()}
 
-    def reducer_override(self, obj: Any) -> Any:  # noqa: ANN401 (the protocol of pickle)
+    def reducer_override(self, obj: Any) -> Any:
         if used := self._members.get(id(obj)):
             handle, arguments = obj.__reduce__()
             return handle, (*arguments, used)
@@ -118,7 +118,7 @@ def _is_a_users_function(function: Callable[..., Any]) -> bool:
     return module is None or _is_a_users(module)
 
 
-def _bare(member: Any) -> Any:  # noqa: ANN401 (members of any kind)
+def _bare(member: Any) -> Any:
     """Return a copy of a function without the attributes of decorators, which would be pickled too."""
     if isinstance(member, (classmethod, staticmethod)):
         return type(member)(_bare(member.__func__))

@@ -58,7 +58,7 @@ class ObjectFolder:
         ]
         return sorted(objects, key=lambda stored: stored.name)
 
-    def _listed(self, selector: Any) -> list[Any]:  # noqa: ANN401 (pyarrow has no types)
+    def _listed(self, selector: Any) -> list[Any]:
         for _ in range(LIST_ATTEMPTS - 1):
             with suppress(FileNotFoundError):
                 found: list[Any] = self._files.get_file_info(selector)

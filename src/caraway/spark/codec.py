@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from caraway.plan.model import RecordSchema

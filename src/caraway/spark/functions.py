@@ -9,7 +9,7 @@ from functools import reduce
 
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
@@ -58,7 +58,7 @@ def _has_row(before: Stream) -> Column:
         for column, dtype in before.columns.items()
         if column not in before.keys and not is_optional(dtype)
     ]
-    return before.puts() | (before.own() & reduce(lambda a, b: a & b, required, F.lit(True)))  # noqa: FBT003 (a value)
+    return before.puts() | (before.own() & reduce(lambda a, b: a & b, required, F.lit(True)))
 
 
 def _called(step: UserStep, before: Stream, result: Mapping[str, DataType], called: Column) -> Stream:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from caraway.dtypes.types import DATETIME, DataType

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from caraway.plan.model import JobMode, JobPlan

@@ -13,7 +13,7 @@ from functools import reduce
 from typing import Any
 
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.plan.model import JobPlan
 from caraway.spark.codec import DEAD, ID, INGESTED, KEY, META, OP, OWN, PACKED, RETRACT, REV, SIDE, TIME, name
@@ -78,7 +78,7 @@ def evaluate(
     if not reasons:
         return replace(before, frame=before.frame.select("*", *new))
     before = before.with_pass_through()
-    failed = reduce(operators.or_, (F.coalesce(reason.failed, F.lit(False)) for reason in reasons))  # noqa: FBT003 (a value)
+    failed = reduce(operators.or_, (F.coalesce(reason.failed, F.lit(False)) for reason in reasons))
     letter = F.when(before.puts() & failed, _letter(before, reasons, operator, plan))
     frame = before.frame.select("*", *new, letter.alias(_LETTER))
     dead, side, op = name(_LETTER).isNotNull(), name(SIDE), name(OP)

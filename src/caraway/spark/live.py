@@ -68,7 +68,7 @@ class LiveRows:
         }
 
 
-def _scan(store: Any, execution: Any) -> _Scan | None:  # noqa: ANN401 (py4j has no types)
+def _scan(store: Any, execution: Any) -> _Scan | None:
     whose = _WHOSE.search(execution.description())
     if whose is None:
         return None
@@ -82,7 +82,7 @@ def _scan(store: Any, execution: Any) -> _Scan | None:  # noqa: ANN401 (py4j has
     return None
 
 
-def _rows(store: Any, execution: int, scan: _Scan) -> int:  # noqa: ANN401 (py4j has no types)
+def _rows(store: Any, execution: int, scan: _Scan) -> int:
     # Spark keeps the metric as the text of its web pages, such as "2,700". There is none before the first heartbeat.
     told = store.executionMetrics(execution).get(scan.metric)
     return 0 if told.isEmpty() else int(told.get().replace(",", ""))

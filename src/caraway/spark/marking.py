@@ -11,7 +11,7 @@ micro-batch is sorted by key between tasks, so that a marker could overtake rows
 from dataclasses import replace
 
 from pyspark.sql import Column, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.spark.codec import KEY, MARKER, PACKED, SIDE, name
 from caraway.spark.java import jvm_of

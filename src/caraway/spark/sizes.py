@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import (
     BetweenType,
@@ -67,7 +67,7 @@ def _too_long(columns: Iterable[PlanColumn], encoded: Column, most: int) -> Colu
         return exceeds
     if not sizes:
         return None
-    return F.when(reduce(Column.__add__, sizes) > int(most * SHARE), exceeds).otherwise(F.lit(False))  # noqa: FBT003 (a value)
+    return F.when(reduce(Column.__add__, sizes) > int(most * SHARE), exceeds).otherwise(F.lit(False))
 
 
 def _is_text(dtype: DataType) -> bool:

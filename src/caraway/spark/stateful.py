@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from caraway.dtypes.types import BOOL, DataType, FloatType, ListType, base_type, optional

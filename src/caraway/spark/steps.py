@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import reduce, singledispatch
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql import types as spark
 
 from caraway.dtypes.types import BOOL, DATETIME, DataType, ListType, base_type, optional, strip_optional, type_name
@@ -91,7 +91,7 @@ def _(step: DropNull, inputs: Inputs, job_rows: JobRows) -> Stream:
 
 def _filtered(before: Stream) -> Stream:
     """Return the rows whose column `$passes` is true, and all retractions and deletes, whose column may be null."""
-    passes = F.coalesce(name(_PASSES), F.lit(False))  # noqa: FBT003 (a value)
+    passes = F.coalesce(name(_PASSES), F.lit(False))
     columns = [name(column) for column in before.columns]
     if not before.keys and not before.revised:
         return replace(before, frame=before.frame.filter(passes | ~before.own()).select(*before.meta(), *columns))
@@ -165,7 +165,7 @@ def _replaced(computed: Stream, types: Mapping[str, DataType]) -> Stream:
 def _(step: Explode, inputs: Inputs, job_rows: JobRows) -> Stream:
     before = compile_step(step.of, inputs, job_rows)
     sizes = [F.coalesce(F.size(name(column)), F.lit(0)) for column in step.columns]
-    uneven = reduce(lambda a, b: a | b, (size != sizes[0] for size in sizes[1:]), F.lit(False))  # noqa: FBT003 (a value)
+    uneven = reduce(lambda a, b: a | b, (size != sizes[0] for size in sizes[1:]), F.lit(False))
     lengths = [F.concat(F.lit(f"{c} has "), size) for c, size in zip(step.columns, sizes, strict=True)]
     message = F.concat(
         F.lit("lists that are exploded together must be of one length, but "), F.concat_ws(", ", *lengths)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import DATETIME, DataType
 from caraway.graph.schemas import Schema
@@ -84,7 +84,7 @@ class Stream:
 
     def own(self) -> Column:
         """Return the condition that a row isn't a pass-through row."""
-        return name(SIDE) == OWN if self.passes_through else F.lit(True)  # noqa: FBT003 (a value)
+        return name(SIDE) == OWN if self.passes_through else F.lit(True)
 
     def puts(self) -> Column:
         """Return the condition that a row is a put, and not a pass-through row."""

@@ -126,7 +126,7 @@ class ErasureLog:
             statement = insert(erasure_places).on_conflict_do_nothing()
             self._write(lambda connection: connection.execute(statement, rows).rowcount, "note what is erased")
 
-    def _write(self, write: Any, what: str) -> int:  # noqa: ANN401 (a function of a connection)
+    def _write(self, write: Any, what: str) -> int:
         def run() -> int:
             with self._engine.begin() as connection:
                 number: int = write(connection)

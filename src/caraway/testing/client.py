@@ -59,19 +59,19 @@ class MockClient(Client):
     def close(self) -> None:
         """Do nothing."""
 
-    def commit(  # noqa: PLR0917 (the API's signature)
+    def commit(
         self,
         message: str,
         datasets: Sequence[Dataset] | None = None,
         featuresets: Sequence[Featureset] | None = None,
-        preview: bool = False,  # noqa: ARG002, FBT001, FBT002 (ignored)
+        preview: bool = False,
         env: str | None = None,
-        incremental: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
-        backfill: bool = True,  # noqa: ARG002, FBT001, FBT002 (ignored)
+        incremental: bool = False,
+        backfill: bool = True,
         *,
-        wait: bool = False,  # noqa: ARG002 (all is served at once)
-        timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
-        progress: bool | None = None,  # noqa: ARG002 (all is served at once)
+        wait: bool = False,
+        timeout: float = 0.0,
+        progress: bool | None = None,
     ) -> CommitResult:
         """Make these definitions those of the branch, and wipe its data, unless the commit is incremental.
 
@@ -110,13 +110,13 @@ class MockClient(Client):
         webhook: str,
         endpoint: str,
         df: pd.DataFrame,
-        batch_size: int = 1000,  # noqa: ARG002 (one chunk)
+        batch_size: int = 1000,
         *,
-        retry_timeout: float = 0.0,  # noqa: ARG002 (nothing to try again)
-        strict: bool = True,  # noqa: ARG002 (all rows are taken or none)
-        wait: bool = False,  # noqa: ARG002 (all is served at once)
-        timeout: float = 0.0,  # noqa: ARG002 (all is served at once)
-        progress: bool | None = None,  # noqa: ARG002 (all is served at once)
+        retry_timeout: float = 0.0,
+        strict: bool = True,
+        wait: bool = False,
+        timeout: float = 0.0,
+        progress: bool | None = None,
     ) -> LogResult:
         """Add rows to every dataset, of any branch, that has this endpoint; derived datasets are computed at once.
 
@@ -129,19 +129,19 @@ class MockClient(Client):
                 log_webhook(self._branches, webhook, endpoint, df)
         return LogResult(200, {}, b"{}", webhook=webhook, endpoint=endpoint, chunks=min(1, len(df)), accepted=len(df))
 
-    def wait(self, timeout: float = 0.0, *, progress: bool | None = None) -> WaitResult:  # noqa: ARG002 (nothing lags)
+    def wait(self, timeout: float = 0.0, *, progress: bool | None = None) -> WaitResult:
         """Return at once: all logged rows are served."""
         self._current()
         return WaitResult(seconds=0.0, since={})
 
-    def query(  # noqa: PLR0917 (the API's signature)
+    def query(
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
         input_dataframe: pd.DataFrame,
-        log: bool = False,  # noqa: FBT001, FBT002 (the API's signature)
-        workflow: str | None = None,  # noqa: ARG002 (goes with log)
-        sampling_rate: float | None = None,  # noqa: ARG002 (goes with log)
+        log: bool = False,
+        workflow: str | None = None,
+        sampling_rate: float | None = None,
         *,
         timestamps: "pd.Series[Any] | None" = None,
     ) -> pd.DataFrame:
@@ -163,19 +163,19 @@ class MockClient(Client):
         with hooks.secrets_of(self.get_secret):
             return compute(branch.queries, given, list(wanted), frame, at)
 
-    def query_offline(  # noqa: PLR0917 (the API's signature)
+    def query_offline(
         self,
         inputs: Sequence[Feature | str],
         outputs: Sequence[Feature | Featureset | str],
         timestamp_column: str,
         input_dataframe: pd.DataFrame | None = None,
-        input_s3: Any = None,  # noqa: ANN401 (refused)
-        output_s3: Any = None,  # noqa: ANN401 (refused)
-        feature_to_column_map: Any = None,  # noqa: ANN401 (refused)
-        workflow: str | None = None,  # noqa: ARG002 (a tag)
-        use_v2: bool = True,  # noqa: ARG002, FBT001, FBT002 (one engine)
-        num_dpus: int | None = None,  # noqa: ARG002 (no workers)
-    ) -> Any:  # noqa: ANN401 (a frame here, a dict from a server)
+        input_s3: Any = None,
+        output_s3: Any = None,
+        feature_to_column_map: Any = None,
+        workflow: str | None = None,
+        use_v2: bool = True,
+        num_dpus: int | None = None,
+    ) -> Any:
         """Compute features for each row of a frame as of the row's time.
 
         Returns:
@@ -211,11 +211,11 @@ class MockClient(Client):
         result[timestamp_column] = pd.DatetimeIndex(pd.to_datetime(at, unit="us", utc=True)).as_unit("ns")
         return result
 
-    def track_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
+    def track_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return failed(404, f"a mock client answers at once, there is no offline query {request_id}")
 
-    def cancel_offline_query(self, request_id: str) -> Any:  # noqa: ANN401 (a response here, a dict from a server)
+    def cancel_offline_query(self, request_id: str) -> Any:
         """Return an error response: no query is under way, since `query_offline` returns the features themselves."""
         return self.track_offline_query(request_id)
 
@@ -346,7 +346,7 @@ class MockClient(Client):
         """Return the names of all branches."""
         return list(self._branches)
 
-    def checkout(self, name: str, init: bool = False) -> None:  # noqa: FBT001, FBT002 (the API's signature)
+    def checkout(self, name: str, init: bool = False) -> None:
         """Switch to a branch; `init` creates it if it doesn't exist."""
         if init and name not in self._branches:
             self.init_branch(name)

@@ -49,7 +49,7 @@ def _leaves(path: str, value: object) -> list[str]:
     return kind + [line for name, item in inner.items() for line in _leaves(f"{path}.{name}".lstrip("."), item)]
 
 
-def get_extractor_func(extractor_request: PythonExtractor) -> Any:  # noqa: ANN401 (a function of the user)
+def get_extractor_func(extractor_request: PythonExtractor) -> Any:
     """Return a function `(ts, *series)` of a committed extractor; its columns are named by full names.
 
     Raises:
@@ -65,7 +65,7 @@ def get_extractor_func(extractor_request: PythonExtractor) -> Any:  # noqa: ANN4
     function = cloudpickle.loads(extractor_request.pickled)
     prefix = extractor_request.outputs[0].partition(".")[0]
 
-    def call(ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:  # noqa: ANN401 (a Series or a frame)
+    def call(ts: "pd.Series[Any]", *series: "pd.Series[Any]") -> Any:
         result = function(None, ts, *series)
         if isinstance(result, pd.Series):
             return result.rename(f"{prefix}.{result.name}")
@@ -86,7 +86,7 @@ def erase_operator_pycode(operator_request: T) -> T:
     return erased
 
 
-def _without_code(value: Any) -> Any:  # noqa: ANN401 (a spec, or part of one)
+def _without_code(value: Any) -> Any:
     match value:
         case Message():
             copy = type(value)()

@@ -46,7 +46,7 @@ def mock(function: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(function, updated=() if isinstance(function, type) else functools.WRAPPER_UPDATES)
-    def run(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 (any test)
+    def run(*args: Any, **kwargs: Any) -> Any:
         if NEEDS_DATA in function.__name__:
             return True
         with hooks.forgotten_afterwards():

@@ -237,7 +237,7 @@ class Simulation(RuleBasedStateMachine):
 
     @precondition(lambda self: any(hand.outcome for hand in self.hands))
     @rule(data=st.data(), crash=crashes, forgets=st.booleans())
-    def close(self, data: st.DataObject, crash: int | None, forgets: bool) -> None:  # noqa: FBT001
+    def close(self, data: st.DataObject, crash: int | None, forgets: bool) -> None:
         hand = data.draw(st.sampled_from([hand for hand in self.hands if hand.outcome is not None]))
         outcome = hand.outcome
         assert outcome is not None
@@ -265,7 +265,7 @@ class Simulation(RuleBasedStateMachine):
         self.now += timedelta(seconds=seconds)
 
     @rule(broken=st.booleans(), waiting=st.booleans())
-    def change(self, broken: bool, waiting: bool) -> None:  # noqa: FBT001
+    def change(self, broken: bool, waiting: bool) -> None:
         self.world.broken, self.world.waiting = broken, waiting
 
     # The laws

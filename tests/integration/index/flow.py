@@ -38,7 +38,7 @@ class Flow:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        self.random = random.Random(self.seed)  # noqa: S311 - a trace, not a secret
+        self.random = random.Random(self.seed)
         self.sent: list[Sent] = []
         self.ids = 0
 

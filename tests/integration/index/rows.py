@@ -40,7 +40,7 @@ class Events:
     label: str
     writer: TopicWriter
     broker: str
-    rng: random.Random = field(default_factory=lambda: random.Random(3))  # noqa: S311 - a trace, not a secret
+    rng: random.Random = field(default_factory=lambda: random.Random(3))
 
     def __post_init__(self) -> None:
         self.plan = emitting(self.name, self.label)

@@ -57,7 +57,7 @@ def heights_of(plants: Any, *, deleted: bool = False) -> Any:
 
         @pipeline
         @inputs(plants)
-        def copy(cls, rows: Any) -> Any:  # noqa: N805 (a pipeline is a method of its class)
+        def copy(cls, rows: Any) -> Any:
             return rows
 
     return Heights

@@ -69,7 +69,7 @@ def test_malformed_requests_harm_nobody(fuzzed: tuple[ServerProcess, str, str]) 
     print(f"\nseed {SEED}")  # noqa: T201 (repeats the run)
     valid = requests()
     # The first request of each kind imports modules and fills caches, which must not count as growth of the memory.
-    fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)  # noqa: S311 (no secret)
+    fuzz(server.host, port, process.pid, [untouched(Random(SEED), one, caller) for one in valid], other)
     found = fuzz(server.host, port, process.pid, messages(SEED, NUMBER, valid, caller), other)
     print(found.summary())  # noqa: T201 (what the run is for)
     assert process.answers(), process.said()

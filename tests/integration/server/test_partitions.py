@@ -4,7 +4,7 @@ Every answer of either server must be the one that a dictionary of the records g
 again.
 """
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 import threading

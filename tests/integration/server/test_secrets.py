@@ -1,6 +1,6 @@
 """Tests of secrets: they are kept sealed, used by extractors, and found nowhere in clear text."""
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 import json

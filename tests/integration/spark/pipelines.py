@@ -95,7 +95,7 @@ SOURCES = {spec.name: spec for spec in (CLICKS, USERS)}
 
 def traffic(seed: int, count: int) -> dict[str, list[Arrival]]:
     """Make rows at few times, so that many coincide, in random order, with nulls, empty lists and deletes."""
-    rng = random.Random(seed)  # noqa: S311 (test data)
+    rng = random.Random(seed)
     clicks, users = [], []
     for _ in range(count):
         length = rng.choice([0, 1, 2, 3])

@@ -149,7 +149,7 @@ class Shop:
 
 def traffic(seed: int, count: int, skus: int = 5) -> tuple[list[Sent], list[Sent]]:
     """Make orders and prices at few times, so that many coincide, in random order."""
-    rng = random.Random(seed)  # noqa: S311 (test data)
+    rng = random.Random(seed)
     orders = [
         Sent(row=[f"s{rng.randrange(skus)}", rng.randrange(-2, 10)], time_us=rng.randrange(count), ingested_us=i)
         for i in range(count)
@@ -176,7 +176,7 @@ def name_of(number: int) -> bytes:
 
 def with_repeats(sent: list[Sent], seed: int) -> list[Sent]:
     """Return records with an identity, and some of them once more later on."""
-    rng = random.Random(seed)  # noqa: S311 (test data)
+    rng = random.Random(seed)
     result: list[Sent] = []
     for record in named(sent):
         result.append(record)

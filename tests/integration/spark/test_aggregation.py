@@ -75,7 +75,7 @@ def answers(
 ) -> Iterator[Mapping[str, tuple[Case, Job, IndexReader]]]:
     """Run the jobs of the cases that are tested, and one index for all of them."""
     folder: Path = tmp_path_factory.mktemp("aggregates")
-    rng = random.Random(5)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(5)
     with ExitStack() as stack:
         store = stack.enter_context(IndexStore(folder / "index"))
         worker = IndexWorker(broker.bootstrap_servers, store)

@@ -101,7 +101,7 @@ def differing(plan: GraphPlan, reader: IndexReader, engine: LocalEngine) -> Sequ
 
 
 def test_jobs_behind_aggregates_see_their_rows(broker: Broker, spark: SparkSession, tmp_path: Path) -> None:
-    rng = random.Random(11)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(11)
     plan, engine = planned(), LocalEngine(DATASETS)
     source = Case("rows", HOPPED, keyed=False)
     with ExitStack() as stack:

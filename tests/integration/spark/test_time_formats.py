@@ -6,7 +6,7 @@ from zoneinfo import available_timezones
 import polars as pl
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import STRING, optional
 from caraway.errors import DefinitionError

@@ -17,7 +17,7 @@ from caraway.displays import MAX_ROWS, Table, html
 from caraway.dtypes import Continuous
 from caraway.expr import col
 from caraway.featuresets import extractor, featureset
-from caraway.featuresets import feature as F  # noqa: N812 (as users write it)
+from caraway.featuresets import feature as F
 from caraway.lib import inputs, meta, outputs
 from caraway.plan import plan_graph
 from caraway.plan.explain import explain
@@ -43,7 +43,7 @@ class Counts:
 
     @pipeline
     @inputs(Visits)
-    def count(cls, visits: Dataset) -> Any:  # noqa: N805 (the API's)
+    def count(cls, visits: Dataset) -> Any:
         rows = visits.filter(col("user") > 0)
         return rows.groupby("user").aggregate(visits=Count(window=Continuous("1d")))
 
@@ -59,7 +59,7 @@ class User:
     @extractor
     @inputs("visits")
     @outputs("name")
-    def named(cls, ts: Any, visits: Any) -> Any:  # noqa: N805 (the API's)
+    def named(cls, ts: Any, visits: Any) -> Any:
         return pd.Series(visits.astype(str), name="name")
 
 

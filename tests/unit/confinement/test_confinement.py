@@ -108,7 +108,7 @@ def test_the_environment_has_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_no_descriptor_of_the_platform_is_left(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w") as held, trying(Confinement()) as attempt:
-        os.set_inheritable(held.fileno(), True)  # noqa: FBT003 (a function of the library)
+        os.set_inheritable(held.fileno(), True)
         # The five are its input, output and errors, its channel, and the folder that is being listed.
         assert len(attempt("descriptors").split(",")) <= 5
 

@@ -128,7 +128,7 @@ WILD = st.sampled_from(["*", "**", "%Y", "day=%d", "%Y-%m-%d"])
 
 
 @given(st.lists(STATIC, max_size=3), st.lists(STATIC | WILD, max_size=3), st.booleans())
-def test_prefix_and_suffix_make_up_the_path(fixed: list[str], rest: list[str], slash: bool) -> None:  # noqa: FBT001 (drawn)
+def test_prefix_and_suffix_make_up_the_path(fixed: list[str], rest: list[str], slash: bool) -> None:
     segments = [*fixed, *rest]
     if not segments:
         return

@@ -83,7 +83,7 @@ def test_what_cannot_work_is_a_fault_and_the_rest_is_reported() -> None:
 
 
 @pytest.mark.parametrize("preview", [False, True])
-def test_a_missing_secret_of_a_reference_is_refused_and_one_of_code_is_reported(preview: bool) -> None:  # noqa: FBT001
+def test_a_missing_secret_of_a_reference_is_refused_and_one_of_code_is_reported(preview: bool) -> None:
     world = World()
     service = CommitService(world, world, world, look_up=look_up)
     with pytest.raises(CommitError, match=r"dataset Orders, source \[Postgres: db\].*: there is no secret store:pass"):

@@ -4,7 +4,7 @@
 # mypy: disable-error-code="type-arg, valid-type"
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional
 
 from caraway.datasets import Dataset, Sum, dataset, field, pipeline
 from caraway.dtypes import Continuous, Decimal, Embedding, between, oneof, regex, struct

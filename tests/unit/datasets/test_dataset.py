@@ -4,7 +4,7 @@ import importlib
 import inspect
 import pickle
 from datetime import datetime
-from typing import Any, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, List, Optional
 
 import pandas as pd
 import pytest

@@ -5,7 +5,7 @@
 import warnings
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Any, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, List, Optional
 
 import pandas as pd
 import pytest
@@ -90,7 +90,7 @@ def refused(computed: Any, declared: Any, spec: str) -> Any:
         ),
     ],
 )
-def test_which_types_may_be_declared(computed: Any, declared: Any, accepted: bool) -> None:  # noqa: FBT001
+def test_which_types_may_be_declared(computed: Any, declared: Any, accepted: bool) -> None:
     made = dataset(type("D", (), {"__annotations__": {"x": computed, "at": datetime}, "at": field(timestamp=True)}))
     if accepted:
         assert made.assign(y=col("x").astype(declared)).node_schema.columns["y"] == dtype_of(declared)
@@ -301,7 +301,7 @@ WINDOW = "Window"
         ),
     ],
 )
-def test_aggregates(build: Callable[[], Any], expected: dict[str, str], terminal: bool) -> None:  # noqa: FBT001
+def test_aggregates(build: Callable[[], Any], expected: dict[str, str], terminal: bool) -> None:
     node = build()
     assert columns(node) == expected
     assert node.node_schema.terminal is terminal
@@ -346,7 +346,7 @@ KEYED_VISITS = Visits.groupby("user").latest()
         (lambda: Orders.groupby("user").aggregate(n=Count(window=HOUR)), False),
     ],
 )
-def test_keyed_inputs_are_deprecated(build: Callable[[], Any], warns: bool) -> None:  # noqa: FBT001
+def test_keyed_inputs_are_deprecated(build: Callable[[], Any], warns: bool) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         build()

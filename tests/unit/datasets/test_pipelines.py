@@ -56,13 +56,13 @@ def test_several_pipelines_with_their_metadata() -> None:
         @meta(owner="ana@example.com")
         @pipeline(env="prod")
         @inputs(Orders)
-        def first(cls, orders: Any) -> Any:  # noqa: N805 (the API's name)
+        def first(cls, orders: Any) -> Any:
             return total(orders)
 
         @pipeline(env=["~prod", "~test"])
         @meta(description="elsewhere")
         @inputs(Orders)
-        def second(cls, orders: Any) -> Any:  # noqa: N805
+        def second(cls, orders: Any) -> Any:
             return total(orders.filter(col("price") > 0.0))
 
     first, second = dataset(Body).to_spec().pipelines
@@ -118,7 +118,7 @@ def test_which_environments_select_a_pipeline(env: Any, by: tuple[str | None, ..
         (lambda cls, o: o.select("user", "price").rename({"price": "total"}).groupby("user").latest(), False),
     ],
 )
-def test_which_datasets_are_terminal(build: Any, terminal: bool) -> None:  # noqa: FBT001
+def test_which_datasets_are_terminal(build: Any, terminal: bool) -> None:
     assert derive(build, Orders).is_terminal is terminal
 
 
@@ -160,7 +160,7 @@ def test_functions_travel_with_their_text_and_helpers() -> None:
         @pipeline
         @includes(above)
         @inputs(Orders)
-        def compute(cls, orders: Any) -> Any:  # noqa: N805
+        def compute(cls, orders: Any) -> Any:
             return (
                 orders.filter(lambda df: above(df, 2.0)).assign(str(cls.price), float, doubled).select("user", "price")
             )

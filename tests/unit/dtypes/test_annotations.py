@@ -2,7 +2,7 @@
 # mypy: disable-error-code="arg-type, call-arg, misc"
 import decimal
 from datetime import date, datetime
-from typing import Annotated, Any, Dict, List, Optional, Union  # noqa: UP035 (what users write)
+from typing import Annotated, Any, Dict, List, Optional, Union
 
 import numpy as np
 import pandas as pd
@@ -168,7 +168,7 @@ def test_t6_descriptors_are_not_called() -> None:
     [
         (lambda: between(str, 0, 1), DefinitionTypeError),
         (lambda: between(int, 0, 1.0), DefinitionTypeError),
-        (lambda: between(int, False, 1), DefinitionTypeError),  # noqa: FBT003 (the API's signature)
+        (lambda: between(int, False, 1), DefinitionTypeError),
         (lambda: between(int, 2, 1), DefinitionError),
         (lambda: oneof(float, [1.0]), DefinitionTypeError),
         (lambda: oneof(int, [True]), DefinitionTypeError),
@@ -195,7 +195,7 @@ def test_equal_descriptors_are_equal_and_hashable() -> None:
 @pytest.mark.spec("types:4b:1", "types:4b:5", "types:4:2")
 def test_restrictions_take_arguments_by_place_or_name() -> None:
     by_name = between(dtype=int, min=1, max=9, strict_min=True, strict_max=False)
-    assert by_name == between(int, 1, 9, True, False) == BetweenType(INT, 1, 9, strict_min=True)  # noqa: FBT003
+    assert by_name == between(int, 1, 9, True, False) == BetweenType(INT, 1, 9, strict_min=True)
     assert oneof(dtype=str, options=["a"]) == oneof(str, ["a"])
     assert regex(pattern="a") == regex("a")
     assert between(float, 0, 1) == between(float, 0.0, 1.0)

@@ -1,11 +1,10 @@
-# ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
 # Restrictions are values that are used in annotations.
 # mypy: disable-error-code="misc, type-arg, valid-type"
 """Tests of columns to and from users' code, row by row of the specification's tables (types, section 5)."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
-from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import pandas as pd

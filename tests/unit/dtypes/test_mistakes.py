@@ -1,11 +1,10 @@
-# ruff: noqa: FBT003 (wrong arguments are what is tested)
 # mypy: disable-error-code="arg-type, call-arg, misc, type-arg, valid-type"
 """Tests of wrong types, windows and values: the class of the exception, and the facts in its message."""
 
 import decimal
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Dict, List, Optional, Tuple, Union  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 import pytest

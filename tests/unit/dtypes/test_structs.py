@@ -1,6 +1,6 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, name-defined"
-from typing import Any, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, List, Optional
 
 import pandas as pd
 import pytest

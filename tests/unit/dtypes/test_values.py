@@ -1,6 +1,5 @@
 # Type checkers see classes where decorators make datasets and featuresets, and the tests pass wrong arguments.
 # mypy: disable-error-code="misc, type-arg, valid-type"
-# ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
 import math
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal as Number
@@ -276,7 +275,7 @@ STRICT = [
 
 
 @pytest.mark.parametrize(("annotation", "value", "expected"), cases(STRICT))
-def test_conformance_converts_nothing(annotation: Any, value: Any, expected: bool) -> None:  # noqa: FBT001
+def test_conformance_converts_nothing(annotation: Any, value: Any, expected: bool) -> None:
     assert conforms(value, dtype_of(annotation)) is expected
 
 

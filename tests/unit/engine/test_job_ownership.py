@@ -120,7 +120,7 @@ class Machines(RuleBasedStateMachine):
             self._do(zombie, action)
 
     @rule(away=st.booleans(), lost=st.booleans(), seconds=st.sampled_from([0.25, 9.0]))
-    def change(self, away: bool, lost: bool, seconds: float) -> None:  # noqa: FBT001
+    def change(self, away: bool, lost: bool, seconds: float) -> None:
         self.table.away, self.table.answers_get_lost = away, lost
         self.now += seconds
 

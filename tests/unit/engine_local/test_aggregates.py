@@ -179,7 +179,7 @@ def test_distinct_has_each_value_once_where_it_came_first(drawn: tuple[str, list
 
 @pytest.mark.spec("datasets:9:8", "datasets:9:9")
 @given(column_and_values(VALUES), st.integers(1, 5), st.booleans(), st.booleans())
-def test_last_and_first_k(drawn: tuple[str, list[Any]], limit: int, dedup: bool, dropnull: bool) -> None:  # noqa: FBT001
+def test_last_and_first_k(drawn: tuple[str, list[Any]], limit: int, dedup: bool, dropnull: bool) -> None:
     of, values = drawn
     dropnull = dropnull and of.startswith("o")
     kept = [v for v in values if v is not None or not dropnull]

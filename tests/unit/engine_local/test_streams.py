@@ -130,7 +130,7 @@ def test_null_is_a_group_of_its_own() -> None:
 
 @pytest.mark.spec("datasets:10:changelog")
 @pytest.mark.parametrize("marks_inserts", [True, False])
-def test_a_changelog_has_both_records_of_an_update_at_the_new_versions_time(marks_inserts: bool) -> None:  # noqa: FBT001
+def test_a_changelog_has_both_records_of_an_update_at_the_new_versions_time(marks_inserts: bool) -> None:
     log = Changelog(of=versions, column="mark", marks_inserts=marks_inserts)
     engine = engine_of(log, Versions=[row("a", 1, 5), row("a", 2, 9)])
     engine.apply_changes("Versions", [SourceChange(time_us=12 * S, row={"k": "a"}, delete=True)])

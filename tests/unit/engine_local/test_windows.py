@@ -24,7 +24,7 @@ def test_forever_counts_from_the_rows_time_on(time_us: int) -> None:
     [(-1, False), (0, True), (60 * S, True), (60 * S + S // 2, True), (61 * S - 1, True), (61 * S, False)],
 )
 @pytest.mark.parametrize("time_us", [0, 12345, 999_999, -1])
-def test_a_continuous_window_ends_a_second_after_its_length(time_us: int, at_us: int, counts: bool) -> None:  # noqa: FBT001
+def test_a_continuous_window_ends_a_second_after_its_length(time_us: int, at_us: int, counts: bool) -> None:
     lived = life(last(60), time_us, None, LATE)
     assert lived is not None
     assert lived.holds(time_us + at_us) is counts

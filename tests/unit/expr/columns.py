@@ -3,7 +3,7 @@
 """Columns of every type, in annotations as users write them."""
 
 from datetime import date, datetime
-from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional
 
 from caraway.dtypes import Decimal, Embedding, between, oneof, regex, struct
 

@@ -1,4 +1,3 @@
-# ruff: noqa: FBT003 (cases, in which a truth value is a constant)
 # The tests pass wrong arguments, and expressions in place of values.
 # mypy: disable-error-code="attr-defined, misc, operator, union-attr"
 """Tests of the surface of the API: names, operators, conversions, printed forms, visitors."""
@@ -11,7 +10,7 @@ import sys
 from datetime import UTC, date
 from datetime import datetime as clock
 from decimal import Decimal as Number
-from typing import Any, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, List, Optional
 
 import numpy as np
 import pytest

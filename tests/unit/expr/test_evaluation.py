@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal as Number
-from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional
 
 import numpy as np
 import pandas as pd

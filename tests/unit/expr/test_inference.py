@@ -1,8 +1,7 @@
-# ruff: noqa: FBT003 (cases, in which a truth value is an expectation)
 # The tests pass wrong arguments, and expressions in place of values.
 # mypy: disable-error-code="attr-defined, misc, type-arg, valid-type"
 from datetime import date, datetime
-from typing import Any, Dict, List, Optional  # noqa: UP035 (what users write)
+from typing import Any, Dict, List, Optional
 
 import pytest
 
@@ -298,7 +297,7 @@ def test_types(expr: Expr, dtype: Any) -> None:
     ],
 )
 @pytest.mark.spec("types:13:2")
-def test_matching(expr: Expr, dtype: Any, fits: bool) -> None:  # noqa: FBT001
+def test_matching(expr: Expr, dtype: Any, fits: bool) -> None:
     assert expr.matches_type(dtype, SCHEMA) is fits
 
 

@@ -1,4 +1,3 @@
-# ruff: noqa: FBT003 (wrong arguments are what is tested)
 # mypy: disable-error-code="arg-type, attr-defined, call-arg, comparison-overlap, misc, operator, redundant-expr"
 # mypy: disable-error-code="type-arg, valid-type"
 # mypy: no-warn-unreachable
@@ -7,7 +6,7 @@
 import math
 from collections.abc import Callable
 from datetime import datetime as clock
-from typing import Any, Dict, List  # noqa: UP035 (what users write)
+from typing import Any, Dict, List
 
 import numpy as np
 import pytest

@@ -20,7 +20,7 @@ from caraway.featuresets import (
     is_valid_feature,
     is_valid_featureset,
 )
-from caraway.featuresets import feature as F  # noqa: N812 (as users write it)
+from caraway.featuresets import feature as F
 from caraway.graph.specs import AliasExtractor, ExpressionExtractor, LookupExtractor, Metadata, PythonExtractor
 from caraway.lib import desc, includes, inputs, meta, outputs
 
@@ -67,14 +67,14 @@ class PotState:
     @extractor(deps=[Pots], version=2)
     @inputs("species", Tap.pot)
     @outputs("advice")
-    def advise(cls, ts: Any, species: Any, pot: Any) -> Any:  # noqa: N805 (a class method of the API)
+    def advise(cls, ts: Any, species: Any, pot: Any) -> Any:
         del ts, pot
         return (species + cls.mark()).rename("advice")
 
     @extractor
     @inputs("dry")
     @outputs("score")
-    def rate(cls, ts: Any, dry: Any) -> Any:  # noqa: N805 (a class method of the API)
+    def rate(cls, ts: Any, dry: Any) -> Any:
         del ts
         return pd.DataFrame({str(cls.score): dry.astype(float)})
 
@@ -168,7 +168,7 @@ def test_without_decorators_an_extractor_has_no_inputs_and_all_outputs() -> None
         b: int
 
         @extractor
-        def both(cls, ts: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+        def both(cls, ts: Any) -> Any: ...
 
     (spec,) = Every.to_spec().extractors
     assert isinstance(spec, PythonExtractor)
@@ -184,7 +184,7 @@ def test_siblings_may_be_named_by_identifier() -> None:
         @extractor
         @inputs(Tap.maybe)
         @outputs(b)
-        def compute(cls, ts: Any, maybe: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+        def compute(cls, ts: Any, maybe: Any) -> Any: ...
 
     spec = Siblings.to_spec().extractors[-1]
     assert isinstance(spec, PythonExtractor)
@@ -285,14 +285,14 @@ def test_decorators_of_an_extractor_stand_in_any_order() -> None:
         @outputs("b")
         @inputs("a")
         @extractor
-        def above(cls, ts: Any, a: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+        def above(cls, ts: Any, a: Any) -> Any: ...
 
         @extractor(env="prod")
         @meta(owner="below@example.com")
         @inputs("b")
         @outputs("a")
         @includes(helper)
-        def below(cls, ts: Any, b: Any) -> Any: ...  # noqa: N805 (a class method of the API)
+        def below(cls, ts: Any, b: Any) -> Any: ...
 
     above, below = Ordered.to_spec().extractors
     assert isinstance(above, PythonExtractor)
@@ -311,7 +311,7 @@ def test_direct_calls_check_and_convert_nothing() -> None:
         a: int
 
         @extractor
-        def odd(cls, ts: Any) -> Any:  # noqa: N805 (a class method of the API)
+        def odd(cls, ts: Any) -> Any:
             results: dict[Any, Any] = {
                 "list": [1],
                 "unnamed": pd.Series([1]),

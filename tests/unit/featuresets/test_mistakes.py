@@ -13,7 +13,7 @@ from caraway.dtypes import Embedding, between, regex
 from caraway.errors import CommitTypeError, DefinitionError, DefinitionTypeError
 from caraway.expr import col, lit
 from caraway.featuresets import extractor, feature, featureset
-from caraway.featuresets import feature as F  # noqa: N812 (as users write it)
+from caraway.featuresets import feature as F
 from caraway.graph.specs import Graph
 from caraway.graph.validation import validate
 from caraway.lib import expectations, includes, inputs, meta, outputs

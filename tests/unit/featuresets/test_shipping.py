@@ -129,7 +129,7 @@ def test_what_cannot_be_sent_is_named() -> None:
         a: int
 
         @extractor
-        def leak(cls, ts):  # noqa: ANN001, ANN202, N805
+        def leak(cls, ts):  # noqa: ANN001, ANN202
             with lock:
                 return ts
 

@@ -38,7 +38,7 @@ def spec(row: int) -> Any:
         pytest.param([], True, False, False, marks=spec(6)),
     ],
 )
-def test_which_environments_a_selector_takes(env: Any, none: bool, a: bool, c: bool) -> None:  # noqa: FBT001
+def test_which_environments_a_selector_takes(env: Any, none: bool, a: bool, c: bool) -> None:
     names = selector(env, "here")
     assert [is_selected(names, given) for given in (None, "a", "c")] == [none, a, c]
 

@@ -58,7 +58,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:aggregate")
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 3 > 0)) for n, c in enumerate(CASES)]
 )
 def test_the_index_answers_as_the_engine_does(found: Case, tmp_path: Path) -> None:
-    rng = random.Random()  # noqa: S311 - a trace, not a secret
+    rng = random.Random()
     check(found, rng.choice([EXACT, TIGHT]), rng.randrange(2**32), tmp_path, rounds=1)
 
 
@@ -72,7 +72,7 @@ def test_many_traces(found: Case, geometry: Geometry, seed: int, tmp_path: Path)
 
 def check(found: Case, geometry: Geometry, seed: int, tmp_path: Path, *, rounds: int) -> None:
     """Log some rows in batches, and compare all columns of index and engine after each."""
-    rng = random.Random(f"{found.name} {seed}")  # noqa: S311 - a trace, not a secret
+    rng = random.Random(f"{found.name} {seed}")
     job = Job(found)
     with IndexStore(tmp_path / "index", geometry=geometry, cache_bytes=1 << 20) as store:
         writer, reader = IndexWriter(store, cached_tiles=8), IndexReader(store)

@@ -48,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[IndexStore]:
 
 def puts(count: int, distinct: int) -> list[Sent]:
     """Return two days of few repeated values, in the second day of a single one; column d is nearly always null."""
-    rng = random.Random(count)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(count)
     step = 2 * DAY // count
     return [
         Sent(

@@ -32,7 +32,7 @@ SESSION = SessionWindow(gap_us=2 * SECOND)
 def few(found: Case, seed: int = 1) -> Case:
     """Return a case with some of its aggregates; all of them would take a second for a few rows."""
     specs = [a for a in found.operator.aggregates if a.function is not AggregateFunction.EXP_DECAY_SUM]
-    chosen = random.Random(seed).sample(specs, min(6, len(specs)))  # noqa: S311 - a choice, not a secret
+    chosen = random.Random(seed).sample(specs, min(6, len(specs)))
     return Case(found.name, replace(found.operator, aggregates=tuple(chosen)), found.keyed)
 
 
@@ -165,7 +165,7 @@ def check_rows(found: Case, arrived: Topic, engine: LocalEngine) -> None:
 
 
 def check(found: Case, seed: int, tmp_path: Path, rows: int) -> None:
-    rng = random.Random(f"{found.name} {seed}")  # noqa: S311 - a trace, not a secret
+    rng = random.Random(f"{found.name} {seed}")
     job, topic = Job(found), rows_of(found)
     with IndexStore(tmp_path / "index", geometry=EXACT, cache_bytes=1 << 20) as store:
         process = Process(found, topic, store, Topic(topic, rng))
@@ -223,7 +223,7 @@ class Fickle:
 
 
 def check_fickle(found: Case, seed: int, tmp_path: Path, rows: int) -> None:
-    rng = random.Random(f"fickle {found.name} {seed}")  # noqa: S311 - a trace, not a secret
+    rng = random.Random(f"fickle {found.name} {seed}")
     topic = rows_of(found)
     revised = Case(found.name, found.operator, found.keyed)
     revised.plan = replace(found.plan, revised=True)
@@ -238,7 +238,7 @@ def check_fickle(found: Case, seed: int, tmp_path: Path, rows: int) -> None:
 # A case takes a third of a second, so the fast tier takes some of them.
 @pytest.mark.parametrize("found", some(CASES, 0))
 def test_what_is_emitted_are_the_rows_of_the_engine(found: Case, tmp_path: Path) -> None:
-    check(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret
+    check(found, random.randrange(2**32), tmp_path, rows=8)
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ def test_many_traces(found: Case, seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("found", some(FICKLE, 2))
 def test_retracted_inputs_are_retracted_downstream(found: Case, tmp_path: Path) -> None:
-    check_fickle(found, random.randrange(2**32), tmp_path, rows=8)  # noqa: S311 - a trace, not a secret
+    check_fickle(found, random.randrange(2**32), tmp_path, rows=8)
 
 
 @pytest.mark.slow

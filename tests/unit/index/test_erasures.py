@@ -72,7 +72,7 @@ def is_discrete(found: Case) -> bool:
     "found", [pytest.param(c, id=c.name, marks=[pytest.mark.slow] * (n % 8 > 0)) for n, c in enumerate(CASES)]
 )
 def test_an_erased_group_looks_as_if_it_had_never_been(found: Case, tmp_path: Path) -> None:
-    rng = random.Random()  # noqa: S311 - a trace, not a secret
+    rng = random.Random()
     job, erased = Job(found), ErasedKeys(lambda: MAC_KEYS)
     with IndexStore(tmp_path / "index", geometry=EXACT, cache_bytes=1 << 20) as store:
         writer = IndexWriter(store, cached_tiles=8, erased=erased)

@@ -106,7 +106,7 @@ class Following(RuleBasedStateMachine):
 
     @precondition(lambda self: self.store is None)
     @rule(moved=st.booleans())
-    def lose(self, moved: bool) -> None:  # noqa: FBT001 - an argument of a rule
+    def lose(self, moved: bool) -> None:
         """Remove the database while the writer is away: moved aside because of damage, or deleted."""
         if not self.path.exists():
             return

@@ -64,7 +64,7 @@ class CountingIterator:
 
 def uneven_times(count: int, seed: int) -> list[int]:
     """Return times in three days with bursts, pauses and moments at which much happens."""
-    rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(seed)
     now = 0
     times: list[int] = []
     while len(times) < count:
@@ -78,7 +78,7 @@ def uneven_times(count: int, seed: int) -> list[int]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
-    rng = random.Random(seed)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(seed)
     times = uneven_times(12_000, seed)
     sent = [
         Sent("a", position_id(place, 0), b"", PUT, time, (rng.randrange(-1000, 1000), rng.gauss(0, 1), None))
@@ -104,7 +104,7 @@ def test_long_traces_are_exact(store: IndexStore, seed: int) -> None:
 
 @pytest.mark.slow
 def test_long_traces_of_revisions_are_exact(store: IndexStore) -> None:
-    rng = random.Random(7)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(7)
     times = uneven_times(3000, 7)
     writer, reader, naive = IndexWriter(store), IndexReader(store), NaiveIndex(REVISED)
     offset = 0
@@ -148,7 +148,7 @@ def test_a_read_touches_few_entries(store: IndexStore, monkeypatch: pytest.Monke
     for start in range(0, count, 4000):
         writer.apply(PLAN, items[start : start + 4000])
     fan, split, levels = 2**DEFAULT_GEOMETRY.fan_bits, DEFAULT_GEOMETRY.split, DEFAULT_GEOMETRY.level_of(0, 2 * DAY)
-    rng = random.Random(count)  # noqa: S311 - a trace, not a secret
+    rng = random.Random(count)
     iterators: list[CountingIterator] = []
 
     def counting() -> Any:

@@ -78,7 +78,7 @@ def test_beyond_the_last_element_there_is_none() -> None:
 
 def test_estimates_do_not_depend_on_the_order() -> None:
     order = list(range(2000))
-    random.Random(1).shuffle(order)  # noqa: S311 - an order, not a secret
+    random.Random(1).shuffle(order)
     shuffled = bytearray(REGISTERS)
     for value in order:
         observe(shuffled, str(value).encode())

@@ -288,7 +288,7 @@ def test_text_is_no_number_and_nan_is_null() -> None:
 
 
 @pytest.mark.parametrize("columns", [False, True])
-def test_too_many_rows_are_refused_as_a_whole(columns: bool) -> None:  # noqa: FBT001 (a parameter)
+def test_too_many_rows_are_refused_as_a_whole(columns: bool) -> None:
     many = [0] * (MAX_ROWS + 1)
     with pytest.raises(TooLargeError, match="100,000 rows"):
         log({"user": many} if columns else [{}] * len(many))

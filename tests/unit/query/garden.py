@@ -1,6 +1,6 @@
 """Definitions that the tests of queries share: pots with plants, their readings, and rules for species."""
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 from collections.abc import Mapping, Sequence

@@ -87,7 +87,7 @@ BAD: list[tuple[str, DataType, "pd.Series[Any]", str]] = [
     ("1", INT, pd.Series([1.0]), "float64"),
     ("2", FLOAT, pd.Series([1.5], dtype="float32"), "float32"),
     ("3", STRING, pd.Series([1]), "int64"),
-    ("4", BOOL, objects(True), "object"),  # noqa: FBT003 (a value)
+    ("4", BOOL, objects(True), "object"),
     ("4", BOOL, pd.Series([1]), "int64"),
     ("5", BYTES, pd.Series(["a"], dtype="string"), "string"),
     ("6", DATETIME, pd.Series(pd.DatetimeIndex([T]).tz_localize(None)), "time zone"),

@@ -56,7 +56,7 @@ def test_names_tell_where_to_go_on(files: list[tuple[int, int, int]]) -> None:
     ("rows", "size", "age", "due"),
     [(1, 1, 1.0, False), (MAX_ROWS, 1, 1.0, True), (1, MAX_BYTES, 1.0, True), (1, 1, 60.0, True)],
 )
-def test_a_file_is_written_when_it_is_large_or_old(rows: int, size: int, age: float, due: bool) -> None:  # noqa: FBT001
+def test_a_file_is_written_when_it_is_large_or_old(rows: int, size: int, age: float, due: bool) -> None:
     row: Any = ()
     gathered = Gathered(first=0, end=1, since=100.0, rows=[row] * rows, bytes=size)
     assert gathered.is_due(100.0 + age, 60.0) is due

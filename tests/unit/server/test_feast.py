@@ -1,6 +1,6 @@
 """Feast's shape of requests and answers."""
 
-# ruff: noqa: ANN001, ANN201, DTZ001, N805 (definitions as users write them; the engine of a mock client)
+# ruff: noqa: ANN001, ANN201, DTZ001 (definitions as users write them; the engine of a mock client)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment"
 
 from datetime import datetime

@@ -1,7 +1,7 @@
 """Tests of the places that keep clear text of erased rows, including those upstream and downstream of the dataset."""
 
 # mypy: disable-error-code="no-untyped-def, attr-defined"
-# ruff: noqa: ANN001, ANN201, N805
+# ruff: noqa: ANN001, ANN201
 
 from datetime import datetime
 

@@ -117,7 +117,7 @@ def test_closing_sends_what_waits(writer: Held) -> None:
 
 
 def test_a_share_of_the_rows_is_kept_whatever_their_requests(writer: Held) -> None:
-    log = ServedLog(writer, chance=random.Random(1).random)  # noqa: S311 (no secret)
+    log = ServedLog(writer, chance=random.Random(1).random)
     for size in (1, 3, 500, 1500):
         log.keep(PLAN, computed(size), origin("six", 0.25))
     log.keep(PLAN, computed(100), origin("six", 0.0))

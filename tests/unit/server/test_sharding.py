@@ -55,5 +55,5 @@ EMITTED = TopicPlan(dataset="D", name="d.rows", kind=TopicKind.VERSIONS, schema=
         (replace(EVENTS, emits=EMITTED), False),
     ],
 )
-def test_all_is_divided_but_what_one_server_writes_for_jobs(plan: IndexPlan, divided: bool) -> None:  # noqa: FBT001
+def test_all_is_divided_but_what_one_server_writes_for_jobs(plan: IndexPlan, divided: bool) -> None:
     assert is_divided(plan) is divided

@@ -49,7 +49,7 @@ class Hourly:
 
     @pipeline
     @inputs(Visits)
-    def by_hour(cls, visits: Dataset) -> Any:  # noqa: N805 (the API's)
+    def by_hour(cls, visits: Dataset) -> Any:
         return visits.groupby("user").aggregate(visits=Count(window=Tumbling("1h")))
 
 
@@ -61,7 +61,7 @@ class Busy:
 
     @pipeline
     @inputs(Hourly)
-    def busy(cls, hourly: Dataset) -> Any:  # noqa: N805 (the API's)
+    def busy(cls, hourly: Dataset) -> Any:
         return hourly.changelog(delete="gone").groupby("user").aggregate(hours=Count(window=Continuous("forever")))
 
 

@@ -1,6 +1,6 @@
 """Definitions that the tests of the mock client share: users, their orders, and datasets computed from both."""
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, attr-defined, list-item, assignment, call-arg, arg-type"
 
 from datetime import UTC, datetime, timedelta

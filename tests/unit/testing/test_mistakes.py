@@ -1,6 +1,6 @@
 """Mistakes at commit, log, query and lookup: the class of the exception, and the facts in its message."""
 
-# ruff: noqa: ANN001, ANN201, N805 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # Checkers see classes where decorators make datasets and featuresets; wrong arguments are what is tested.
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, attr-defined, arg-type, list-item, assignment, no-redef"
 # mypy: disable-error-code="func-returns-value"

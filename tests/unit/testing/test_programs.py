@@ -1,6 +1,6 @@
 """Small programs as users of Fennel's client write them, which the rows of the specification don't tell apart."""
 
-# ruff: noqa: ANN001, ANN201, ANN202, ANN205, ANN206, N805, UP035 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201, ANN202, ANN205, ANN206 (definitions as users write them)
 # mypy: disable-error-code="no-untyped-def, no-untyped-call, attr-defined, list-item, assignment, arg-type"
 # mypy: disable-error-code="type-arg, valid-type, misc"
 
@@ -18,7 +18,7 @@ from caraway.dtypes import Continuous, Decimal, Embedding, struct
 from caraway.errors import CommitError, DefinitionError, DefinitionTypeError, InvalidInputError
 from caraway.expr import col, repeat, var
 from caraway.featuresets import extractor, featureset
-from caraway.featuresets import feature as F  # noqa: N812 (as users write it)
+from caraway.featuresets import feature as F
 from caraway.graph.wire import decode_commit, encode_commit
 from caraway.lib import inputs, outputs
 from caraway.testing import MockClient

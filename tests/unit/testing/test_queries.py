@@ -1,6 +1,6 @@
 """Queries of the mock: inputs, resolution, result frames."""
 
-# ruff: noqa: ANN001, ANN202, N805, UP035 (definitions as users write them)
+# ruff: noqa: ANN001, ANN202 (definitions as users write them)
 # Checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, list-item, assignment, no-redef"
 # mypy: disable-error-code="type-arg, valid-type"

@@ -34,7 +34,7 @@ def test_an_endpoint_that_a_dataset_names_twice_gives_each_record_once() -> None
 
         @pipeline
         @inputs(Clicks)
-        def count(cls: Any, clicks: Any) -> Any:  # noqa: N805
+        def count(cls: Any, clicks: Any) -> Any:
             return clicks.groupby("user").aggregate(n=Count(window=Continuous("forever")))
 
     client = MockClient()

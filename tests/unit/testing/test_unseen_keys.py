@@ -1,6 +1,6 @@
 """A key that was never seen and one that is null have the same features."""
 
-# ruff: noqa: ANN001, ANN201, N805, UP035 (definitions as users write them)
+# ruff: noqa: ANN001, ANN201 (definitions as users write them)
 # Checkers see classes where decorators make datasets and featuresets.
 # mypy: disable-error-code="no-untyped-def, attr-defined, arg-type, list-item, assignment, type-arg, valid-type"
 

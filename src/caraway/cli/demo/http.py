@@ -32,7 +32,7 @@ class DemoConnection:
     ) -> None:
         self._http.close()
 
-    def post(self, path: str, body: Mapping[str, object]) -> Any:  # noqa: ANN401 (any JSON)
+    def post(self, path: str, body: Mapping[str, object]) -> Any:
         """Post `body` as JSON below `/api/v1` and return the JSON of the answer.
 
         Raises:
@@ -41,15 +41,15 @@ class DemoConnection:
         """
         return self.post_bytes(path, orjson.dumps(body))
 
-    def post_bytes(self, path: str, body: bytes) -> Any:  # noqa: ANN401 (any JSON)
+    def post_bytes(self, path: str, body: bytes) -> Any:
         """Post JSON that is already encoded; otherwise like `post`."""
         return self._ask("POST", path, body)
 
-    def get(self, path: str) -> Any:  # noqa: ANN401 (any JSON)
+    def get(self, path: str) -> Any:
         """Return the JSON of a GET request; errors are those of `post`."""
         return self._ask("GET", path, None)
 
-    def _ask(self, method: str, path: str, body: bytes | None) -> Any:  # noqa: ANN401 (any JSON)
+    def _ask(self, method: str, path: str, body: bytes | None) -> Any:
         try:
             self._http.request(method, f"/api/v1{path}", body, self._headers)
             answer = self._http.getresponse()

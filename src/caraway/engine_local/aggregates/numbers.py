@@ -74,12 +74,12 @@ def stored_sum(numbers: Sequence[Number], dtype: DataType, name: str) -> object:
     return None
 
 
-def rank(value: Any) -> Any:  # noqa: ANN401 (anything with an order)
+def rank(value: Any) -> Any:
     """Return a key that orders the values of a column, with NaN after all numbers."""
     return (value != value, value)  # noqa: PLR0124
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value
 
 

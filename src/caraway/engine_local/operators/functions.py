@@ -133,7 +133,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
     def loaded() -> Callable[[pd.DataFrame], Any]:
         return cloudpickle.loads(function.pickled)  # type: ignore[no-any-return]
 
-    def call(columns: Columns, rows: int) -> Any:  # noqa: ANN401 (a user's function gives anything)
+    def call(columns: Columns, rows: int) -> Any:
         index = pd.RangeIndex(rows)
         # The frame is made for this call, so the function may change the dicts in it.
         frame = pd.DataFrame(
@@ -149,7 +149,7 @@ def _caller(title: str, function: PythonFunction, schema: Mapping[str, DataType]
     return call
 
 
-def _column(title: str, result: Any, rows: int) -> "pd.Series[Any]":  # noqa: ANN401
+def _column(title: str, result: Any, rows: int) -> "pd.Series[Any]":
     """Return the result of a function as a column; a single value for all rows is repeated."""
     if isinstance(result, pd.DataFrame) or result is None:
         raise InvalidInputError(

@@ -73,7 +73,7 @@ PATTERNS = {
 FIELDS = {"e": "d", "k": "H", "l": "I", "P": "p", "B": "b", "A": "a", ":z": "z"}
 
 
-def reading_pattern(format: str) -> tuple[str, tuple[str, ...]]:  # noqa: A002 (the name that users know)
+def reading_pattern(format: str) -> tuple[str, tuple[str, ...]]:
     """Return the pattern that a text in a format matches as a whole, and the fields that its groups hold.
 
     Digits and blanks in it are ASCII's.
@@ -94,7 +94,7 @@ def reading_pattern(format: str) -> tuple[str, tuple[str, ...]]:  # noqa: A002 (
 
 
 @lru_cache(maxsize=1024)
-def reader(format: str, timezone: str) -> Reader:  # noqa: A002
+def reader(format: str, timezone: str) -> Reader:
     """Return the function from text in a format to microseconds since the epoch; text without offset is in `timezone`.
 
     The function raises `InvalidInputError`, naming the text, for what isn't in the format or is no single instant.
@@ -118,7 +118,7 @@ def reader(format: str, timezone: str) -> Reader:  # noqa: A002
     return read
 
 
-def _unparsable(text: str, format: str, reason: str) -> InvalidInputError:  # noqa: A002
+def _unparsable(text: str, format: str, reason: str) -> InvalidInputError:
     return InvalidInputError(f'"{text}" is no datetime in the format "{format}": {reason}')
 
 

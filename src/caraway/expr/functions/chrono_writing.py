@@ -46,7 +46,7 @@ _PADDING = {"-": "", "_": " ", "0": "0"}
 
 
 @lru_cache(maxsize=1024)
-def writer(format: str, timezone: str) -> Writer:  # noqa: A002 (the name that users know)
+def writer(format: str, timezone: str) -> Writer:
     """Return the function from microseconds since the epoch to text in a format and a time zone.
 
     The function raises `InvalidInputError` for an instant outside of the years 1 to 9999.

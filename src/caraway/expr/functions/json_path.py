@@ -59,7 +59,7 @@ def parse_path(text: str) -> JsonPath:
     return JsonPath(text, parse_segments(text))
 
 
-def first_match(path: JsonPath, document: Any) -> Any:  # noqa: ANN401 (any JSON value)
+def first_match(path: JsonPath, document: Any) -> Any:
     """Return the first value that a path selects in a document (as Python's JSON libraries load it).
 
     The result is null if there is none.
@@ -67,7 +67,7 @@ def first_match(path: JsonPath, document: Any) -> Any:  # noqa: ANN401 (any JSON
     return next(_select(path.segments, document, document), None)
 
 
-def _select(segments: tuple[Segment, ...], value: Any, root: Any) -> Iterator[Any]:  # noqa: ANN401
+def _select(segments: tuple[Segment, ...], value: Any, root: Any) -> Iterator[Any]:
     if not segments:
         yield value
         return
@@ -78,7 +78,7 @@ def _select(segments: tuple[Segment, ...], value: Any, root: Any) -> Iterator[An
                 yield from _select(rest, found, root)
 
 
-def _places(value: Any) -> Iterator[Any]:  # noqa: ANN401
+def _places(value: Any) -> Iterator[Any]:
     """Yield a value and all that is inside it, the outer before the inner."""
     waiting = [value]
     while waiting:
@@ -87,13 +87,13 @@ def _places(value: Any) -> Iterator[Any]:  # noqa: ANN401
         waiting.extend(reversed(_children(place)))
 
 
-def _children(value: Any) -> list[Any]:  # noqa: ANN401
+def _children(value: Any) -> list[Any]:
     if isinstance(value, dict):
         return list(value.values())
     return value if isinstance(value, list) else []
 
 
-def _apply(selector: Selector, value: Any, root: Any) -> list[Any]:  # noqa: ANN401
+def _apply(selector: Selector, value: Any, root: Any) -> list[Any]:
     match selector:
         case Member(name):
             return [value[name]] if isinstance(value, dict) and name in value else []
@@ -107,7 +107,7 @@ def _apply(selector: Selector, value: Any, root: Any) -> list[Any]:  # noqa: ANN
             return [child for child in _children(value) if _holds(test, child, root)]
 
 
-def _holds(test: Test, value: Any, root: Any) -> bool:  # noqa: ANN401
+def _holds(test: Test, value: Any, root: Any) -> bool:
     match test:
         case And(parts):
             return all(_holds(part, value, root) for part in parts)
@@ -127,7 +127,7 @@ def _holds(test: Test, value: Any, root: Any) -> bool:  # noqa: ANN401
             return compare(operator, sides[0], sides[1])
 
 
-def compare(operator: str, left: Any, right: Any) -> bool:  # noqa: ANN401
+def compare(operator: str, left: Any, right: Any) -> bool:
     """Compare two JSON values, or a missing one (`MISSING`), as RFC 9535 does."""
     match operator:
         case "==":
@@ -144,7 +144,7 @@ def compare(operator: str, left: Any, right: Any) -> bool:  # noqa: ANN401
             return _less(right, left) or _equal(left, right)
 
 
-def _equal(left: Any, right: Any) -> bool:  # noqa: ANN401
+def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, list) and isinstance(right, list):
         return len(left) == len(right) and all(_equal(a, b) for a, b in zip(left, right, strict=True))
     if isinstance(left, dict) and isinstance(right, dict):
@@ -154,7 +154,7 @@ def _equal(left: Any, right: Any) -> bool:  # noqa: ANN401
     return type(left) is type(right) and bool(left == right)
 
 
-def _less(left: Any, right: Any) -> bool:  # noqa: ANN401
+def _less(left: Any, right: Any) -> bool:
     if _is_number(left) and _is_number(right):
         return _both(left, right)[0] < _both(left, right)[1]
     return isinstance(left, str) and isinstance(right, str) and left < right
@@ -165,5 +165,5 @@ def _both(left: float, right: float) -> tuple[float, float]:
     return (left, right) if isinstance(left, int) and isinstance(right, int) else (float(left), float(right))
 
 
-def _is_number(value: Any) -> bool:  # noqa: ANN401
+def _is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -16,7 +16,7 @@ from caraway.expr.functions.json_path import JsonPath, first_match
 DEEPEST = 200
 
 
-def load_json(text: str) -> Any:  # noqa: ANN401 (any JSON value)
+def load_json(text: str) -> Any:
     """Parse a document.
 
     Raises:
@@ -41,7 +41,7 @@ def extract(path: JsonPath, text: str) -> str | None:
     return found if found is None or isinstance(found, str) else json_text(found)
 
 
-def json_text(value: Any) -> str:  # noqa: ANN401
+def json_text(value: Any) -> str:
     """Write a value as JSON without blanks, doubles as `num.to_string` does, and with as few escapes as JSON allows."""
     match value:
         case bool() | None:
@@ -58,7 +58,7 @@ def json_text(value: Any) -> str:  # noqa: ANN401
             return "{" + ",".join(f"{json_text(key)}:{json_text(item)}" for key, item in value.items()) + "}"
 
 
-def _depth(document: Any) -> int:  # noqa: ANN401
+def _depth(document: Any) -> int:
     depth, level = 0, [document]
     while level := [value for value in level if isinstance(value, (dict, list))]:
         depth += 1

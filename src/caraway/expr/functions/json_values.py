@@ -51,7 +51,7 @@ def parse_as(dtype: DataType) -> Callable[[str], Any]:
     """
     convert = _converter(dtype)
 
-    def parse(text: str) -> Any:  # noqa: ANN401
+    def parse(text: str) -> Any:
         try:
             return convert(load_json(text))
         except ValueError as error:
@@ -96,17 +96,17 @@ def _converter(dtype: DataType) -> Convert:
             raise InvalidInputError(f"JSON has no {type_name(dtype)}")
 
 
-def _mismatch(expected: str, value: Any) -> InvalidInputError:  # noqa: ANN401
+def _mismatch(expected: str, value: Any) -> InvalidInputError:
     return InvalidInputError(f"expected {expected}, found {json_text(value)[:100]}")
 
 
-def _number(value: Any, expected: str) -> float:  # noqa: ANN401
+def _number(value: Any, expected: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise _mismatch(expected, value)
     return value
 
 
-def _int(value: Any) -> int:  # noqa: ANN401
+def _int(value: Any) -> int:
     number = _number(value, "int")
     if number % 1:
         raise _mismatch("int", value)
@@ -116,20 +116,20 @@ def _int(value: Any) -> int:  # noqa: ANN401
     return whole
 
 
-def _bool(value: Any) -> bool:  # noqa: ANN401
+def _bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise _mismatch("true or false", value)
     return value
 
 
-def _text(value: Any) -> str:  # noqa: ANN401
+def _text(value: Any) -> str:
     if isinstance(value, str):
         return value
     _number(value, "a text in quotes")
     return json_text(value)
 
 
-def _datetime(value: Any) -> int:  # noqa: ANN401
+def _datetime(value: Any) -> int:
     if not isinstance(value, str):
         return _int(value)
     found = _RFC_3339.fullmatch(value)
@@ -140,7 +140,7 @@ def _datetime(value: Any) -> int:  # noqa: ANN401
     return instant_us(f"{day}T{time}.{(fraction or '0')[:6]}{offset.upper()}")
 
 
-def _date(value: Any) -> int:  # noqa: ANN401
+def _date(value: Any) -> int:
     if not isinstance(value, str):
         return _int(value)
     if re.fullmatch(r"\d{4}-\d\d-\d\d", value, re.ASCII) is None:
@@ -151,21 +151,21 @@ def _date(value: Any) -> int:  # noqa: ANN401
 def _decimal(dtype: DecimalType) -> Convert:
     stored = cast(dtype)
 
-    def to_decimal(value: Any) -> Any:  # noqa: ANN401
+    def to_decimal(value: Any) -> Any:
         # A float is converted by its shortest digits, so that 0.1 is a tenth.
         return stored(value if isinstance(value, str) else repr(_number(value, type_name(dtype))))
 
     return to_decimal
 
 
-def _array(value: Any, expected: str) -> list[Any]:  # noqa: ANN401
+def _array(value: Any, expected: str) -> list[Any]:
     if not isinstance(value, list):
         raise _mismatch(expected, value)
     return value
 
 
 def _embedding(dim: int) -> Convert:
-    def to_embedding(value: Any) -> list[float]:  # noqa: ANN401
+    def to_embedding(value: Any) -> list[float]:
         items = _array(value, f"an array of {dim} numbers")
         if len(items) != dim:
             raise _mismatch(f"an array of {dim} numbers", value)
@@ -180,7 +180,7 @@ def _list(element: Convert) -> Convert:
     ]
 
 
-def _members(value: Any) -> dict[str, Any]:  # noqa: ANN401
+def _members(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise _mismatch("an object", value)
     return value
@@ -193,7 +193,7 @@ def _map(element: Convert) -> Convert:
 def _struct(dtype: StructType) -> Convert:
     fields = [(name, _converter(of)) for name, of in dtype.fields]
 
-    def to_struct(value: Any) -> list[Any]:  # noqa: ANN401
+    def to_struct(value: Any) -> list[Any]:
         members = _members(value)
         return [_inside(f"field {name}", convert, members.get(name)) for name, convert in fields]
 
@@ -205,7 +205,7 @@ def _restricted(dtype: DataType, base: Convert) -> Convert:
     return lambda value: check(base(value))
 
 
-def _inside(place: str, convert: Convert, value: Any) -> Any:  # noqa: ANN401
+def _inside(place: str, convert: Convert, value: Any) -> Any:
     try:
         return convert(value)
     except InvalidInputError as error:

@@ -101,7 +101,7 @@ class DatetimeExpr(Expr):
         """
         return NumberExpr(SinceEpoch(operand=self.node, unit=time_unit(unit)))
 
-    def strftime(self, format: Text) -> "StringExpr":  # noqa: A002 (the API's name)
+    def strftime(self, format: Text) -> "StringExpr":
         """Return the instant as text by the directives of chrono, in the time zone of `with_tz`.
 
         Raises:

@@ -57,7 +57,7 @@ class StringExpr(Expr):
         """
         return Expr(Split(operand=self.node, separator=plain_text("split", "sep", sep))).list
 
-    def strptime(self, format: Text, timezone: Text | None = "UTC") -> "DatetimeExpr":  # noqa: A002 (the API's name)
+    def strptime(self, format: Text, timezone: Text | None = "UTC") -> "DatetimeExpr":
         """Read an instant, in the directives of chrono (`%Y-%m-%d %H:%M:%S%.f %z`).
 
         Args:
@@ -70,7 +70,7 @@ class StringExpr(Expr):
         text = plain_text("strptime", "format", format)
         return Expr(Strptime(operand=self.node, format=text, timezone=zone("strptime", timezone))).dt
 
-    def parse(self, dtype: Any) -> Expr:  # noqa: ANN401 (an annotation is any object)
+    def parse(self, dtype: Any) -> Expr:
         """Read the value of type `dtype` that a JSON document holds; other documents fail the evaluation.
 
         Raises:

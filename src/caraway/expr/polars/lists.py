@@ -56,9 +56,9 @@ def _(node: ListCall, scope: PolarsScope) -> pl.Expr:
         case ListFunction.MAX:
             return pl.when(~has_null).then(of.max() if element == INT else _unsigned(of.sort().list.last()))
         case ListFunction.ALL:
-            return pl.when(~has_null).then(of.contains(False).not_())  # noqa: FBT003 (a value)
+            return pl.when(~has_null).then(of.contains(False).not_())
         case ListFunction.ANY:
-            found = of.contains(True)  # noqa: FBT003
+            found = of.contains(True)
             return pl.when(operand.is_not_null() & (found | ~has_null)).then(found)
 
 

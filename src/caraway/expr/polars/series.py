@@ -123,7 +123,7 @@ def true_where(truths: pl.Series) -> Truths:
 
 def true_in(truths: pa.Array) -> Truths:
     """Return where an array of truth values is true: neither false nor null."""
-    return np.asarray(pc.fill_null(truths, False).to_numpy(zero_copy_only=False))  # noqa: FBT003 (a value)
+    return np.asarray(pc.fill_null(truths, False).to_numpy(zero_copy_only=False))
 
 
 def null_where(values: pl.Series) -> Truths:

@@ -140,5 +140,5 @@ def _nullable(inner: Convert | None) -> Convert:
     return _same if inner is None else lambda value: None if value is None else inner(value)
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value

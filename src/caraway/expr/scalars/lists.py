@@ -61,7 +61,7 @@ def added(values: Sequence[float]) -> float:
 
 
 def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values], Any]:
-    def extreme(values: Values) -> Any:  # noqa: ANN401 (an int)
+    def extreme(values: Values) -> Any:
         return None if None in values or not values else choose(values)
 
     def extreme_float(values: Values) -> float | None:
@@ -76,7 +76,7 @@ def _extreme(choose: Callable[..., Any], element: DataType) -> Callable[[Values]
 
 @compile_node.register
 def _(node: ListAt, scope: ScalarScope) -> Scalar:
-    def at(values: Values, index: int) -> Any:  # noqa: ANN401 (an element)
+    def at(values: Values, index: int) -> Any:
         return values[index] if -len(values) <= index < len(values) else None
 
     return strict2(at, compile_node(node.operand, scope), scope.operand(node.index, INT))

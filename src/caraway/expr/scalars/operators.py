@@ -100,7 +100,7 @@ def _(node: Unary, scope: ScalarScope) -> Scalar:
 def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
     """Return the function of a value that is null for null."""
 
-    def evaluate(row: Row) -> Any:  # noqa: ANN401 (a stored value)
+    def evaluate(row: Row) -> Any:
         value = operand(row)
         return None if value is None else function(value)
 
@@ -110,7 +110,7 @@ def strict(function: Callable[[Any], Any], operand: Scalar) -> Scalar:
 def strict2(function: Function, left: Scalar, right: Scalar) -> Scalar:
     """Return the function of two values that is null if one is."""
 
-    def evaluate(row: Row) -> Any:  # noqa: ANN401
+    def evaluate(row: Row) -> Any:
         a, b = left(row), right(row)
         return None if a is None or b is None else function(a, b)
 
@@ -177,7 +177,7 @@ def _(node: FillNull, scope: ScalarScope) -> Scalar:
     operand, fill = scope.operand(node.operand, result), scope.operand(node.fill, result)
     refuses = refusing(node.fill)
 
-    def evaluate(row: Row) -> Any:  # noqa: ANN401
+    def evaluate(row: Row) -> Any:
         value = operand(row)
         if refuses:
             other = fill(row)
@@ -195,13 +195,13 @@ def _(node: When, scope: ScalarScope) -> Scalar:
     branches = [(scope.operand(predicate, BOOL), scope.operand(value, result)) for predicate, value in node.branches]
     otherwise: Scalar = (lambda _row: None) if node.otherwise is None else scope.operand(node.otherwise, result)
 
-    def evaluate(row: Row) -> Any:  # noqa: ANN401
+    def evaluate(row: Row) -> Any:
         for predicate, value in branches:
             if predicate(row) is True:
                 return value(row)
         return otherwise(row)
 
-    def evaluate_all(row: Row) -> Any:  # noqa: ANN401
+    def evaluate_all(row: Row) -> Any:
         found = [(predicate(row), value(row)) for predicate, value in branches]
         last = otherwise(row)
         return next((value for holds, value in found if holds is True), last)

@@ -57,13 +57,13 @@ def widened(scalar: Scalar, source: DataType | None, target: DataType) -> Scalar
         return scalar
     if convert is float:
 
-        def to_float(row: Row) -> Any:  # noqa: ANN401 (a stored value)
+        def to_float(row: Row) -> Any:
             value = scalar(row)
             return None if value is None else float(value)
 
         return to_float
 
-    def converted(row: Row) -> Any:  # noqa: ANN401
+    def converted(row: Row) -> Any:
         value = scalar(row)
         return None if value is None else convert(value)
 

@@ -17,7 +17,7 @@ def _(node: DictGet, scope: ScalarScope) -> Scalar:
     entries, keys = compile_node(node.operand, scope), scope.operand(node.key, STRING)
     default: Scalar = (lambda _row: None) if node.default is None else scope.operand(node.default, base.of)
 
-    def get(row: Row) -> Any:  # noqa: ANN401 (a stored value)
+    def get(row: Row) -> Any:
         value, key, other = entries(row), keys(row), default(row)
         return None if value is None or key is None else value.get(key, other)
 

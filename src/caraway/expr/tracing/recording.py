@@ -362,7 +362,7 @@ class Text:
         )
 
 
-def is_storable(value: Any) -> bool:  # noqa: ANN401 (a constant)
+def is_storable(value: Any) -> bool:
     """Return whether an expression can hold such a constant: no int beyond 64 bits, no NaN, which is null in pandas."""
     match value:
         case bool() | str():

@@ -152,7 +152,7 @@ def _plain(values: list[object]) -> "pd.Series[Any]":
     return pd.Series(values, dtype=object).infer_objects()
 
 
-def member(value: Any, name: str) -> Any:  # noqa: ANN401 (any raw value)
+def member(value: Any, name: str) -> Any:
     """Return a member of a struct of the payload; null if the struct is null or lacks it.
 
     Raises:

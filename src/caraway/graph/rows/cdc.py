@@ -138,7 +138,7 @@ def _read(dataset: DatasetSpec, number: int, record: Mapping[str, object] | None
     )
 
 
-def _object(value: Any, name: str) -> Mapping[str, object] | None:  # noqa: ANN401 (what a payload has)
+def _object(value: Any, name: str) -> Mapping[str, object] | None:
     """Return an object; in text files it is JSON text."""
     if is_null(value) or value == "":
         return None

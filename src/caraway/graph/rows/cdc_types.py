@@ -31,7 +31,7 @@ def _field(schema: Schema, name: str) -> Schema | None:
     return next((field for field in fields if field.get("field") == name), None)
 
 
-def _value(value: Any, schema: Schema | None) -> Any:  # noqa: ANN401 (any raw value)
+def _value(value: Any, schema: Schema | None) -> Any:
     if value is None or schema is None:
         return value
     convert = _LOGICAL.get(schema.get("name", ""))
@@ -55,21 +55,21 @@ def _value(value: Any, schema: Schema | None) -> Any:  # noqa: ANN401 (any raw v
 
 
 def _instant(per_second: int) -> Callable[[Any, Schema], datetime]:
-    def convert(value: Any, _schema: Schema) -> datetime:  # noqa: ANN401
+    def convert(value: Any, _schema: Schema) -> datetime:
         return EPOCH + timedelta(microseconds=int(value) * 1_000_000 // per_second)
 
     return convert
 
 
-def _day(value: Any, _schema: Schema) -> date:  # noqa: ANN401
+def _day(value: Any, _schema: Schema) -> date:
     return FIRST_DAY + timedelta(days=int(value))
 
 
-def _decimal(value: Any, schema: Schema) -> Decimal:  # noqa: ANN401
+def _decimal(value: Any, schema: Schema) -> Decimal:
     return _scaled(value, int(schema["parameters"]["scale"]))
 
 
-def _variable_decimal(value: Any, _schema: Schema) -> Decimal:  # noqa: ANN401
+def _variable_decimal(value: Any, _schema: Schema) -> Decimal:
     return _scaled(value["value"], int(value["scale"]))
 
 

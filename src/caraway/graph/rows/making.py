@@ -177,7 +177,7 @@ def _called(
         return values
 
 
-def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:  # noqa: ANN401 (users return anything)
+def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:
     if not isinstance(result, pd.Series) or len(result) != rows:
         size = f" of {len(result)}" if hasattr(result, "__len__") else ""
         raise InvalidInputError(
@@ -188,7 +188,7 @@ def _series(result: Any, rows: int, function: PythonFunction) -> list[object]:  
 
 
 @lru_cache(maxsize=1024)
-def loaded(pickled: bytes) -> Any:  # noqa: ANN401 (a user's function)
+def loaded(pickled: bytes) -> Any:
     """Return a user's function, unpickled once a process."""
     return pickle.loads(pickled)  # noqa: S301 (the definitions of those who run this process)
 

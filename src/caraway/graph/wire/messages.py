@@ -35,7 +35,7 @@ def to_message(spec: object, kind: type[M]) -> M:
     return kind(**codec_of(_TYPES[kind], kind.DESCRIPTOR).encode(spec, None))
 
 
-def from_message(message: Message) -> Any:  # noqa: ANN401 (the spec of the message's class)
+def from_message(message: Message) -> Any:
     """Decode a spec from its message.
 
     Raises:

@@ -147,15 +147,15 @@ def _mistyped(name: str, value: object, family: Family) -> InvalidInputError:
     return InvalidInputError(f"column {name} holds {value!r}, which is no {family.value}")
 
 
-def _refused(name: str, value: object, family: Family) -> Any:  # noqa: ANN401 (never returns)
+def _refused(name: str, value: object, family: Family) -> Any:
     raise _mistyped(name, value, family)
 
 
-def _one_nan(value: Any) -> Any:  # noqa: ANN401 (a number or null)
+def _one_nan(value: Any) -> Any:
     return value if value == value else NAN  # noqa: PLR0124 (NaN only)
 
 
-def _normal(value: Any) -> Any:  # noqa: ANN401 (any stored value)
+def _normal(value: Any) -> Any:
     """Return a value with one NaN and without signed zeros, so that equal values have equal bytes."""
     match value:
         case float():
@@ -168,5 +168,5 @@ def _normal(value: Any) -> Any:  # noqa: ANN401 (any stored value)
             return value
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value

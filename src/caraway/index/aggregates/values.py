@@ -256,7 +256,7 @@ def _positions(
     return iter(sorted(found, key=_position, reverse=newest_first))
 
 
-def _position(item: tuple[Any, Hashable]) -> Any:  # noqa: ANN401 (a position)
+def _position(item: tuple[Any, Hashable]) -> Any:
     return item[0]
 
 

@@ -65,7 +65,7 @@ class ListReader:
             values = map(self._show, _once(values))
         return list(islice(values, self._limit))
 
-    def _value(self, record: Record) -> Any:  # noqa: ANN401 (any stored value)
+    def _value(self, record: Record) -> Any:
         value = self._pick(record)
         return self._identity(value) if self._distinct else value
 
@@ -117,5 +117,5 @@ def _once(values: Iterator[Hashable]) -> Iterator[Hashable]:
             yield value
 
 
-def _same(value: Any) -> Any:  # noqa: ANN401
+def _same(value: Any) -> Any:
     return value

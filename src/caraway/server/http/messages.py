@@ -93,7 +93,7 @@ class Request:
         """True if work on the body, and on the values that it holds, would block the event loop for too long."""
         return len(self.body) > SHORT_BYTES
 
-    async def json(self) -> Any:  # noqa: ANN401 (any JSON)
+    async def json(self) -> Any:
         """Return the values of the JSON body; those of a large one are made in a thread.
 
         Raises:
@@ -108,7 +108,7 @@ class Request:
         except InvalidInputError as error:
             raise InvalidInputError(f"the body {error}") from error
 
-    async def values(self, text: bytes) -> Any:  # noqa: ANN401 (any JSON)
+    async def values(self, text: bytes) -> Any:
         """Return the values of a JSON text; those of a large one are made in a thread.
 
         Raises:

@@ -63,7 +63,7 @@ class ShardClients:
         """Close all channels."""
         self.keep(set())
 
-    def _read(self, address: str) -> Any:  # noqa: ANN401 (grpc has no types)
+    def _read(self, address: str) -> Any:
         known = self._channels.get(address)
         if known is None:
             with self._lock:
@@ -74,7 +74,7 @@ class ShardClients:
         return known[1]
 
 
-def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:  # noqa: ANN401 (grpc has no types)
+def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:
     try:
         answers.set_result(decode_answers(call.result()))
     except grpc.FutureCancelledError:
@@ -85,5 +85,5 @@ def _settle(answers: "Future[list[Answer]]", call: Any, address: str) -> None:  
         answers.set_exception(UnavailableError(f"the server at {address} answers what isn't understood: {error}"))
 
 
-def _reason(error: Any) -> str:  # noqa: ANN401 (grpc has no types)
+def _reason(error: Any) -> str:
     return f"{error.code().name.lower()}, {error.details()}"

@@ -59,7 +59,7 @@ class ShardServer:
         self._server.stop(END_S).wait(END_S)
         self._threads.shutdown(wait=False)
 
-    def _read(self, answer: Callable[[Ask], Answer], request: bytes, context: Any) -> bytes:  # noqa: ANN401 (grpc has no types)
+    def _read(self, answer: Callable[[Ask], Answer], request: bytes, context: Any) -> bytes:
         shown = dict(context.invocation_metadata()).get(f"{PASS}-bin", b"")
         if not any(hmac.compare_digest(shown, known) for known in self._passes()):
             context.abort(grpc.StatusCode.UNAUTHENTICATED, "the caller hasn't the key file of this deployment")

@@ -7,7 +7,7 @@ divided by zero is null; and zeros keep their sign.
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.expr.nodes import BinaryOp
 from caraway.spark.expressions.scope import divided

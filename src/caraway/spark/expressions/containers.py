@@ -1,7 +1,7 @@
 """The nodes of lists, dicts and structs."""
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import FLOAT, INT, STRING, DataType, ListType, MapType, base_type
 from caraway.expr.engines import python_reason
@@ -77,7 +77,7 @@ def _(node: ListContains, scope: SparkScope) -> Column:
     items = compile_node(node.operand, scope)
     item = widened(compile_node(node.item, scope), scope.type_of(node.item), of)
     found = F.array_contains(comparable(items, ListType(of)), comparable(item, of))
-    return F.when(F.size(items) == 0, F.lit(False)).when(items.isNotNull() & item.isNotNull(), found)  # noqa: FBT003
+    return F.when(F.size(items) == 0, F.lit(False)).when(items.isNotNull() & item.isNotNull(), found)
 
 
 @compile_node.register

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import (
     DATETIME,
@@ -76,7 +76,7 @@ def _failures(node: Node, scope: SparkScope) -> Iterator[Column]:
         case Strftime():
             yield ~in_calendar(compile_as(node.operand, DATETIME, scope), node.timezone)
         case Repeat():
-            yield ~F.coalesce(compile_as(node.by, INT, scope) >= 0, F.lit(False))  # noqa: FBT003 (a value)
+            yield ~F.coalesce(compile_as(node.by, INT, scope) >= 0, F.lit(False))
         case Zip(fields=given):
             yield reduce(lambda a, b: a | b, (compile_node(of, scope).isNull() for _, of in given))
         case Power() if not is_float(node.operand, scope) and not is_float(node.exponent, scope):
@@ -94,7 +94,7 @@ def _body_failures(operand: Node, variable: str, body: Node, scope: SparkScope) 
         return list(_failures(body, scope.body(variable, of, item)))
 
     def fails(position: int) -> Callable[[Column], Column]:
-        return lambda item: F.coalesce(in_body(item)[position], F.lit(False))  # noqa: FBT003 (a value)
+        return lambda item: F.coalesce(in_body(item)[position], F.lit(False))
 
     # All elements have the same conditions, in which only the column of the element differs.
     for position in range(len(in_body(F.lit(None)))):
@@ -124,5 +124,5 @@ def _violations(value: Column, dtype: DataType) -> list[Column]:
 
 
 def _any(conditions: Sequence[Column]) -> Column:
-    false = F.lit(False)  # noqa: FBT003 (a value)
+    false = F.lit(False)
     return reduce(lambda a, b: a | b, (F.coalesce(condition, false) for condition in conditions), false)

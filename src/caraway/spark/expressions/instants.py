@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import DATETIME, INT
 from caraway.dtypes.values import INT_MAX

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import FLOAT, INT
 from caraway.expr.functions.numbers import ALL_INTEGERS, MOST_DECIMALS

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import BooleanType
@@ -67,7 +67,7 @@ class _Evaluation:
         expression = compile_as(self.node, self.dtype, dict(self.schema)).alias(_RESULT)
         try:
             computed = frame.with_columns(expression)[_RESULT]
-            return computed, pl.repeat(False, len(frame), eager=True)  # noqa: FBT003 (a value)
+            return computed, pl.repeat(False, len(frame), eager=True)
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException, CarawayError):
             # polars fails a batch for one row in it, so the batch is halved until that row is alone.
             if len(frame) == 1:

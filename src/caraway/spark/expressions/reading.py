@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import STRING
 from caraway.expr.functions.chrono_reading import CENTURY_BREAK, MONTHS, WEEKDAYS, reading_pattern
@@ -32,7 +32,7 @@ class _Fields:
         """Add a field. A field that a text states twice must have the same value both times."""
         known = self.numbers.get(name)
         if known is not None:
-            self.checks.append(F.coalesce(known == number, F.lit(True)))  # noqa: FBT003 (a value)
+            self.checks.append(F.coalesce(known == number, F.lit(True)))
             number = F.coalesce(known, number)
         self.numbers[name] = number
 
@@ -105,7 +105,7 @@ def _instant(fields: _Fields, timezone: str) -> Column:
 
 
 def _checked(fields: _Fields, instant: Column) -> Column:
-    return F.when(reduce(lambda a, b: a & b, fields.checks, F.lit(True)), instant)  # noqa: FBT003 (a value)
+    return F.when(reduce(lambda a, b: a & b, fields.checks, F.lit(True)), instant)
 
 
 def _day(fields: _Fields) -> Column:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import DataType, FloatType, MapType, OptionalType, StructType, base_type
 from caraway.expr.inference import infer_nullable, operand_type, within

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812 (the name that everybody knows)
+from pyspark.sql import functions as F
 
 from caraway.dtypes.types import STRING
 from caraway.expr.nodes import Split, StringCall, StringFunction

@@ -65,7 +65,7 @@ class _Revenue:
 
     @pipeline
     @inputs(_Sales, _Prices)
-    def revenue_by_item(cls, sales: Dataset, prices: Dataset) -> Any:  # noqa: ANN401, N805
+    def revenue_by_item(cls, sales: Dataset, prices: Dataset) -> Any:  # noqa: N805
         """Join and aggregate, in real-time mode."""
         priced = sales.dedup("sale").join(prices, how="inner", on=["item"]).filter(col("count") > 0)
         revenue = priced.assign(revenue=(col("count") * col("price")).astype(float))
@@ -85,7 +85,7 @@ class _Named:
 
     @pipeline
     @inputs(_Sales)
-    def names(cls, sales: Dataset) -> Any:  # noqa: ANN401, N805
+    def names(cls, sales: Dataset) -> Any:  # noqa: N805
         """Apply Python functions, in micro-batches."""
         named = sales.assign("name", str, lambda df: df["item"].map(lambda item: f"item {item}"))
         return named.drop("sale", "item")

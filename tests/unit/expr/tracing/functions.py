@@ -90,7 +90,7 @@ def _called(column: st.SearchStrategy[str], name: str, argument: st.SearchStrate
 
 
 def rows_of(seed: int, count: int = 25) -> dict[str, list[Any]]:
-    rng = random.Random(seed)  # noqa: S311 (test data)
+    rng = random.Random(seed)
     values: dict[DataType, list[Any]] = {INT: INTS, FLOAT: FLOATS, BOOL: [True, False], STRING: TEXTS}
     found: dict[str, list[Any]] = {
         "l": [[1]] * count,

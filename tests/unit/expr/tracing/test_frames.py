@@ -125,7 +125,7 @@ def test_a_function_may_have_names_constants_and_defaults() -> None:
         lambda df: df["i"].map(lambda x: x + 1),
         lambda df: [x for x in df["i"]],  # noqa: C416 (what a user may write)
         lambda df: df["i"] + helper(df["i"]),
-        lambda df: df["i"] + random.randrange(3),  # noqa: S311 (what a user may write)
+        lambda df: df["i"] + random.randrange(3),
         lambda df: df["i"] + LIMITS[0],
         lambda df: df["i"] + len(df),
         lambda df: df["i"] if isinstance(df, pl.DataFrame) else df["j"],
