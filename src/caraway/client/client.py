@@ -51,6 +51,9 @@ __all__ = ["MAIN_BRANCH", "Client", "build_graph"]
 class Client:
     """A user's way to a Caraway server.
 
+    Every method that sends a request raises `UnavailableError` if the server doesn't answer, and `RemoteError` if it
+    refuses. A method lists these only where there is more to say.
+
     Args:
         url: The server, such as "http://127.0.0.1:8100". By default that of the environment, or of the stack that
             runs on this machine; see `caraway.client.discovery.find_server`.
@@ -147,8 +150,6 @@ class Client:
             CommitError: The definitions contradict each other.
             DefinitionTypeError: A list contains something else than datasets or featuresets.
             NotServedError: The commit is made, but not all is served in time.
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         # A late import, as in `build_commit`.
         from caraway.graph.wire import encode_commit  # noqa: PLC0415
@@ -289,8 +290,6 @@ class Client:
         Raises:
             InvalidInputError: `timeout` is negative.
             NotServedError: Something still lags after that time; the text names it, and its lag.
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         return self._wait(timeout, commit=True, progress=progress)
 
@@ -328,7 +327,6 @@ class Client:
         Raises:
             InvalidInputError: An argument is wrong, or the frame lacks a column.
             RemoteError: The server refused, or a feature can't be computed.
-            UnavailableError: The server doesn't answer.
         """
         input_names = list(input_features(inputs, "query"))
         wanted = output_features(outputs, "query")
@@ -382,8 +380,6 @@ class Client:
 
         Raises:
             InvalidInputError: An argument is wrong.
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         body = offline_body(
             inputs,
@@ -403,7 +399,6 @@ class Client:
 
         Raises:
             RemoteError: There is no such query.
-            UnavailableError: The server doesn't answer.
         """
         params = {"request_id": str(request_id)}
         return self._connection.request("GET", "/query_offline/status", self._headers(), params=params).json()
@@ -413,7 +408,6 @@ class Client:
 
         Raises:
             RemoteError: There is no such query.
-            UnavailableError: The server doesn't answer.
         """
         params = {"request_id": str(request_id)}
         return self._connection.request("POST", "/query_offline/cancel", self._headers(), params=params, body={}).json()
@@ -440,7 +434,6 @@ class Client:
             InvalidInputError: An argument is wrong.
             UnknownEntityError: The branch has no such dataset.
             RemoteError: The server refused for another reason.
-            UnavailableError: The server doesn't answer.
         """
         name = dataset_name(dataset, "lookup")
         rows = rows_of(key_frame(keys, f"lookup of {name}"))
@@ -470,10 +463,6 @@ class Client:
         Args:
             dataset: The dataset, or its name.
             n: The greatest number of rows.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         name = dataset_name(dataset, "inspect")
         params = {"n": str(n)}
@@ -493,8 +482,6 @@ class Client:
         Raises:
             InvalidInputError: A column isn't an erase key, or an erase key is missing.
             DefinitionTypeError: The dataset is neither a dataset nor a name.
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         name = dataset_name(dataset, "erase")
         frame = erase_rows(dataset if isinstance(dataset, Dataset) else None, erase_keys, f"erase in {name}")
@@ -518,10 +505,6 @@ class Client:
             featuresets: Names.
             fields: The wanted properties; all by default.
             properties: The same as `fields`.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
         """
         wanted = {
             "datasets": name_list(datasets),
@@ -533,12 +516,7 @@ class Client:
         return answer
 
     def lineage(self) -> dict[str, Any]:
-        """Return the lineage of the branch: which entity is computed from which.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Return the lineage of the branch: which entity is computed from which."""
         answer: dict[str, Any] = self._connection.request("GET", "/lineage", self._headers()).json()
         return answer
 
@@ -550,36 +528,20 @@ class Client:
 
         Raises:
             RemoteError: There is no secret of this name, or the server refused.
-            UnavailableError: The server doesn't answer.
         """
         answer = self._connection.request("GET", f"/secret/{name}", self._headers()).json()
         return str(answer["value"])
 
     def add_secret(self, name: str, value: str) -> Response:
-        """Store a new secret.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Store a new secret."""
         return self._connection.request("POST", f"/secret/{name}", self._headers(), body={"value": value})
 
     def update_secret(self, name: str, value: str) -> Response:
-        """Change a secret.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Change a secret."""
         return self._connection.request("PATCH", f"/secret/{name}", self._headers(), body={"value": value})
 
     def delete_secret(self, name: str) -> Response:
-        """Delete a secret.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Delete a secret."""
         return self._connection.request("DELETE", f"/secret/{name}", self._headers(), body={})
 
     # -----------------------------------------------------------------------------------------------------------------
@@ -591,7 +553,6 @@ class Client:
         Raises:
             InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
             RemoteError: The branch exists, or the server refused; the current branch stays.
-            UnavailableError: The server doesn't answer.
         """
         return self._make_branch(check_branch_name(name), {})
 
@@ -601,7 +562,6 @@ class Client:
         Raises:
             InvalidInputError: The name has other characters than letters, digits, `_`, `.`, `-` and `/`.
             RemoteError: The branch exists, the other one doesn't, or the server refused; the current branch stays.
-            UnavailableError: The server doesn't answer.
         """
         return self._make_branch(check_branch_name(name), {"clone_from": from_branch})
 
@@ -610,7 +570,6 @@ class Client:
 
         Raises:
             RemoteError: The branch is main or doesn't exist, or the server refused.
-            UnavailableError: The server doesn't answer.
         """
         response = self._connection.request("POST", "/delete", {BRANCH_HEADER: name}, body={})
         if self._branch == name:
@@ -618,12 +577,7 @@ class Client:
         return response
 
     def list_branches(self) -> list[str]:
-        """Return the names of all branches.
-
-        Raises:
-            RemoteError: The server refused.
-            UnavailableError: The server doesn't answer.
-        """
+        """Return the names of all branches."""
         answer = self._connection.request("GET", "/branch/list", self._headers()).json()
         return [str(branch["name"]) for branch in answer["branches"]]
 
