@@ -26,7 +26,7 @@ public final class LocalFilesLaws {
     }
     // Spark copies RocksDB's files so, by way of FileSystem.getLocal.
     files.copyFromLocalFile(new Path(folder, "old"), new Path(folder, "made/copy"));
-    // What an earlier version has left: a checksum of something else.
+    // An earlier version has left this checksum, which is that of another file.
     try (var in = files.open(new Path(folder, "stale"))) {
       System.out.print(new String(in.readAllBytes(), StandardCharsets.UTF_8));
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-FOLDERS = ("bench", "src", "tests")
+FOLDERS = ("bench", "jvm", "src", "tests")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 # No sentence opens with one of these, since its reader would have to wait for its subject. Questions may.
@@ -24,6 +24,14 @@ _RIDDLE = re.compile(rf"{_BEFORE}(?P<opening>{'|'.join(RIDDLES)})\b")
 _FIGURE = re.compile(rf"(?P<opening>{'|'.join(FIGURES)})\b")
 _END = re.compile(r"[.!?](?=[)\"'*_]*(?: |$))")
 _PRAGMA = re.compile(r"(?:noqa|type:|mypy:|ruff:|pragma:)")
+
+# Texts of Java stay, in which `//` is no comment; so do characters.
+_OF_JAVA = re.compile(
+    r"(?P<text>\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
+    r"|/\*(?P<block>.*?)\*/|(?P<lines>//[^\n]*(?:\n[ \t]*//[^\n]*)*)",
+    re.DOTALL,
+)
+_MARGIN = re.compile(r"^[ \t]*(?:\*|//+)+[ \t]?|<p>", re.MULTILINE)
 
 _FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 _NO_PROSE = re.compile(r"^[|#<].*$", re.MULTILINE)
@@ -67,9 +75,17 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
         yield first, " ".join(block)
 
 
-def of_source(source: str) -> Iterator[str]:
-    """Yield the sentences of a module's comments and docstrings that open badly, with their lines."""
-    for line, text in (*_docstrings(source), *_comments(source)):
+def _of_java(source: str) -> Iterator[tuple[int, str]]:
+    """Yield the comments of a Java file with the line of their beginning."""
+    for found in _OF_JAVA.finditer(source):
+        if found["text"] is None:
+            text = _MARGIN.sub("", found["block"] or found["lines"]).strip()
+            yield source.count("\n", 0, found.start()) + 1, text
+
+
+def of_source(source: str, *, java: bool = False) -> Iterator[str]:
+    """Yield the sentences of a file's comments and docstrings that open badly, with their lines."""
+    for line, text in _of_java(source) if java else (*_docstrings(source), *_comments(source)):
         if _PRAGMA.match(text):
             continue
         if _FIGURE.match(text):
@@ -86,8 +102,14 @@ def of_page(text: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_comments_and_docstrings_name_their_subject(folder: str) -> None:
-    modules = (path for path in sorted((ROOT / folder).rglob("*.py")) if not path.name.endswith("_pb2.py"))
-    found = [f"{path.relative_to(ROOT)}:{it}" for path in modules for it in of_source(path.read_text())]
+    files = [path for path in sorted((ROOT / folder).rglob("*")) if path.suffix in {".java", ".py"}]
+    assert files
+    found = [
+        f"{path.relative_to(ROOT)}:{it}"
+        for path in files
+        if not path.name.endswith("_pb2.py")
+        for it in of_source(path.read_text(), java=path.suffix == ".java")
+    ]
     assert found == []
 
 
@@ -131,3 +153,8 @@ def test_questions_headings_tables_and_code_are_left_alone(text: str) -> None:
 def test_comments_and_docstrings_are_found_with_their_lines() -> None:
     source = '"""Tell it."""\n\nx = 1  # Of no use.\n# A block\n# of two lines. What it says.\ny = "Which"\n'
     assert list(of_source(source)) == ["1: Tell it.", "3: Of no use.", "4: What it says."]
+
+
+def test_comments_of_java_are_found_with_their_lines() -> None:
+    source = 'a = "// Of"; // Tell it.\n/**\n * A row.\n *\n * <p>What it says.\n */\n// Two\n// lines. Else none.\n'
+    assert list(of_source(source, java=True)) == ["1: Tell it.", "2: What it says.", "7: Else none."]

@@ -161,9 +161,11 @@ final class TableState {
   }
 
   /**
-   * Whether a version of the output begins with a right version, and the arrival of the last right record on which that depends.
+   * The effect of a right version on the output: {@code begins} is true if a version of the output begins with it, and
+   * {@code settled} is the arrival of the last right record on which that depends.
    *
-   * <p>Nothing begins with a version that another one replaces at its own time, nor with a delete of a key without a row.
+   * <p>No version of the output begins with a right version that another one replaces at its own time, nor with a delete
+   * of a key without a row.
    */
   private record RightChange(boolean begins, long settled) {}
 
