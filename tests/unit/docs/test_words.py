@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -115,24 +116,24 @@ FORMER = (
 )
 
 
-def _texts() -> dict[str, str]:
+@cache
+def texts() -> dict[str, str]:
+    """Return the texts of all files by their paths."""
     files = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.suffix in SUFFIXES)
-    texts = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files if path.is_file()}
-    return {path: text for path, text in texts.items() if not path.startswith(LEFT_OUT)}
+    found = {path.relative_to(ROOT).as_posix(): path.read_text() for path in files if path.is_file()}
+    return {path: text for path, text in found.items() if not path.startswith(LEFT_OUT)}
 
 
-TEXTS = _texts()
-
-
+@cache
 def words_of(text: str) -> str:
     """Return a text in lower case, with the parts of names as words of their own."""
     return re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text).replace("_", " ").lower()
 
 
-def found(former: Former, texts: dict[str, str]) -> Iterator[str]:
+def found(former: Former, files: dict[str, str]) -> Iterator[str]:
     """Yield the lines that have the word, with their paths."""
     word = re.compile(rf"(?<![a-z])(?:{former.word})(?![a-z])")
-    for path, text in texts.items():
+    for path, text in files.items():
         if not path.startswith(former.under):
             continue
         if not word.search(words_of(path)) and not word.search(words_of(text)):
@@ -149,7 +150,7 @@ def found(former: Former, texts: dict[str, str]) -> Iterator[str]:
 
 @pytest.mark.parametrize("former", FORMER, ids=lambda former: former.now)
 def test_a_former_word_is_gone(former: Former) -> None:
-    assert list(found(former, TEXTS)) == [], f"write: {former.now} (docs/glossary.md)"
+    assert list(found(former, texts())) == [], f"write: {former.now} (docs/glossary.md)"
 
 
 @pytest.mark.parametrize(
