@@ -43,6 +43,8 @@ LONGEST_FIRST = (
     "integration/engine/test_backfill",
     "integration/engine/test_cluster",
     "integration/index/test_many_traces",
+    "integration/server/test_feast_client",
+    "integration/spark/test_gateway",
     # In the order of the time that they took in `just test`.
     "e2e",
     "integration/installed/test_wheel",
@@ -59,9 +61,7 @@ LONGEST_FIRST = (
     "integration/server/test_api",
     "integration/server/test_branches",
     "integration/server/test_fuzz",
-    "integration/spark/test_gateway",
     "integration/spark/test_joins",
-    "integration/server/test_feast_client",
     "integration/editors/test_checkers",
     "integration/stack/test_supervision",
     "integration/control/test_steps",

@@ -17,7 +17,6 @@ from typing import Final
 PR_SET_PDEATHSIG: Final = 1
 PR_SET_SECUREBITS: Final = 28
 SECBIT_NO_SETUID_FIXUP: Final = 1 << 2
-SECBIT_KEEP_CAPS: Final = 1 << 4
 PR_CAP_AMBIENT: Final = 47
 PR_CAP_AMBIENT_RAISE: Final = 2
 CAP_DAC_READ_SEARCH: Final = 2
@@ -56,8 +55,9 @@ def become(user: str, *, see_all: bool) -> None:
     entry = pwd.getpwnam(user)
     libc = _libc() if see_all and sys.platform == "linux" else None
     if libc:
-        # Without this, access(2) disregards capabilities, and Postgres asks it about its own programs.
-        _granted(libc.prctl(PR_SET_SECUREBITS, SECBIT_KEEP_CAPS | SECBIT_NO_SETUID_FIXUP, 0, 0, 0), user)
+        # This keeps the capabilities over the change of user. Without it, access(2) disregards them, and Postgres asks
+        # access(2) about its own programs.
+        _granted(libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0), user)
     os.setgroups([])
     os.setgid(entry.pw_gid)
     os.setuid(entry.pw_uid)

@@ -24,6 +24,7 @@ import pytest
 from caraway.confinement import ConfinedProcess, Confinement, deployment_user, landlock, places
 from caraway.confinement.values import packed, unpacked
 from caraway.errors import InvalidInputError
+from tests.other_users import python_for_all
 
 pytestmark = [
     pytest.mark.slow,
@@ -185,16 +186,6 @@ def test_what_is_required_and_missing_runs_nothing() -> None:
     assert "set functions.isolation=available" in done.stdout
 
 
-def _python_for_all() -> str:
-    """Return a Python that every user may run: this one, or the system's if it has the same version."""
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    ours = Path(sys.executable).resolve()
-    for candidate in (ours, Path(f"/usr/bin/python{version}")):
-        if candidate.is_file() and places.open_to_all([candidate]):
-            return str(candidate)
-    pytest.skip("an ordinary user can't run any Python of this version")
-
-
 def _search_path(python: str) -> list[str]:
     """Return the search path of that Python, followed by those of these tests and their dependencies."""
     command = [python, "-I", "-c", "import json, sys; print(json.dumps(sys.path))"]
@@ -215,7 +206,7 @@ sys.exit(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "--basetemp", {scrat
 @pytest.mark.skipif(os.geteuid() != 0, reason="it is an ordinary user already")
 def test_all_of_it_as_an_ordinary_user(request: pytest.FixtureRequest) -> None:
     """Run the tests as the platform's own user, where only Landlock and the filter of calls confine the process."""
-    python = _python_for_all()
+    python = python_for_all()
     if not places.open_to_all([Path(__file__), Path(pytest.__file__)]):
         pytest.skip("an ordinary user may not enter the folder of this clone or of its environment")
     user = 61000

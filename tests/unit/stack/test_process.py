@@ -9,9 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from caraway.confinement import places
 from caraway.stack import process
 from caraway.stack.part import Launch
+from tests.other_users import python_for_all
 from tests.unit.stack.waiting import eventually
 
 pytestmark = pytest.mark.slow
@@ -88,14 +88,6 @@ time.sleep(600)
     eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
-def _python_for_all() -> str:
-    """Return a Python that every user may run."""
-    for candidate in (Path(sys.executable).resolve(), Path("/usr/bin/python3")):
-        if candidate.is_file() and places.open_to_all([candidate]):
-            return str(candidate)
-    pytest.skip("there is no Python that another user may run")
-
-
 @LINUX_ONLY
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_user_reaches_a_folder_that_is_roots_alone(tmp_path: Path) -> None:
@@ -103,7 +95,7 @@ def test_another_user_reaches_a_folder_that_is_roots_alone(tmp_path: Path) -> No
     closed.mkdir(mode=0o700)
     (closed / "file").write_text("seen")
     # Postgres asks access(2) before it starts a program, which by default leaves capabilities out of account.
-    asks = f"{_python_for_all()} -ISc 'import os; print(os.access(\"{closed}/file\", os.R_OK))'"
+    asks = f"{python_for_all()} -ISc 'import os; print(os.access(\"{closed}/file\", os.R_OK))'"
     command = ("sh", "-c", f"id -un; {asks}; cat {closed}/file")
     for see_all, expected in [(True, "nobody\nTrue\nseen"), (False, "nobody\nFalse\ncat: ")]:
         log = tmp_path / f"log-{see_all}"
