@@ -21,10 +21,16 @@ dist folder="dist":
     {{python}} -m hatchling build -d {{folder}}
 
 # Lint, format, types, layers: everything that reads code without running it.
-check:
+[parallel]
+check: _types _rest
+
+# mypy takes as long as all other checks together.
+_types:
+    .venv/bin/mypy
+
+_rest:
     .venv/bin/ruff check .
     .venv/bin/ruff format --check .
-    .venv/bin/mypy
     .venv/bin/lint-imports --no-logo --no-cache
     {{python}} -m tests.spec.coverage
 

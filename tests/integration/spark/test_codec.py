@@ -28,6 +28,7 @@ from caraway.plan.model import Column, RecordSchema
 from caraway.spark.codec import META, Codec
 from caraway.spark.types import row_type
 from caraway.topics.codec import RecordCodec
+from tests.effort import examples
 
 COLUMNS: dict[str, DataType] = {
     "a_long": INT,
@@ -73,7 +74,7 @@ METAS = st.tuples(
     st.sampled_from([1, 0, -1]), LONGS, LONGS, st.none() | st.binary(min_size=1), st.none() | st.binary(min_size=1)
 )
 
-lots = settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+lots = settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @lots

@@ -19,7 +19,6 @@ from caraway.expr.inference import infer_nullable
 from caraway.expr.nodes import ListFilter, ListMap, Literal, Log, Node, Now, NumberCall, NumberFunction, Power, Ref
 from caraway.expr.printer import print_node
 from caraway.expr.references import children, walk
-from tests.effort import examples
 from tests.integration.spark.engines import Batch, by_polars, by_spark, told
 from tests.unit.expr.typed_nodes import SCHEMA, any_expression, rows
 
@@ -95,7 +94,10 @@ def _size(node: Node) -> int:
     return len(print_node(node))
 
 
-@pytest.mark.parametrize("start", range(examples(8)))
+_MORE = pytest.mark.full(reason="twenty seconds each; two batches are in each run")
+
+
+@pytest.mark.parametrize("start", [0, 1, *(pytest.param(start, marks=_MORE) for start in range(2, 8))])
 def test_spark_gives_what_polars_gives(start: int, spark: SparkSession) -> None:
     wrong = differences(batch(start), spark)
     assert not wrong, f"{len(wrong)} differ\n" + "\n".join(wrong)
