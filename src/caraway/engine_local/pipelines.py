@@ -14,8 +14,8 @@ from caraway.engine_local.operators.joins import join_events, join_tables
 from caraway.engine_local.operators.streams import changelog, dedup, first, latest, union
 from caraway.engine_local.tables import Table
 from caraway.errors import InvalidInputError
+from caraway.graph.aggregates import defaults_if_unseen
 from caraway.graph.operators import (
-    DEFAULT_IF_UNSEEN,
     Aggregate,
     Assign,
     AssignFunction,
@@ -66,7 +66,7 @@ def defaults_of(spec: DatasetSpec) -> dict[str, object]:
     operator = spec.pipelines[0].operator if spec.pipelines else None
     if not isinstance(operator, Aggregate):
         return {}
-    return {a.into: a.default for a in operator.aggregates if a.function in DEFAULT_IF_UNSEEN and a.default is not None}
+    return defaults_if_unseen(operator.aggregates)
 
 
 def _compile(operator: Operator, datasets: Mapping[str, DatasetSpec]) -> Run:

@@ -186,7 +186,7 @@ class Latest:
 
 
 class AggregateFunction(StrEnum):
-    """The functions of aggregates."""
+    """The functions of aggregates; their traits are in `caraway.graph.aggregates`."""
 
     COUNT = "count"
     SUM = "sum"
@@ -199,18 +199,6 @@ class AggregateFunction(StrEnum):
     LAST_K = "last_k"
     FIRST_K = "first_k"
     EXP_DECAY_SUM = "exp_decay_sum"
-
-
-# Functions whose default also stands for a key that was never seen; the others are null there.
-DEFAULT_IF_UNSEEN = frozenset(
-    {
-        AggregateFunction.AVERAGE,
-        AggregateFunction.MIN,
-        AggregateFunction.MAX,
-        AggregateFunction.STDDEV,
-        AggregateFunction.QUANTILE,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

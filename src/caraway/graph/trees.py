@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from caraway.graph.aggregates import TRAITS
 from caraway.graph.operators import (
     Aggregate,
-    AggregateFunction,
     Assign,
     AssignFunction,
     Changelog,
@@ -72,7 +72,7 @@ def is_terminal(operator: Operator) -> bool:
     Nothing can be computed from such a dataset, even if its results are emitted.
     """
     return isinstance(operator, Aggregate) and any(
-        isinstance(aggregate.window, ContinuousWindow) or aggregate.function is AggregateFunction.EXP_DECAY_SUM
+        isinstance(aggregate.window, ContinuousWindow) or TRAITS[aggregate.function].changes_while_read
         for aggregate in operator.aggregates
     )
 

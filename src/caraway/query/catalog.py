@@ -7,7 +7,8 @@ from functools import cached_property
 
 from caraway.dtypes.types import DataType
 from caraway.errors import UnknownEntityError
-from caraway.graph.operators import DEFAULT_IF_UNSEEN, Aggregate
+from caraway.graph.aggregates import defaults_if_unseen
+from caraway.graph.operators import Aggregate
 from caraway.graph.references import inputs_of, outputs_of
 from caraway.graph.specs import DatasetSpec, Extractor, FeaturesetSpec, Graph
 
@@ -79,7 +80,7 @@ def absent_values(dataset: DatasetSpec) -> Mapping[str, object]:
         if isinstance(pipeline.operator, Aggregate)
         for aggregate in pipeline.operator.aggregates
     ]
-    return {a.into: a.default for a in aggregates if a.function in DEFAULT_IF_UNSEEN and a.default is not None}
+    return defaults_if_unseen(aggregates)
 
 
 def listed(what: str, names: Iterable[str]) -> str:

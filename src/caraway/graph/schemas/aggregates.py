@@ -22,11 +22,9 @@ from caraway.dtypes.types import (
     type_name,
 )
 from caraway.errors import DefinitionError, DefinitionTypeError
+from caraway.graph.aggregates import TRAITS, Keeps, ResultType, Takes
 from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.graph.schemas.model import Schema, listed
-
-_LISTS = frozenset({AggregateFunction.DISTINCT, AggregateFunction.LAST_K, AggregateFunction.FIRST_K})
-_EXTREMES = frozenset({AggregateFunction.MIN, AggregateFunction.MAX})
 
 
 def function_name(function: AggregateFunction) -> str:
@@ -58,30 +56,41 @@ def output_type(aggregate: AggregateSpec, before: Schema) -> DataType:
         DefinitionError: The column is unknown, or nulls are to be dropped where there are none.
         DefinitionTypeError: The aggregate isn't defined for the column's type.
     """
-    function = aggregate.function
-    if function is AggregateFunction.COUNT and aggregate.of is None:
+    traits = TRAITS[aggregate.function]
+    if traits.keeps is Keeps.ROWS and aggregate.of is None:
         return INT
     found = column_of(aggregate, before)
     _check_dropnull(aggregate, found)
-    if function is AggregateFunction.COUNT:
-        if aggregate.unique:
-            _require_hashable(aggregate, found)
-        return INT
-    if function in _LISTS:
-        if function is AggregateFunction.DISTINCT:
-            _require_hashable(aggregate, found)
-        return ListType(strip_optional(found) if aggregate.dropnull else found)
-    base = _require_number(aggregate, found, also=(DATE, DATETIME) if function in _EXTREMES else ())
-    nullable = aggregate.default is None
-    match function:
-        case AggregateFunction.SUM:
-            return base
-        case AggregateFunction.MIN | AggregateFunction.MAX:
-            return optional(base) if nullable else base
-        case AggregateFunction.EXP_DECAY_SUM:
+    _check_taken(aggregate, found, traits.takes)
+    dtype = _result_type(aggregate, found, traits.result)
+    return optional(dtype) if traits.default_if_unseen and aggregate.default is None else dtype
+
+
+def _result_type(aggregate: AggregateSpec, found: DataType, rule: ResultType) -> DataType:
+    match rule:
+        case ResultType.INT:
+            return INT
+        case ResultType.FLOAT:
             return FLOAT
-        case _:
-            return optional(FLOAT) if nullable else FLOAT
+        case ResultType.COLUMN:
+            return base_type(found)
+        case ResultType.LIST_OF_COLUMN:
+            return ListType(strip_optional(found) if aggregate.dropnull else found)
+
+
+def _check_taken(aggregate: AggregateSpec, found: DataType, takes: Takes) -> None:
+    match takes:
+        case Takes.ANY:
+            pass
+        case Takes.HASHABLE:
+            _require_hashable(aggregate, found)
+        case Takes.HASHABLE_IF_UNIQUE:
+            if aggregate.unique:
+                _require_hashable(aggregate, found)
+        case Takes.NUMBERS:
+            _require_number(aggregate, found, also=())
+        case Takes.NUMBERS_AND_TIMES:
+            _require_number(aggregate, found, also=(DATE, DATETIME))
 
 
 def _check_dropnull(aggregate: AggregateSpec, found: DataType) -> None:
@@ -94,10 +103,10 @@ def _check_dropnull(aggregate: AggregateSpec, found: DataType) -> None:
         )
 
 
-def _require_number(aggregate: AggregateSpec, found: DataType, also: tuple[DataType, ...]) -> DataType:
+def _require_number(aggregate: AggregateSpec, found: DataType, also: tuple[DataType, ...]) -> None:
     base = base_type(found)
     if base in (INT, FLOAT, *also) or isinstance(base, DecimalType):
-        return base
+        return
     names = ["int", "float", "Decimal", *(type_name(dtype) for dtype in also)]
     raise DefinitionTypeError(
         f"aggregate: {_spell(aggregate)}: column {aggregate.of} is {type_name(found)}; possible: {listed(names)}, or "

@@ -5,7 +5,8 @@ from caraway.dtypes.durations import print_duration
 from caraway.dtypes.structs import Window
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import DefinitionError, DefinitionTypeError
-from caraway.graph.operators import Aggregate, AggregateFunction, Emit, First, Latest
+from caraway.graph.aggregates import TRAITS
+from caraway.graph.operators import Aggregate, Emit, First, Latest
 from caraway.graph.schemas.aggregates import function_name, output_type
 from caraway.graph.schemas.model import (
     Schema,
@@ -169,15 +170,15 @@ def _check_along_and_emit(operator: Aggregate, before: Schema) -> None:
             raise DefinitionError(f'aggregate: along={along} can\'t go with emit="final"')
     if operator.emit is Emit.FINAL:
         for aggregate in operator.aggregates:
-            if aggregate.function is AggregateFunction.EXP_DECAY_SUM:
+            if TRAITS[aggregate.function].changes_while_read:
                 raise DefinitionError(
-                    f'aggregate: {aggregate.into} is an ExpDecaySum, which never comes to rest; emit="final" is '
-                    "impossible"
+                    f"aggregate: {aggregate.into} is an {function_name(aggregate.function)}, which never comes to "
+                    'rest; emit="final" is impossible'
                 )
 
 
 def _is_read_time(operator: Aggregate) -> bool:
     """Return whether the values are computed when they are read, so that no step can consume them."""
-    decays = any(a.function is AggregateFunction.EXP_DECAY_SUM for a in operator.aggregates)
+    decays = any(TRAITS[a.function].changes_while_read for a in operator.aggregates)
     continuous = any(isinstance(a.window, ContinuousWindow) for a in operator.aggregates)
     return decays or (continuous and operator.emit is Emit.EAGER)

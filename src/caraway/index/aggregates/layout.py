@@ -6,7 +6,8 @@ from typing import Any
 
 from caraway.dtypes.types import DATETIME, DataType, type_name
 from caraway.errors import InvalidInputError
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import TRAITS, Keeps, ValueUse, kept_for
+from caraway.graph.operators import AggregateSpec
 from caraway.index.aggregates.columns import (
     Family,
     Read,
@@ -25,11 +26,8 @@ from caraway.topics import Record
 # An aggregate input: event time in microseconds, values of the aggregated columns, rank among inputs of equal times.
 AggregateInput = tuple[int, tuple[object, ...], bytes]
 
-SUMMED = {AggregateFunction.SUM, AggregateFunction.AVERAGE, AggregateFunction.STDDEV}
-ORDERED = {AggregateFunction.MIN, AggregateFunction.MAX}
-LISTED = {AggregateFunction.DISTINCT, AggregateFunction.LAST_K, AggregateFunction.FIRST_K}
-# Functions whose results are computed from sums, bounds and the number of values that aren't null.
-PLAIN = SUMMED | ORDERED
+# Aggregates that keep one of these are computed from sums, bounds and the number of values that aren't null.
+_OF_NUMBERS = {Keeps.SUMS, Keeps.SQUARES, Keeps.BOUNDS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,50 +165,42 @@ class Layout:
 
 def reads_values(spec: AggregateSpec) -> bool:
     """Return whether a function reads its column; a count does so only for distinct values or to leave out nulls."""
-    return spec.function is not AggregateFunction.COUNT or spec.unique or spec.dropnull
+    return kept_for(spec) is not Keeps.ROWS or spec.dropnull
 
 
 def keeps_values(spec: AggregateSpec) -> bool:
     """Return whether a function needs the distinct values of its column; lists with repeats need raw entries."""
-    match spec.function:
-        case AggregateFunction.COUNT:
-            return spec.unique
-        case AggregateFunction.LAST_K | AggregateFunction.FIRST_K:
-            return spec.dedup
-        case AggregateFunction.DISTINCT | AggregateFunction.QUANTILE:
-            return True
-        case _:
-            return False
+    return kept_for(spec) is Keeps.VALUES
 
 
 def is_plain(spec: AggregateSpec) -> bool:
     """Return whether a function needs sums, bounds or the number of values that aren't null."""
-    return spec.function in PLAIN or (spec.dropnull and not keeps_values(spec))
+    return kept_for(spec) in _OF_NUMBERS or (spec.dropnull and not keeps_values(spec))
 
 
 def _column(name: str, dtype: DataType, position: int, specs: Sequence[AggregateSpec]) -> AggregatedColumn:
     family, unit = family_of(dtype)
-    used = {spec.function for spec in specs}
-    if family is Family.ANY and used & PLAIN:
+    used = {kept_for(spec) for spec in specs}
+    if family is Family.ANY and used & _OF_NUMBERS:
         raise InvalidInputError(f"column {name} of type {type_name(dtype)} has no numbers to aggregate")
     return AggregatedColumn(
         name=name,
         position=position,
         family=family,
         unit=unit,
-        sums=bool(used & SUMMED),
-        squares=AggregateFunction.STDDEV in used,
-        extremes=bool(used & ORDERED),
+        sums=bool(used & {Keeps.SUMS, Keeps.SQUARES}),
+        squares=Keeps.SQUARES in used,
+        extremes=Keeps.BOUNDS in used,
     )
 
 
 def _values_spec(name: str, dtype: DataType, specs: Sequence[AggregateSpec]) -> ValuesSpec:
-    kept = {spec.function for spec in specs if keeps_values(spec)}
+    uses = {TRAITS[spec.function].values for spec in specs if keeps_values(spec)}
     return ValuesSpec(
-        firsts=bool(kept & {AggregateFunction.DISTINCT, AggregateFunction.FIRST_K}),
-        lasts=AggregateFunction.LAST_K in kept,
-        counted=AggregateFunction.COUNT in kept,
-        number=float_reader(name, dtype) if AggregateFunction.QUANTILE in kept else None,
+        firsts=ValueUse.FIRSTS in uses,
+        lasts=ValueUse.LASTS in uses,
+        counted=ValueUse.COUNTED in uses,
+        number=float_reader(name, dtype) if ValueUse.NUMBERS in uses else None,
         restore=restorer(dtype),
     )
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from caraway.dtypes.types import DecimalType, base_type
 from caraway.dtypes.values import DECIMAL_DIGITS
 from caraway.errors import InvalidInputError
-from caraway.graph.operators import DEFAULT_IF_UNSEEN, AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import TRAITS, Keeps, ResultType, ValueUse
+from caraway.graph.operators import AggregateFunction, AggregateSpec
 from caraway.index.aggregates.columns import Family, decimal_text, family_of
 from caraway.index.aggregates.decay import DecayedSum
-from caraway.index.aggregates.layout import LISTED, SUMMED, Layout
+from caraway.index.aggregates.layout import Layout, keeps_values, reads_values
 from caraway.index.aggregates.partials import ColumnPartial, Partial
 from caraway.index.aggregates.values import Values
 from caraway.plan.model import IndexPlan
@@ -44,25 +45,26 @@ def results_of(plan: IndexPlan, layout: Layout) -> dict[str, Result]:
 
 
 def _result(name: str, spec: AggregateSpec, layout: Layout) -> Result:
-    of, function = spec.of, spec.function
+    of, traits = spec.of, TRAITS[spec.function]
     # The default of other functions is for empty windows only; a key that was never seen gets null.
-    unseen = default = _default(spec, layout) if function in DEFAULT_IF_UNSEEN else None
-    if function in LISTED:
+    unseen = default = _default(spec, layout) if traits.default_if_unseen else None
+    if traits.result is ResultType.LIST_OF_COLUMN:
         return Result(spec.into, spec, None, None)
-    if function is AggregateFunction.COUNT and not (spec.unique or spec.dropnull):
+    if not reads_values(spec):
         return Result(spec.into, spec, lambda partial, _: partial.count, None)
     if of is None:
-        raise InvalidInputError(f"{name}: {function.value} needs a column")
-    if function is AggregateFunction.EXP_DECAY_SUM:
+        raise InvalidInputError(f"{name}: {spec.function.value} needs a column")
+    if traits.keeps is Keeps.DECAYED_SUM:
         if spec.half_life_us is None:
             raise InvalidInputError(f"{name}: exp_decay_sum needs a half-life")
         position = layout.decayed_of[of, spec.half_life_us]
         return Result(spec.into, spec, _decayed(position), unseen, frozenset([position]))
-    if spec.unique or function is AggregateFunction.QUANTILE:
+    if keeps_values(spec):
         position = layout.values_of[of]
-        finish = (
-            _unique(position, nulls=not spec.dropnull) if spec.unique else _quantile(position, spec.p or 0.0, default)
-        )
+        if traits.values is ValueUse.COUNTED:
+            finish = _unique(position, nulls=not spec.dropnull)
+        else:
+            finish = _quantile(position, spec.p or 0.0, default)
         return Result(spec.into, spec, finish, unseen, frozenset([position]))
     return Result(spec.into, spec, _of_sums(name, spec, layout, default), unseen)
 
@@ -100,7 +102,7 @@ def _default(spec: AggregateSpec, layout: Layout) -> object:
             return None
         case bool():
             raise _misfit(spec)
-        case int() | float() if spec.function in FLOATING or family is Family.FLOAT:
+        case int() | float() if TRAITS[spec.function].result is ResultType.FLOAT or family is Family.FLOAT:
             return float(spec.default)
         case int() | float() if family is Family.INT:
             return int(spec.default)
@@ -110,9 +112,6 @@ def _default(spec: AggregateSpec, layout: Layout) -> object:
             return spec.default
         case _:
             raise _misfit(spec)
-
-
-FLOATING = SUMMED | {AggregateFunction.QUANTILE, AggregateFunction.EXP_DECAY_SUM}
 
 
 def _misfit(spec: AggregateSpec) -> InvalidInputError:

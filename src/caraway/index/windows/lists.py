@@ -11,7 +11,8 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from caraway.graph.operators import AggregateFunction, AggregateSpec
+from caraway.graph.aggregates import TRAITS, ValueUse
+from caraway.graph.operators import AggregateSpec
 from caraway.index.aggregates.columns import identity_reader, shower
 from caraway.index.aggregates.layout import keeps_values
 from caraway.index.aggregates.partials import SPLIT
@@ -35,7 +36,7 @@ class ListReader:
         self._shape = shape
         self._limit = spec.limit
         self._dropnull = spec.dropnull
-        self._newest_first = spec.function is AggregateFunction.LAST_K
+        self._newest_first = TRAITS[spec.function].values is ValueUse.LASTS
         self._distinct = keeps_values(spec)
         self._kept = layout.values_of[name] if self._distinct else None
         self._values_spec = None if self._kept is None else layout.values_spec(self._kept)
