@@ -7,6 +7,7 @@ Columns for streams (`caraway.spark.expressions`). Each takes children that are 
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import get_args
 
 from caraway.dtypes.types import DataType, StructType
 
@@ -429,41 +430,4 @@ Node = (
     | Now
 )
 
-NODE_TYPES: tuple[type, ...] = (
-    Ref,
-    Literal,
-    Unary,
-    Binary,
-    IsNull,
-    FillNull,
-    When,
-    NumberCall,
-    Round,
-    Power,
-    Log,
-    StringCall,
-    Split,
-    Strptime,
-    ParseJson,
-    JsonExtract,
-    DatePart,
-    Since,
-    SinceEpoch,
-    Strftime,
-    FromEpoch,
-    DatetimeLiteral,
-    ListCall,
-    ListAt,
-    ListContains,
-    ListFilter,
-    ListMap,
-    Var,
-    DictGet,
-    DictLen,
-    DictContains,
-    StructGet,
-    MakeStruct,
-    Zip,
-    Repeat,
-    Now,
-)
+NODE_TYPES: tuple[type, ...] = get_args(Node)

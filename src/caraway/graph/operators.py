@@ -5,6 +5,7 @@ Schemas of the nodes are computed in `caraway.graph.schemas`.
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import get_args
 
 from caraway.dtypes.types import DataType
 from caraway.expr.nodes import Node
@@ -289,23 +290,4 @@ Operator = (
     | Changelog
 )
 
-OPERATOR_TYPES: tuple[type, ...] = (
-    Input,
-    Filter,
-    FilterFunction,
-    Assign,
-    AssignFunction,
-    Transform,
-    Select,
-    Drop,
-    DropNull,
-    Rename,
-    Explode,
-    Union,
-    Dedup,
-    Join,
-    First,
-    Latest,
-    Aggregate,
-    Changelog,
-)
+OPERATOR_TYPES: tuple[type, ...] = get_args(Operator)
