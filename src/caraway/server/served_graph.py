@@ -7,7 +7,7 @@ from typing import Protocol
 from caraway.errors import UnavailableError, UnknownEntityError
 from caraway.graph.specs import Graph
 from caraway.ingest import Endpoints
-from caraway.plan.model import GraphPlan, IndexPlan
+from caraway.plan.model import GraphPlan
 from caraway.query import Answer, Catalog, CompiledPlan, FunctionPool, QueryEngine
 from caraway.server.reading import DatasetReader, Index, PartlyRemote, PartlyRemoteReader
 from caraway.state import MAIN, Needed, Planned
@@ -15,14 +15,6 @@ from caraway.state import MAIN, Needed, Planned
 # The version of a branch that has no commit.
 NO_COMMIT = ""
 EMPTY = Planned(graph=Graph(), plan=GraphPlan())
-
-
-class Indexer(Protocol):
-    """The part that indexes topics (`caraway.index.IndexWorker`)."""
-
-    def set_plans(self, plans: Sequence[IndexPlan]) -> None:
-        """Index these from now on, and no others."""
-        ...
 
 
 class Queryable(Protocol):

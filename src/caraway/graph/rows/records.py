@@ -17,9 +17,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from caraway.errors import InvalidInputError
-from caraway.expr.references import columns_of
 from caraway.graph.connectors import format_name, identifier
-from caraway.graph.functions import PythonFunction
 from caraway.graph.rows.batches import RecordError, RowBatch, Stage, batch_of_frame, batch_of_records
 from caraway.graph.rows.making import keep_wanted, make_columns
 from caraway.graph.rows.sampling import sampler
@@ -144,14 +142,3 @@ def spell_error(dataset: DatasetSpec, source: SourceSpec, error: RecordError) ->
     return (
         f"dataset {dataset.name}, source {identifier(source.connector)}{stage}{field}, row {error.row}: {error.message}"
     )
-
-
-def columns_read(dataset: DatasetSpec, source: SourceSpec) -> frozenset[str] | None:
-    """Return the columns of the payload that a source reads; None: all of them, as a user's function may read any."""
-    read = set(demanded_columns(dataset, source))
-    for computed in [*(value for _, value in source.preproc), source.where]:
-        if isinstance(computed, Computed):
-            if isinstance(computed.by, PythonFunction):
-                return None
-            read |= {*columns_of(computed.by)}
-    return frozenset(read)
