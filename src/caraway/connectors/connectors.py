@@ -1,5 +1,6 @@
 """All connectors in one module, under the names that the API has."""
 
+# Compatibility only: new code imports from `caraway.connectors`.
 from caraway.connectors.data_connector import DataConnector
 from caraway.connectors.data_source import DataSource
 from caraway.connectors.http import HTTP, Certificate, HTTPConnector

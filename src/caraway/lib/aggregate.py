@@ -1,5 +1,6 @@
 """The former module of aggregates; new code imports them from `caraway.datasets`."""
 
+# Compatibility only.
 from caraway.datasets import (
     AggregateType,
     Average,
